@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kp_middleware.core.formula import Signals, Weights
-from kp_middleware.core.share import Ranking, choose, considered, rank_key
+from kp_middleware.core.gates import Ranking, choose, considered, rank_key
 from kp_middleware.estimate import Foretold, Known, Process, is_trusted
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "outcomes_open.npz"

@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kp_middleware import locations
 from kp_middleware.core.formula import DEFAULT_THRESHOLD, Weights
+from kp_middleware.core.gates import SettingsGate
 from kp_middleware.setting_values import (
     ApiKey,
     DatabaseFile,
@@ -264,6 +265,11 @@ class Settings(BaseSettings):
     def problems(self) -> tuple[SettingProblem, ...]:
         """The problems outside of the program; nothing is sent while there are any."""
         return self._problems
+
+    @property
+    def gate(self) -> SettingsGate:
+        """The gate that the threshold and the daily limit describe."""
+        return SettingsGate(self.threshold, self.max_per_day)
 
     @property
     def unused_login(self) -> str | None:

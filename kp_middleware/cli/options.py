@@ -17,7 +17,6 @@ from click.shell_completion import CompletionItem
 from kp_middleware import locations
 from kp_middleware.cli.console import hint, keep_flag
 from kp_middleware.core.formula import PROFILES, Weights
-from kp_middleware.core.gates import gate_of
 from kp_middleware.errors import EmbedderNotReadyError, SettingsFileError
 from kp_middleware.instants import instant
 from kp_middleware.storage import (
@@ -100,7 +99,10 @@ def refuse_a_doubtful_file() -> None:
 
 def hint_at_another_gate(history: History, settings: "Settings") -> None:
     """Say so if the program that recorded had another gate: its keywords are unknown here."""
-    theirs, ours = history.last_decisions().gate, gate_of(settings).name
+    theirs, ours = (
+        history.last_decisions().gate,
+        settings.gate.name,
+    )
     if theirs and theirs != ours:
         hint(f"uses {ours}, but the last run was decided by {theirs}: set KP_THRESHOLD to match")
 

@@ -19,7 +19,6 @@ from kp_middleware.cli.console import FOUND, UNREACHABLE, print_table
 from kp_middleware.cli.options import file_trouble, named_file, typed_settings
 from kp_middleware.cli.rows import json_option, print_json, run_for_people, run_row
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
-from kp_middleware.core.gates import gate_of
 from kp_middleware.embedding import describe_source, shared_embedder
 from kp_middleware.errors import (
     EmbedderError,
@@ -188,7 +187,7 @@ def _examine(db: Path | None) -> Iterator[Finding]:
         yield from _file(path, settings)
     else:
         yield _no_file(path)
-        yield Finding("gate", f"{gate_of(settings).name} from now on")
+        yield Finding("gate", f"{settings.gate.name} from now on")
     yield _model(settings)
     yield _redaction(Policy.of(settings))
     if untold := _untold():
@@ -201,7 +200,7 @@ def _examine(db: Path | None) -> Iterator[Finding]:
 
 def _file(path: Path, settings: Settings) -> Iterator[Finding]:
     """Check the file, read-only, and what its runs say of the gate, reviews and tokens."""
-    gate = gate_of(settings).name
+    gate = settings.gate.name
     try:
         with History.open(path) as history:
             count, soundness = history.counts().recorded, history.check_soundness(limit_s=2)

@@ -19,8 +19,7 @@ from kp_middleware.core.formula import (
     outcome_confidence,
     tool_diversity,
 )
-from kp_middleware.core.gates import Decision, Gate, GateHistory, Reason, ReasonCode
-from kp_middleware.core.share import rank_key
+from kp_middleware.core.gates import Decision, Gate, GateHistory, Reason, ReasonCode, rank_key
 
 
 @dataclass(frozen=True, slots=True)

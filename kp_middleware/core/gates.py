@@ -1,20 +1,37 @@
 """Gates: decide from a score and earlier decisions whether a run is forwarded.
 
 Reasons are codes with arguments; they are put into words where they are shown.
+
+A share ranks a run among the last ones of its domain by its rank key. A credit, the number of runs
+that are owed, makes the ranked share larger or smaller, so that the share holds on any stream.
 """
 
+import math
 import re
 from bisect import bisect_left, bisect_right, insort
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from kp_middleware.core.formula import Score
-from kp_middleware.core.share import WARM_UP, Choice, Ranking, choose, considered
-
-_TOP: Final = re.compile(r"\s*top\s*(\d{1,3}(?:\.\d{1,4})?)\s*(?:%|percent)\s*", re.IGNORECASE)
+from kp_middleware.core.formula import DEFAULT_THRESHOLD, Score, Signals, Weights
 
 DAY_S: Final = 24 * 3600
+
+WARM_UP: Final = 10
+"""The number of runs of a domain before which the protocol's threshold holds."""
+
+MOST_RUNS: Final = 500
+"""The largest number of a domain's last runs that a gate considers."""
+
+_TOP: Final = re.compile(r"\s*top\s*(\d{1,3}(?:\.\d{1,4})?)\s*(?:%|percent)\s*", re.IGNORECASE)
+_FEWEST_RUNS: Final = 100
+_BEST: Final = 10  # so many of the considered runs are in the share, if there are enough
+_BAND: Final = 5.0  # runs owed, or in debt, at which all or none go
+_CREDIT: Final = _BAND + 1  # one beyond the band, or debts are forgotten
+_UNKNOWN: Final = 0.5
+_UNSAID_CONFIDENCE: Final = 0.8
+_LEAST: Final = 0.01
 
 
 class ReasonCode(StrEnum):
@@ -85,6 +102,127 @@ class Decision(NamedTuple):
         return Reason(ReasonCode.CUSTOM, {"words": str(self.reason)})
 
 
+def rank_key(
+    signals: Signals,
+    weights: Weights,
+    *,
+    single_tool: bool,
+    p_success: float | None,
+    confidence: float | None,
+) -> float:
+    """Return the key, 0 to 1, by which a share ranks a run: P² · calm.
+
+    Calm is the score with complexity reversed, and no reward for recoveries: struggling is no
+    merit here. A probability or a confidence of None: nothing is known, or was said.
+    """
+    calm = (
+        -weights.complexity * signals.complexity
+        + weights.novelty * signals.novelty
+        + weights.tool_diversity * signals.tool_diversity
+        + weights.outcome_confidence * (_UNSAID_CONFIDENCE if confidence is None else confidence)
+        - (0.1 if single_tool else 0.0)
+    )
+    p = _UNKNOWN if p_success is None else p_success
+    return p * p * min(1.0, max(_LEAST, calm))
+
+
+def considered(share: float) -> int:
+    """Return how many of a domain's last runs a share is taken of.
+
+    >>> considered(0.2), considered(0.04), considered(0.01)
+    (100, 250, 500)
+    """
+    return min(MOST_RUNS, max(_FEWEST_RUNS, math.ceil(round(_BEST / share, 6))))
+
+
+class Ranking:
+    """The last runs of a domain before a run, by rank key, and what one gate chose of them.
+
+    Args:
+        last: How many are kept at most.
+
+    Attributes:
+        credit: How many runs the gate owes; below 0, how many it let through too many.
+    """
+
+    def __init__(self, last: int) -> None:
+        self.credit = 0.0
+        self._most = last
+        self._runs: deque[tuple[float, bool]] = deque()
+        self._keys: list[float] = []
+        self._gone_keys: list[float] = []
+
+    def __len__(self) -> int:
+        """Return how many runs it holds."""
+        return len(self._keys)
+
+    @property
+    def gone(self) -> int:
+        """How many of these runs the gate chose."""
+        return len(self._gone_keys)
+
+    def add(self, key: float, *, gone: bool, credit: float | None = None) -> None:
+        """Add the next run, with the credit after it, and drop the oldest beyond the most."""
+        if credit is not None:
+            self.credit = credit
+        if len(self._runs) == self._most:
+            oldest, had_gone = self._runs.popleft()
+            for keys in (self._keys, self._gone_keys) if had_gone else (self._keys,):
+                del keys[bisect_right(keys, oldest) - 1]
+        self._runs.append((key, gone))
+        for keys in (self._keys, self._gone_keys) if gone else (self._keys,):
+            insort(keys, key)
+
+    def ahead(self, key: float) -> int:
+        """Return how many runs have a higher key, or the same key and were chosen."""
+        higher, gone = len(self._keys) - bisect_right(self._keys, key), self._gone_keys
+        return higher + bisect_right(gone, key) - bisect_left(gone, key)
+
+    def best(self, number: int) -> float:
+        """Return the key of the run that has this place by key, from 1."""
+        return self._keys[-number]
+
+
+class Choice(NamedTuple):
+    """The place of a run in a share.
+
+    ``level`` is the share of the last runs that may go now, ``bar`` its lowest key, ``credit`` what
+    is owed after this run. In the warm-up, when none is ranked, the threshold decides.
+    """
+
+    goes: bool
+    level: float
+    bar: float
+    credit: float | None
+    is_ranked: bool
+
+
+def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choice:
+    """Choose whether a run is in a share, from 0.01 to 1.
+
+    With the credit kept from run to run, from the end of the warm-up on fewer than 11 runs too
+    many or too few go in any stretch, for any keys. A share of a run more is owed after each run,
+    one less if it went; at a credit of 5 all go, at -5 none.
+    """
+    runs, credit, level = len(ranking), ranking.credit, share
+    is_ranked = runs >= WARM_UP
+    if is_ranked:
+        part = max(-1.0, min(1.0, credit / _BAND))
+        square = part * part
+        level = share + (1 - share) * square if part >= 0 else share * (1 - square)
+        room = round(level * runs, 6)
+        if level >= 1:
+            bar, goes = 0.0, True
+        elif room <= 0:
+            bar, goes = 1.0, False
+        else:
+            bar, goes = ranking.best(math.ceil(room)), ranking.ahead(key) < room
+    else:
+        bar, goes = DEFAULT_THRESHOLD, score >= DEFAULT_THRESHOLD
+    owed = min(_CREDIT, max(-_CREDIT, credit + share - goes))
+    return Choice(goes, level, bar, owed, is_ranked)
+
+
 class GateHistory(Protocol):
     """The decisions before a run, the same for every process on the file."""
 
@@ -114,69 +252,60 @@ class Gate(Protocol):
         """Decide whether to forward a run."""
 
 
-class Threshold:
-    """A gate that forwards runs with at least a given score.
+class SettingsGate:
+    """The gate of the settings: a threshold, or a share of each domain's runs; so many a day.
 
-    >>> Threshold(0.75).name
-    'threshold 0.75'
+    A share, ``top 1%`` to ``top 100%``, is of the best by their rank keys, of those with the same
+    key the first. The protocol's own threshold holds until the domain has 10 runs.
+
+    >>> SettingsGate(0.75).name, SettingsGate("top 10%", 20).name
+    ('threshold 0.75', 'top 10%, at most 20 a day')
+
+    Attributes:
+        last: How many runs of a domain it ranks; 0 with a threshold.
     """
 
-    last = 0  # it needs no ranking
-
-    def __init__(self, threshold: float) -> None:
-        self.threshold = threshold
-        self.name = f"threshold {exact(threshold)}"
-
-    def decide(self, score: Score, history: GateHistory) -> Decision:  # noqa: ARG002 - any gate's
-        """Forward at or above the threshold."""
-        args = {"score": score.value, "threshold": self.threshold}
-        if score.value >= self.threshold:
-            reason = Reason(ReasonCode.ABOVE_THRESHOLD, args)
-            return Decision("forward", reason, self.threshold)
-        return Decision("withhold", Reason(ReasonCode.BELOW_THRESHOLD, args), self.threshold)
-
-    def choose(self, score: float, key: float, ranking: Ranking) -> Choice:  # noqa: ARG002
-        """Choose by score alone, as `decide` does."""
-        return Choice(score >= self.threshold, 0.0, self.threshold, 0.0, is_ranked=False)
-
-
-class TopShare:
-    """A gate that forwards the best share (0.01 to 1) of each domain's runs, by their rank keys.
-
-    The protocol's own threshold holds until the domain has 10 runs. Of runs with the same key the
-    first ones go. Its credit is found by the name that is ``stored_as``.
-
-    >>> TopShare(0.1).name
-    'top 10%'
-    """
-
-    def __init__(self, share: float, *, stored_as: str | None = None) -> None:
-        self.name = share_in_words(share)
-        self._stored_as = stored_as or self.name
-        self.last = considered(share)
-        self._share = share
-
-    def renamed(self, stored_as: str) -> "TopShare":
-        """Return the same gate, whose decisions are stored under another name."""
-        return TopShare(self._share, stored_as=stored_as)
+    def __init__(self, threshold: float | str, max_per_day: int | None = None) -> None:
+        self._share = top_share(threshold) if isinstance(threshold, str) else None
+        if self._share is None:
+            self._threshold = float(threshold)
+            self.name, self.last = f"threshold {exact(self._threshold)}", 0
+        else:
+            self.name, self.last = share_in_words(self._share), considered(self._share)
+        if max_per_day is not None:
+            self.name += f", at most {max_per_day} a day"
+        self._most = max_per_day
 
     def decide(self, score: Score, history: GateHistory) -> Decision:
-        """Forward if the run is in the share."""
-        ranking, key = history.ranking(self._stored_as, self.last), history.rank_key
-        choice = self.choose(score.value, key, ranking)
-        decision: Literal["forward", "withhold"] = "forward" if choice.goes else "withhold"
-        reason = self._reason(choice, score.value, key, ranking)
-        return Decision(decision, reason, choice.bar, choice.credit, choice.goes)
+        """Forward what reaches the threshold or is in the share, while the day has room."""
+        ranking = history.ranking(self.name, self.last) if self.last else _NO_RUNS
+        choice = self.choose(score.value, history.rank_key, ranking)
+        goes, reason = choice.goes, self._reason(choice, score.value, history.rank_key, ranking)
+        if goes and not self.has_room(history):
+            goes = False
+            reason = Reason(ReasonCode.DAILY_LIMIT, {**reason.args, "limit": self._most})
+        chosen = choice.goes and bool(self.last)
+        return Decision(
+            "forward" if goes else "withhold", reason, choice.bar, choice.credit, chosen
+        )
 
     def choose(self, score: float, key: float, ranking: Ranking) -> Choice:
-        """Choose what is in the share."""
+        """Choose without a reason, whatever went today."""
+        if self._share is None:
+            return Choice(score >= self._threshold, 0.0, self._threshold, None, is_ranked=False)
         return choose(self._share, ranking, key=key, score=score)
 
+    def has_room(self, history: GateHistory) -> bool:
+        """Return whether fewer than the limit were forwarded in the last 24 hours."""
+        return self._most is None or history.forwarded_in_a_day() < self._most
+
     def _reason(self, choice: Choice, score: float, key: float, ranking: Ranking) -> Reason:
-        runs = len(ranking)
         if not choice.is_ranked:
-            code = ReasonCode.ABOVE_THRESHOLD if choice.goes else ReasonCode.WARMING_UP
-            args = {"score": score, "threshold": choice.bar, "runs": runs, "needed": WARM_UP}
+            args: dict[str, Any] = {"score": score, "threshold": choice.bar}
+            code = ReasonCode.ABOVE_THRESHOLD if choice.goes else ReasonCode.BELOW_THRESHOLD
+            if self.last:
+                args |= {"runs": len(ranking), "needed": WARM_UP}
+                code = code if choice.goes else ReasonCode.WARMING_UP
             return Reason(code, args)
         code = ReasonCode.IN_SHARE if choice.goes else ReasonCode.BELOW_SHARE
         if not choice.goes and key >= choice.bar:
@@ -186,75 +315,14 @@ class TopShare:
             "bar": choice.bar,
             "share": self._share,
             "level": choice.level,
-            "runs": runs,
+            "runs": len(ranking),
             "gone": ranking.gone,
             "credit": ranking.credit,
         }
         return Reason(code, args)
 
 
-class DailyLimit:
-    """A gate that forwards what another gate does, up to a limit in 24 hours.
-
-    >>> DailyLimit(TopShare(0.1), 20).name
-    'top 10%, at most 20 a day'
-    """
-
-    def __init__(self, gate: Threshold | TopShare, most: int) -> None:
-        self.name = f"{gate.name}, at most {most} a day"
-        self._gate = gate if isinstance(gate, Threshold) else gate.renamed(self.name)
-        self.last = gate.last
-        self.choose = gate.choose
-        self._most = most
-
-    def decide(self, score: Score, history: GateHistory) -> Decision:
-        """Forward what the other gate forwards, up to the limit."""
-        decided = self._gate.decide(score, history)
-        if decided.decision == "withhold" or self.has_room(history):
-            return decided
-        reason = Reason(ReasonCode.DAILY_LIMIT, {**decided.told.args, "limit": self._most})
-        return decided._replace(decision="withhold", reason=reason)
-
-    def has_room(self, history: GateHistory) -> bool:
-        """Return whether fewer than the limit were forwarded in the last 24 hours."""
-        return history.forwarded_in_a_day() < self._most
-
-
-SettingsGate: TypeAlias = Threshold | TopShare | DailyLimit
-"""A gate made from settings, which can also choose without a reason, for many runs."""
-
-
-class GateSettings(Protocol):
-    """The settings of a gate."""
-
-    @property
-    def threshold(self) -> float | str:
-        """A score, or words such as ``top 10%``."""
-
-    @property
-    def max_per_day(self) -> int | None:
-        """The limit in 24 hours; None means no limit."""
-
-
-def gate_of(settings: GateSettings) -> SettingsGate:
-    """Return the gate that the settings describe.
-
-    >>> from kp_middleware import Settings
-    >>> gate_of(Settings(threshold="top 10%", max_per_day=20)).name
-    'top 10%, at most 20 a day'
-    """
-    return make_gate(settings.threshold, settings.max_per_day)
-
-
-def make_gate(threshold: float | str, max_per_day: int | None = None) -> SettingsGate:
-    """Return the gate for a threshold and a daily limit.
-
-    >>> make_gate("top 10%", 20).name
-    'top 10%, at most 20 a day'
-    """
-    share = top_share(threshold) if isinstance(threshold, str) else None
-    gate = Threshold(float(threshold)) if share is None else TopShare(share)
-    return gate if max_per_day is None else DailyLimit(gate, max_per_day)
+_NO_RUNS: Final = Ranking(0)
 
 
 def exact(threshold: float) -> str:
@@ -287,10 +355,6 @@ def share_in_words(share: float) -> str:
     return f"top {share * 100:g}%"
 
 
-_DAY_MS: Final = DAY_S * 1000
-_NO_RUNS: Final = Ranking(0)
-
-
 class ScoredRun(NamedTuple):
     """A scored run in a gate's history; ``success`` is None where it is not known today."""
 
@@ -305,43 +369,36 @@ class ScoredRun(NamedTuple):
 
 def replay(runs: Iterable[ScoredRun], gates: Sequence[SettingsGate]) -> Iterator[tuple[int, ...]]:
     """Decide on runs in the order of recording; yield the numbers of the gates each passes."""
-    pasts = [Past(gate) for gate in gates]
+    pasts = [_Past(gate) for gate in gates]
     for run in runs:
         yield tuple(number for number, past in enumerate(pasts) if past.forwards(run))
 
 
-class Past:
+class _Past:
     """The decisions of one gate so far: a `GateHistory` in memory."""
 
     def __init__(self, gate: SettingsGate) -> None:
         self.rank_key = 0.0
         self._gate = gate
-        self._domain = ""
         self._now_ms = 0
         self._rankings: dict[str, Ranking] = {}
         self._let_through_ms: list[int] = []
 
     def forwards(self, run: ScoredRun) -> bool:
         """Decide on the next run, and count it."""
-        gate, ranking = self._gate, _NO_RUNS
-        self.rank_key, self._domain, self._now_ms = run.key, run.domain, run.decided_ms
-        if gate.last:
-            ranking = self.ranking(gate.name, gate.last)
-        choice = gate.choose(run.score, run.key, ranking)
-        if gate.last:
+        self._now_ms = run.decided_ms
+        ranking = self.ranking(run.domain, self._gate.last)
+        choice = self._gate.choose(run.score, run.key, ranking)
+        if self._gate.last:
             ranking.add(run.key, gone=choice.goes, credit=choice.credit)
-        goes = choice.goes and (not isinstance(gate, DailyLimit) or gate.has_room(self))
+        goes = choice.goes and self._gate.has_room(self)
         if goes and not run.is_private:
             insort(self._let_through_ms, run.decided_ms)
         return goes
 
-    def ranking(self, gate: str, last: int) -> Ranking:  # noqa: ARG002 - there is one gate
-        """Return the last runs of the same domain."""
-        if self._domain not in self._rankings:
-            self._rankings[self._domain] = Ranking(last)
-        return self._rankings[self._domain]
+    def ranking(self, gate: str, last: int) -> Ranking:
+        return self._rankings.get(gate) or self._rankings.setdefault(gate, Ranking(last))
 
     def forwarded_in_a_day(self) -> int:
-        """Return the number of runs forwarded in the last 24 hours that may leave."""
         until = bisect_right(self._let_through_ms, self._now_ms)
-        return until - bisect_left(self._let_through_ms, self._now_ms - _DAY_MS)
+        return until - bisect_left(self._let_through_ms, self._now_ms - DAY_S * 1000)

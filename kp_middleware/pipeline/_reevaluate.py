@@ -7,7 +7,7 @@ from typing import Final, Self
 from kp_middleware.core.endings import Ending, default_confidence
 from kp_middleware.core.evaluation import Evaluation, Run, Terms, Verdict, evaluate
 from kp_middleware.core.formula import Weights
-from kp_middleware.core.gates import Gate, gate_of
+from kp_middleware.core.gates import Gate
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import instant
 from kp_middleware.pipeline._dispatch import Dispatch
@@ -54,7 +54,7 @@ class Reevaluation:
     def of(cls, store: Store, settings: Settings) -> Self:
         """Build one from settings alone: for a command, which has no pipeline."""
         dispatch = Dispatch(store, settings, Policy.of(settings))
-        return cls(store, dispatch, gate_of(settings))
+        return cls(store, dispatch, settings.gate)
 
     def learn(self, feedback: Feedback) -> bool:
         """Store feedback and evaluate the run again; False if it was told the same before."""

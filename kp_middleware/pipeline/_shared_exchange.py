@@ -15,7 +15,7 @@ import numpy as np
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.evaluation import Evaluation, Run, Terms, evaluate
 from kp_middleware.core.formula import Nearest, Shape
-from kp_middleware.core.gates import DailyLimit, Gate, Reason, ReasonCode, gate_of
+from kp_middleware.core.gates import Gate, Reason, ReasonCode, SettingsGate
 from kp_middleware.embedding import Scorer
 from kp_middleware.errors import RedactionError, SharedLogError
 from kp_middleware.export import OwnExporter, Registry
@@ -96,7 +96,7 @@ class Exchange:
             key = exporter.url, exporter.agent_id, exporter.key_hash
             self._items = self._log.outbox(*key)
         self._pod, self._settings = pod, settings
-        self._gate = gate or gate_of(settings)
+        self._gate = gate or settings.gate
         self._dispatch = Dispatch(store, settings, self._policy, own)
         self._outbox = store.outbox(destination(settings, own), settings.agent_id)
         self._weights = Scorer(profiles=settings.profiles).weights
@@ -220,7 +220,7 @@ class Exchange:
     def _is_revised(self, seq: int, row: SharedRun) -> bool:
         """Tell the log of one; True also where the server refuses that for good."""
         gate = self._gate
-        has_room = gate.has_room if isinstance(gate, DailyLimit) else lambda _: True
+        has_room = gate.has_room if isinstance(gate, SettingsGate) else lambda _: True
         try:
             return self._log.revise(row, has_room)
         except SharedLogError as error:

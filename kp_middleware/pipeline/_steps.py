@@ -13,7 +13,7 @@ from kp_middleware.asked import LONG, said_in
 from kp_middleware.core.endings import Ending, known_success
 from kp_middleware.core.evaluation import Run, Terms, Verdict, evaluate
 from kp_middleware.core.formula import Shape
-from kp_middleware.core.gates import DailyLimit, Gate, Threshold, gate_of
+from kp_middleware.core.gates import Gate, SettingsGate
 from kp_middleware.embedding import Embedded, Embedder, Scorer, Vector, VectorCache
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
 from kp_middleware.estimate import Features, features
@@ -69,7 +69,7 @@ class Stages:
             settings.cache_size, ttl_ms=settings.cache_ttl_ms, table=store.vectors()
         )
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
-        self._gate = gate or gate_of(settings)
+        self._gate = gate or settings.gate
         self._embedder = embedder
         self._recalls = settings.recall
         self._withheld = 0
@@ -261,7 +261,7 @@ class Stages:
         if self._shared is None or trace.metadata.visibility == "private":
             return False
         gate = self._gate
-        is_fixed = isinstance(gate, Threshold) or (isinstance(gate, DailyLimit) and not gate.last)
+        is_fixed = isinstance(gate, SettingsGate) and not gate.last
         return not is_fixed or verdict.decision == "forward"
 
     def _ask_all_hosts(self, seq: int, trace_id: str, run: Run, took_ms: float) -> None:

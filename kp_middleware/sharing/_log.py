@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from kp_middleware.core.gates import GateHistory
-from kp_middleware.core.share import Ranking
+from kp_middleware.core.gates import GateHistory, Ranking
 from kp_middleware.errors import SharedLogError
 from kp_middleware.outbox_items import Outbox
 from kp_middleware.sharing._link import LOCK, Link, Rows, Transaction, Values

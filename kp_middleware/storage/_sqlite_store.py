@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kp_middleware.core.endings import Ending
-from kp_middleware.core.gates import DAY_S
-from kp_middleware.core.share import Ranking
+from kp_middleware.core.gates import DAY_S, Ranking
 from kp_middleware.database import (
     Connection,
     Database,

@@ -8,8 +8,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
-from kp_middleware.core.gates import DAY_S, ScoredRun, make_gate, replay
-from kp_middleware.core.share import WARM_UP
+from kp_middleware.core.gates import DAY_S, WARM_UP, ScoredRun, SettingsGate, replay
 
 BEST_TENTH: Final = "top 10%"
 
@@ -99,7 +98,7 @@ def calibrated(
     tried = tuple(dict.fromkeys((*(() if now in _TRIED else (now,)), *more, *_TRIED)))
     went = [dict.fromkeys(names, 0) for _ in tried]
     counts = [Counter[str]() for _ in tried]
-    decided = replay(runs, [make_gate(setting, most) for setting in tried])
+    decided = replay(runs, [SettingsGate(setting, most) for setting in tried])
     for number, (run, is_asked, gates) in enumerate(zip(runs, asked, decided, strict=True)):
         for gate in gates if is_asked else ():
             if run.is_private:

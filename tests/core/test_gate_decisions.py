@@ -6,8 +6,7 @@ import pytest
 
 from kp_middleware import Score, Settings
 from kp_middleware.core.formula import Signals, Weights
-from kp_middleware.core.gates import Decision, ReasonCode, gate_of
-from kp_middleware.core.share import Ranking
+from kp_middleware.core.gates import Decision, Ranking, ReasonCode, SettingsGate
 from kp_middleware.reasons import reason_text
 
 
@@ -48,7 +47,7 @@ def score(value):
 
 def decided(gate, value, past=None):
     settings = Settings(**dict(zip(("threshold", "max_per_day"), gate, strict=False)))
-    decision, reason, threshold, *_ = gate_of(settings).decide(score(value), past or Past())
+    decision, reason, threshold, *_ = settings.gate.decide(score(value), past or Past())
     return Told(decision, reason_text(*reason), threshold)
 
 
@@ -67,7 +66,7 @@ def test_a_threshold_lets_through_what_reaches_it():
 )
 def test_a_threshold_of_many_digits_is_told_with_all_of_them(threshold, value, reason):
     assert decided([threshold], value).reason == reason
-    assert gate_of(Settings(threshold=threshold)).name == f"threshold {threshold!r}"
+    assert SettingsGate(threshold).name == f"threshold {threshold!r}"
 
 
 def ranked(share, key, past):
@@ -154,7 +153,7 @@ def test_a_daily_limit_does_not_use_up_less_of_the_share():
     past = Past(HUNDRED, in_a_day=20)
     past.rank_key = 0.99
 
-    told = gate_of(Settings(threshold="top 10%", max_per_day=20)).decide(score(0.5), past)
+    told = SettingsGate("top 10%", 20).decide(score(0.5), past)
 
     assert told.decision == "withhold"
     assert told.chosen

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kp_middleware.core.formula import Signals, Weights
-from kp_middleware.core.share import WARM_UP, Ranking, choose, considered, rank_key
+from kp_middleware.core.gates import WARM_UP, Ranking, choose, considered, rank_key
 
 WEIGHTS = Weights(0.2, 0.3, 0.2, 0.3)
 

@@ -10,7 +10,7 @@ from rescored import rescore
 
 from kp_middleware import KnowledgePulse, ReasoningTrace, Step, Tool
 from kp_middleware.cli import main
-from kp_middleware.core.gates import make_gate, replay
+from kp_middleware.core.gates import SettingsGate, replay
 from kp_middleware.database import connect
 from kp_middleware.storage import History
 from kp_middleware.testing import StandInEmbedder
@@ -55,7 +55,7 @@ def evaluations(db):
 def replayed(db, threshold, most):
     with closing(connect(db, read_only=True)) as connection:
         runs = History(connection).scored_runs()
-    went = replay(runs, [make_gate(threshold, most)])
+    went = replay(runs, [SettingsGate(threshold, most)])
     return ["forward" if gates else "withhold" for gates in went]
 
 
