@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from kp_middleware.core.endings import default_confidence
+from kp_middleware.core.evaluation import default_confidence
 from kp_middleware.core.formula import Shape
 from kp_middleware.instants import instant
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kp_middleware import Metadata, Outcome, ReasoningTrace, Step, Task, Tool
-from kp_middleware.core.endings import default_confidence
+from kp_middleware.core.evaluation import default_confidence
 from kp_middleware.instants import instant
 from kp_middleware.traces import CONTEXT
 

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kp_middleware.cli.console import cell, grid, indented, named, plain
-from kp_middleware.core.endings import known_success
+from kp_middleware.core.evaluation import known_success
 from kp_middleware.storage import Run, StepRecord
 from kp_middleware.views.comparison import compared
 from kp_middleware.views.explanation import Explanation

@@ -6,7 +6,7 @@ clamped to 0..1.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
@@ -37,18 +37,13 @@ class Shape:
     recoveries: int
 
 
-@dataclass(frozen=True, slots=True)
-class Signals:
-    """The four signals of a run, each from 0 to 1; iterable in the order of `SIGNALS`."""
+class Signals(NamedTuple):
+    """The four signals of a run, each from 0 to 1, in the order of `SIGNALS`."""
 
     complexity: float
     novelty: float
     tool_diversity: float
     outcome_confidence: float
-
-    def __iter__(self) -> Iterator[float]:
-        """Return an iterator over the values."""
-        return iter((self.complexity, self.novelty, self.tool_diversity, self.outcome_confidence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,6 @@ class Weights:
     outcome_confidence: float
 
     def __post_init__(self) -> None:
-        """Raise if a weight is outside 0 to 1 or the sum is not 1."""
         for name, weight in zip(SIGNALS, self, strict=True):
             if not 0 <= weight <= 1:
                 raise ValueError(f"weights are from 0 to 1, {name} is {weight:g}")
@@ -76,7 +70,6 @@ class Weights:
             raise ValueError(f"weights must sum to 1, these sum to {total:g}")
 
     def __iter__(self) -> Iterator[float]:
-        """Return an iterator over the values."""
         return iter((self.complexity, self.novelty, self.tool_diversity, self.outcome_confidence))
 
 
@@ -130,7 +123,6 @@ class Score:
     embedder: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise if the value or a signal is outside 0 to 1."""
         for number in (self.value, *self.signals):
             if not 0 <= number <= 1:
                 raise ValueError(f"scores and signals are from 0 to 1, this one is {number:g}")
@@ -188,7 +180,16 @@ def combine(
     score = c * of_c + n * of_n + d * of_d + o * of_o
     adjustments: list[Adjustment] = []
     for rule in rules:
-        before, score = score, _apply(rule, score)
+        before = score
+        match rule:
+            case "single_thought":
+                score = 0.1
+            case "many_recoveries":
+                score = min(1.0, score + 0.1)
+            case "single_tool":
+                score = max(0.0, score - 0.1)
+            case _:
+                raise ValueError(f"the formula has no rule {rule!r}")
         adjustments.append(Adjustment(rule, score - before))
     return min(1.0, max(0.0, score)), tuple(adjustments)
 
@@ -212,7 +213,7 @@ class Parts(NamedTuple):
 
     def changed(self, signal: str, value: float) -> Self:
         """Return the same parts with another value of one signal."""
-        return self._replace(signals=replace(self.signals, **{signal: value}))
+        return self._replace(signals=self.signals._replace(**{signal: value}))
 
     def least(self, signal: str, threshold: float) -> float | None:
         """Return the lowest value of a signal that reaches a threshold; None if not even 1 does.
@@ -230,15 +231,3 @@ class Parts(NamedTuple):
             else:
                 fails = middle
         return reaches
-
-
-def _apply(rule: str, score: float) -> float:
-    match rule:
-        case "single_thought":
-            return 0.1
-        case "many_recoveries":
-            return min(1.0, score + 0.1)
-        case "single_tool":
-            return max(0.0, score - 0.1)
-        case _:
-            raise ValueError(f"the formula has no rule {rule!r}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware import privacy
-from kp_middleware.core.endings import Ending, known_success
+from kp_middleware.core.evaluation import Ending, known_success
 from kp_middleware.core.gates import DAY_S
 from kp_middleware.errors import KnowledgePulseError, RedactionError
 from kp_middleware.export import OwnExporter, payload

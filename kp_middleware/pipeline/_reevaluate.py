@@ -4,8 +4,15 @@ import logging
 from functools import partial
 from typing import Final, Self
 
-from kp_middleware.core.endings import Ending, default_confidence
-from kp_middleware.core.evaluation import Evaluation, Run, Terms, Verdict, evaluate
+from kp_middleware.core.evaluation import (
+    Ending,
+    Evaluation,
+    Run,
+    Terms,
+    Verdict,
+    default_confidence,
+    evaluate,
+)
 from kp_middleware.core.formula import Weights
 from kp_middleware.core.gates import Gate
 from kp_middleware.errors import TraceNotFoundError

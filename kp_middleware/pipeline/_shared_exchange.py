@@ -12,8 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from kp_middleware.core.endings import Ending
-from kp_middleware.core.evaluation import Evaluation, Run, Terms, evaluate
+from kp_middleware.core.evaluation import Ending, Evaluation, Run, Terms, evaluate
 from kp_middleware.core.formula import Nearest, Shape
 from kp_middleware.core.gates import Gate, Reason, ReasonCode, SettingsGate
 from kp_middleware.embedding import Scorer

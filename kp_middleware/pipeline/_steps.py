@@ -10,8 +10,7 @@ from typing import Final
 
 from kp_middleware import privacy
 from kp_middleware.asked import LONG, said_in
-from kp_middleware.core.endings import Ending, known_success
-from kp_middleware.core.evaluation import Run, Terms, Verdict, evaluate
+from kp_middleware.core.evaluation import Ending, Run, Terms, Verdict, evaluate, known_success
 from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, SettingsGate
 from kp_middleware.embedding import Embedded, Embedder, Scorer, Vector, VectorCache

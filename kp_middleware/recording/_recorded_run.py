@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain, repeat
 from typing import Final, NamedTuple, TypeVar
 
-from kp_middleware.core.endings import default_confidence
+from kp_middleware.core.evaluation import default_confidence
 from kp_middleware.core.formula import Shape
 from kp_middleware.instants import instant
 from kp_middleware.recording._context import Place

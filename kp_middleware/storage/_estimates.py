@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from kp_middleware.core.endings import TOLD
+from kp_middleware.core.evaluation import TOLD
 from kp_middleware.database import Queries
 
 TOLD_SQL: Final = ", ".join(f"'{source}'" for source in sorted(TOLD))

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -154,10 +154,6 @@ class ScoreSlices(NamedTuple):
     def leaving(self) -> "ScoreSlices":
         """The slices of traces that are not private."""
         return self._replace(slices=tuple(one for one in self.slices if not one.is_private))
-
-    def renamed(self, name_of: Callable[[str], str]) -> "ScoreSlices":
-        slices = (one._replace(domain=name_of(one.domain)) for one in self.slices)
-        return self._replace(slices=tuple(slices))
 
     def of(self, domain: str) -> "ScoreSlices":
         return self._replace(slices=tuple(one for one in self.slices if one.domain == domain))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kp_middleware.core.endings import Ending
+from kp_middleware.core.evaluation import Ending
 from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, Weights
 from kp_middleware.database import Connection, Queries
 from kp_middleware.instants import epoch_s

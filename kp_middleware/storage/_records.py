@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from kp_middleware.core.endings import known_success
+from kp_middleware.core.evaluation import known_success
 from kp_middleware.core.formula import SIGNALS, Adjustment, Parts, Signals, Weights
 from kp_middleware.database import record
 from kp_middleware.reasons import reason_text

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kp_middleware.core.endings import Ending
+from kp_middleware.core.evaluation import Ending
 from kp_middleware.core.gates import DAY_S, Ranking
 from kp_middleware.database import (
     Connection,

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kp_middleware.core.endings import known_success
+from kp_middleware.core.evaluation import known_success
 from kp_middleware.database import Queries
 
 WITHHELD: Final = (

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kp_middleware.core.endings import Ending
+from kp_middleware.core.evaluation import Ending
 from kp_middleware.instants import to_milliseconds
 from kp_middleware.outbox_items import Outbox
 from kp_middleware.storage._estimates import EstimateTable

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from kp_middleware.asked import said_in
-from kp_middleware.core.endings import Ending
+from kp_middleware.core.evaluation import Ending
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.database import Connection, Queries
 from kp_middleware.instants import instant, to_milliseconds

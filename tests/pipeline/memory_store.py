@@ -4,7 +4,7 @@
 import threading
 from contextlib import contextmanager
 
-from kp_middleware.core.endings import Ending
+from kp_middleware.core.evaluation import Ending
 from kp_middleware.core.gates import Ranking
 from kp_middleware.instants import to_milliseconds
 from kp_middleware.outbox_items import OutboxItem, idempotency_key
