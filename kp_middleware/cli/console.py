@@ -1,6 +1,5 @@
 """Print to the terminal: tables, bars, progress, hints, and the exit codes of all commands."""
 
-import io
 import json
 import logging
 import math
@@ -10,11 +9,11 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 import click
 
-from kp_middleware.core.gates import exact
 from kp_middleware.views.wording import duration, one_line, printable, width_of
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ _HEADS: Final = {  # as the pages have them, of columns in words or with a unit
     "max_ms": "longest",
 }
 _HEIGHTS: Final = "▁▂▃▄▅▆▇█"
-_WIDEST_BAR: Final = 50
 
 
 class Figure(str):
@@ -60,22 +58,18 @@ class Figure(str):
     __slots__ = ()
 
 
-_NUMBERS: Final = (int, float, Figure)
-
-
-def prepare_streams() -> None:
-    """Write UTF-8 to pipes whatever the locale, and to a terminal what it can show."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        encoding = None if sys.stdout.isatty() else "utf-8"
-        sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
-
-
 def keep_flag(context: click.Context, option: click.Parameter, value: bool) -> None:  # noqa: FBT001
     """Remember a flag that every command takes, such as ``--quiet``."""
-    if value and not has_flag(str(option.name)):
-        context.meta[f"kp_middleware.{option.name}"] = True
-        if option.name == "verbose":
-            _show_log(context)
+    if not value or has_flag(str(option.name)):
+        return
+    context.meta[f"kp_middleware.{option.name}"] = True
+    if option.name == "verbose":
+        logger, handler = logging.getLogger("kp_middleware"), logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+        logger.addHandler(handler)
+        context.call_on_close(partial(logger.removeHandler, handler))
+        context.call_on_close(partial(logger.setLevel, logger.level))
+        logger.setLevel(logging.INFO)
 
 
 def has_flag(name: str) -> bool:
@@ -97,15 +91,10 @@ def screen_width() -> int:
     return shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
 
 
-def put(text: str) -> None:
-    """Write to standard output as it is; click would strip colour codes out of data."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
-
-
 def show(*parts: "RenderableType", width: int | None = None) -> None:
     """Print what rich draws, without trailing blanks. Strings are plain text, never markup."""
-    put(drawn(*parts, width=width))
+    sys.stdout.write(drawn(*parts, width=width))  # click would strip colour codes out of data
+    sys.stdout.flush()
 
 
 def drawn(*parts: "RenderableType", width: int | None = None) -> str:
@@ -133,14 +122,6 @@ def grid(*columns: Mapping[str, Any], gap: int = _GAP) -> "Table":
     table = Table.grid(padding=(0, gap, 0, 0))
     for column in columns:
         table.add_column(**column)
-    return table
-
-
-def named(pairs: Iterable[tuple[str, str]]) -> "Table":
-    """Return rows of a name and a text that wraps beside it."""
-    table = grid({"width": 22, "no_wrap": True}, {"overflow": "fold"}, gap=0)
-    for name, text in pairs:
-        table.add_row(plain(f"  {name.replace('_', ' ')}"), plain(text))
     return table
 
 
@@ -183,26 +164,49 @@ def print_table(
     wide = {name: max(map(width_of, [heads[name], *cells[name]])) for name in columns}
     wide.update(widths or {})
     text = next((name for name in (columns[-1], columns[0]) if _may_be_cut(rows, name)), None)
+    least = int(room * _TEXT_SHARE)
     if is_terminal and not all_columns:
-        columns = _fitting(columns, wide, text, room)
+        columns = _fitting(columns, wide, text, least, room)
     if text is not None:
         others = sum(wide[name] + _GAP for name in columns if name != text)
-        wide[text] = min(wide[text], max(room - others, int(room * _TEXT_SHARE)))
+        wide[text] = min(wide[text], max(room - others, least))
     table = Table(
         box=None, header_style="bold", padding=(0, _GAP, 0, 0), pad_edge=False, show_header=headers
     )
     for name in columns:
         wraps = name == text and name != columns[-1]
+        is_number = any(isinstance(row[name], int | float | Figure) for row in rows)
         table.add_column(
             plain(heads[name]),
-            justify="right" if any(isinstance(row[name], _NUMBERS) for row in rows) else "left",
+            justify="right" if is_number else "left",
             no_wrap=not wraps,
             overflow="fold" if wraps else "ellipsis",
             width=wide[name],
         )
-    for place in range(len(rows)):
-        table.add_row(*(plain(cells[name][place]) for name in columns))
+    for line in zip(*(cells[name] for name in columns), strict=True):
+        table.add_row(*map(plain, line))
     show(table, width=max(room, sum(wide[name] + _GAP for name in columns)))
+
+
+def _may_be_cut(rows: Sequence[Row], column: str) -> bool:
+    """Return whether a column may be cut: not ids and numbers, which would be wrong then."""
+    is_id = not column or column == "id" or column.endswith("_id")
+    return not is_id and any(type(row[column]) is str for row in rows)
+
+
+def _fitting(
+    columns: Sequence[str], wide: Mapping[str, int], text: str | None, least: int, room: int
+) -> Sequence[str]:
+    """Return the columns that fit: a text at the end stays, others go from the right."""
+    kept, ends_with_text = [*columns], text == columns[-1]
+    needed = {name: min(wide[name], least) if name == text else wide[name] for name in kept}
+    while len(kept) > 2 and sum(needed[name] + _GAP for name in kept) - _GAP > room:
+        kept.pop(-2 if ends_with_text else -1)
+    left_out = [one_line(name) for name in columns if name and name not in kept]
+    if left_out and not ends_with_text:
+        told = f"no room for {', '.join(left_out)}: --json shows them"
+        hint(drawn(plain(told), width=room).rstrip())
+    return kept
 
 
 def cell(value: Any, column: str) -> str:
@@ -278,19 +282,6 @@ def bar(share: float, width: int) -> str:
     return "█" * max(round(share * width), share > 0)
 
 
-def histogram(
-    bins: Sequence[tuple[float, int]], threshold: float | None, width: int
-) -> Iterator[str]:
-    """Yield a line for each bin, the lowest score first; the one with the threshold says so."""
-    told = "" if threshold is None else f"  ← threshold {exact(threshold)}"
-    room = max(min(width - 18 - len(told), _WIDEST_BAR), 1)
-    most = max((runs for _, runs in bins), default=0) or 1
-    holding = max((least for least, _ in bins if least <= (threshold or 0.0)), default=None)
-    for least, runs in bins:
-        mark = told if least == holding else ""
-        yield f"{least:.2f} {runs:>10,}  {bar(runs / most, room)}".rstrip() + mark
-
-
 def sparkline(values: Sequence[float | None]) -> str:
     """Return one sign for each value from 0 to 1; a blank where there is none.
 
@@ -301,34 +292,3 @@ def sparkline(values: Sequence[float | None]) -> str:
     return "".join(
         " " if value is None else _HEIGHTS[min(int(value * most), most - 1)] for value in values
     )
-
-
-def _fitting(
-    columns: Sequence[str], wide: Mapping[str, int], text: str | None, room: int
-) -> Sequence[str]:
-    """Return the columns that fit: a text at the end stays, others go from the right."""
-    least = {**wide, text: min(wide[text], int(room * _TEXT_SHARE))} if text else wide
-    kept, ends_with_text = [*columns], text == columns[-1]
-    while len(kept) > 2 and sum(least[name] + _GAP for name in kept) - _GAP > room:
-        kept.pop(-2 if ends_with_text else -1)
-    left_out = [one_line(name) for name in columns if name and name not in kept]
-    if left_out and not ends_with_text:
-        told = f"no room for {', '.join(left_out)}: --json shows them"
-        hint(drawn(plain(told), width=room).rstrip())
-    return kept
-
-
-def _may_be_cut(rows: Sequence[Row], column: str) -> bool:
-    """Return whether a column may be cut: not ids and numbers, which would be wrong then."""
-    is_id = not column or column == "id" or column.endswith("_id")
-    return not is_id and any(type(row[column]) is str for row in rows)
-
-
-def _show_log(context: click.Context) -> None:
-    logger, handler = logging.getLogger("kp_middleware"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    context.call_on_close(lambda: logger.removeHandler(handler))
-    context.call_on_close(lambda: logger.setLevel(level))

@@ -7,34 +7,13 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-from kp_middleware.cli.console import (
-    cell,
-    drawn,
-    hint,
-    indented,
-    plain,
-    progress,
-    screen_width,
-    show,
-)
-from kp_middleware.cli.options import (
-    UNIT,
-    domain_option,
-    filter_options,
-    hint_at_another_gate,
-    limit_option,
-    open_to_write,
-    pass_db,
-    read_settings,
-    since_option,
-    trace_id_argument,
-    wait_for_model,
-)
-from kp_middleware.cli.rows import json_option, print_json
+from kp_middleware.cli import options
+from kp_middleware.cli.console import cell, drawn, hint, indented, plain, progress, screen_width
+from kp_middleware.cli.rows import answer, json_option, print_json
 from kp_middleware.cli.run_text import run_parts
 from kp_middleware.errors import EmbedderUnavailableError
 from kp_middleware.storage import (
@@ -48,19 +27,15 @@ from kp_middleware.storage import (
     SharedRuns,
     SqliteStore,
 )
-from kp_middleware.views.successes import p_in_words
+from kp_middleware.views.gate import p_in_words
 from kp_middleware.views.trace import delivery_status, listed_state
 from kp_middleware.views.wording import cut, minute, one_line, outcome, short_id
-
-if TYPE_CHECKING:
-    from kp_middleware.pipeline import Rescoring
 
 _KEYS: Final = "did it succeed?  y yes  n no  s skip  o open  q quit "
 _NEEDS_KEYS: Final = (
     "review needs a terminal: use --json here, and answer with"
     " kp-middleware feedback ID --success or --failure"
 )
-_NOTHING: Final = "nothing to review: the outcome of every recent scored run is known"
 _ANSWERS: Final = {"y": True, "n": False}
 _QUIT: Final = frozenset("q\x04\x1b")
 _COUNTS: Final = {
@@ -78,10 +53,10 @@ _COUNTS: Final = {
 
 
 @click.command()
-@limit_option(10)
-@filter_options
+@options.limit(10)
+@options.filters
 @json_option
-@pass_db
+@options.pass_db
 def review(db: Path, *, limit: int, filters: Filters, as_json: bool) -> None:
     """Judge runs, one key each: did it succeed?
 
@@ -101,43 +76,41 @@ def review(db: Path, *, limit: int, filters: Filters, as_json: bool) -> None:
         items = history.to_review(filters, limit=limit)
     if as_json:
         print_json([asdict(item) for item in items])
-        return
-    if not items:
-        click.echo(_NOTHING)
-        return
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    elif not items:
+        click.echo("nothing to review: the outcome of every recent scored run is known")
+    elif not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(_NEEDS_KEYS)
-    answered: Counter[bool] = Counter()
-    try:
-        _ask_all(db, items, answered)
-    finally:
-        told = f"{answered[True]} yes, {answered[False]} no"
-        click.echo(f"\n{answered.total()} answered: {told}" if answered else "\nnothing answered")
+    else:
+        answered: Counter[bool] = Counter()
+        try:
+            _ask_all(db, items, answered)
+        finally:
+            told = f"{answered.total()} answered: {answered[True]} yes, {answered[False]} no"
+            click.echo(f"\n{told if answered else 'nothing answered'}")
 
 
 def _ask_all(db: Path, items: Sequence[ReviewItem], answered: Counter[bool]) -> None:
     from kp_middleware.pipeline import Feedback, Reevaluation
 
-    settings = read_settings(db)
-    with closing(open_to_write(db)) as file:
+    settings = options.read_settings(db)
+    with closing(options.open_to_write(db)) as file:
         history = History(file)
-        hint_at_another_gate(history, settings)
+        options.hint_at_another_gate(history, settings)
         reevaluation = Reevaluation.of(SqliteStore(file), settings)
         for number, item in enumerate(items, 1):
             seq = history.find(item.trace_id)
             state = listed_state(history.run(seq))
-            _show(item, f"{number} of {len(items)}", state)
+            click.echo(_question(item, f"{number} of {len(items)}", state), nl=False)
             key = _key(history, seq)
             if key in _QUIT:
                 return
             if key in _ANSWERS:
-                told = Feedback(item.trace_id, _ANSWERS[key], None, time.time())
-                reevaluation.learn(told)
+                reevaluation.learn(Feedback(item.trace_id, _ANSWERS[key], None, time.time()))
                 answered[_ANSWERS[key]] += 1
                 click.echo(f"→ {one_line(delivery_status(history.run(seq)))}")
 
 
-def _show(item: ReviewItem, place: str, state: str) -> None:
+def _question(item: ReviewItem, place: str, state: str) -> str:
     width = screen_width()
     score = "" if item.score is None else f"  score {item.score:.3f}"
     passed = f"it passed the gate ({state})"
@@ -146,7 +119,7 @@ def _show(item: ReviewItem, place: str, state: str) -> None:
         asked += f"; P(success) {p_in_words(item.p_success, item.p_reasons)}"
     facts = (short_id(item.trace_id), item.domain, f"{minute(item.started_at)} UTC{score}")
     way = [indented(cut(one_line(line), width - 4), "    ") for line in item.way]
-    show(
+    return drawn(
         "",
         plain(cut(f"{place}  {'  '.join(map(one_line, facts))}", width)),
         indented(asked, "why     "),
@@ -172,11 +145,11 @@ def _key(history: History, seq: int) -> str:
 
 
 @click.command()
-@domain_option
-@since_option
+@options.domain
+@options.since
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @json_option
-@pass_db
+@options.pass_db
 def rescore(
     db: Path, *, domain: str | None, since: str | None, dry_run: bool, as_json: bool
 ) -> None:
@@ -196,15 +169,25 @@ def rescore(
     kp-middleware rescore --since 30d --domain code
     """
     selection = Selection(domain, since)
-    with closing(Database(db, read_only=True) if dry_run else open_to_write(db)) as file:
+    counts, scored, unread, took_s = Counter[str](), 0, list[str](), 0.0
+    with closing(Database(db, read_only=True) if dry_run else options.open_to_write(db)) as file:
         if not dry_run and SharedRuns(file).in_log(0, 1):
             raise click.ClickException("runs here are in the shared log: use --dry-run")
-        counts, scored, unread, took_s = Counter[str](), 0, [], 0.0
         if PastRuns(file, selection, None).count(after=0):  # which needs no settings
-            rescoring = _rescoring(db, file, selection, dry_run=dry_run)
+            from kp_middleware.embedding import shared_embedder
+            from kp_middleware.pipeline import Rescoring
+
+            settings = options.read_settings(db)
+            options.hint_at_another_gate(History(file), settings)
+            embedder = shared_embedder(settings.embedder)
+            try:
+                options.wait_for_model(embedder)
+                store = SqliteStore(file)
+                rescoring = Rescoring(store, settings, embedder, selection, dry_run=dry_run)
+            except EmbedderUnavailableError as error:
+                raise click.ClickException(f"nothing was changed: {error}") from error
             began_s = time.monotonic()
-            steps = rescoring.steps()
-            total = rescoring.remaining()
+            steps, total = rescoring.steps(), rescoring.remaining()
             try:
                 scored = sum(progress(steps, total=total, what="runs rescored", size=int))
             except KeyboardInterrupt:
@@ -212,42 +195,25 @@ def rescore(
                 raise
             took_s = time.monotonic() - began_s
             counts, unread = Counter(rescoring.counts), rescoring.unread
-    if as_json:
-        told = {name: counts[name] for name in _COUNTS}
-        print_json({"dry_run": dry_run, "scored": scored, **told, "took_s": round(took_s, 3)})
-    elif not scored:
-        click.echo("nothing to rescore")
-    else:
-        named = (f"{counts[name]:,} {words}" for name, words in _COUNTS.items() if counts[name])
-        pace = f"in {took_s:.1f} s, {scored / max(took_s, 1e-3):,.0f} a second"
-        would = "would be " if dry_run else ""
-        click.echo(f"{scored:,} {would}rescored {pace}: {', '.join(named)}")
+    named = ", ".join(
+        f"{counts[name]:,} {words}" for name, words in _COUNTS.items() if counts[name]
+    )
+    pace = f"in {took_s:.1f} s, {scored / max(took_s, 1e-3):,.0f} a second"
+    words = f"{scored:,} {'would be ' if dry_run else ''}rescored {pace}: {named}"
+    told = {name: counts[name] for name in _COUNTS}
+    found = {"dry_run": dry_run, "scored": scored, **told, "took_s": round(took_s, 3)}
+    answer(found, words if scored else "nothing to rescore", as_json=as_json)
     if unread:
         first = f"the first is {short_id(unread[0])}"
         click.echo(f"{len(unread):,} runs cannot be read and are left alone: {first}", err=True)
 
 
-def _rescoring(db: Path, file: Database, selection: Selection, *, dry_run: bool) -> "Rescoring":
-    """Return a rescoring whose model is loaded; without one, nothing must change."""
-    from kp_middleware.embedding import shared_embedder
-    from kp_middleware.pipeline import Rescoring
-
-    settings = read_settings(db)
-    hint_at_another_gate(History(file), settings)
-    embedder = shared_embedder(settings.embedder)
-    try:
-        wait_for_model(embedder)
-        return Rescoring(SqliteStore(file), settings, embedder, selection, dry_run=dry_run)
-    except EmbedderUnavailableError as error:
-        raise click.ClickException(f"nothing was changed: {error}") from error
-
-
 @click.command()
-@trace_id_argument()
+@options.trace_id()
 @click.option("--success/--failure", default=None, help="Whether the task succeeded.")
-@click.option("--confidence", type=UNIT, help="Your confidence in that, 0 to 1.")
+@click.option("--confidence", type=options.UNIT, help="Your confidence in that, 0 to 1.")
 @json_option
-@pass_db
+@options.pass_db
 def feedback(
     db: Path, *, trace_id: str, success: bool | None, confidence: float | None, as_json: bool
 ) -> None:
@@ -266,10 +232,10 @@ def feedback(
         raise click.UsageError("give --success or --failure, --confidence, or both")
     from kp_middleware.pipeline import Feedback, Reevaluation
 
-    settings = read_settings(db)
-    with closing(open_to_write(db)) as file:
+    settings = options.read_settings(db)
+    with closing(options.open_to_write(db)) as file:
         history = History(file)
-        hint_at_another_gate(history, settings)
+        options.hint_at_another_gate(history, settings)
         before = history.run(seq := history.find(trace_id))
         told = Feedback(before.id, success, confidence, time.time())
         is_news = Reevaluation.of(SqliteStore(file), settings).learn(told)
@@ -280,9 +246,10 @@ def feedback(
         print_json({"id": after.id, "changed": is_news, **facts, **status})
         return
     click.echo(after.id)
+    old, new = (_facts(run) | {"success": outcome(run.known_success)} for run in (before, after))
     for name in ("success", "confidence", "score", "decision"):
-        old, new = _told(before, name), _told(after, name)
-        click.echo(f"{name:<12}{new if old == new else f'{old} → {new}'}")
+        was, is_now = (cell(one[name], name) or "none" for one in (old, new))
+        click.echo(f"{name:<12}{is_now if was == is_now else f'{was} → {is_now}'}")
     click.echo(f"→ {one_line(delivery_status(after))}")
     if not is_news:
         hint("nothing changed: this was known")
@@ -298,9 +265,3 @@ def _facts(run: Run) -> dict[str, Any]:
         "decision": run.scoring and run.scoring.decision,
         "outbox": run.outbox and run.outbox.state,
     }
-
-
-def _told(run: Run, name: str) -> str:
-    if name == "success":
-        return outcome(run.known_success)
-    return cell(_facts(run)[name], name) or "none"

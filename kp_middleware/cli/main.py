@@ -1,5 +1,6 @@
 """The command line: its commands by family, and what all of them have in common."""
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -7,8 +8,8 @@ from typing import Any, Final
 
 import click
 
-from kp_middleware.cli.console import BROKEN_PIPE, INTERRUPTED, prepare_streams
-from kp_middleware.cli.options import DefaultGroup, common_options, file_of
+from kp_middleware.cli import options
+from kp_middleware.cli.console import BROKEN_PIPE, INTERRUPTED
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.storage import TROUBLE, in_words
 from kp_middleware.views.wording import printable
@@ -28,7 +29,7 @@ _MODULES: Final = {
 _NAMES: Final = {"import": "import_", "list": "list_", "show": "show_"}  # of functions
 
 
-class _Main(DefaultGroup):
+class _Main(options.DefaultGroup):
     """All commands; a module is imported when one of its commands is typed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -50,7 +51,9 @@ class _Main(DefaultGroup):
                 formatter.write_dl(told)
 
     def main(self, *values: Any, **more: Any) -> Any:
-        prepare_streams()
+        if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 for pipes whatever the locale
+            encoding = None if sys.stdout.isatty() else "utf-8"
+            sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
         # numpy would start a thread for each processor: slower than what any command computes
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         return super().main(*values, **more)
@@ -63,7 +66,7 @@ class _Main(DefaultGroup):
             words = "\n".join(map(printable, str(error).splitlines()))  # it may quote what was read
             raise click.ClickException(words) from error
         except TROUBLE as error:  # the file is damaged, locked, or on a disk that fails
-            raise click.ClickException(str(in_words(file_of(ctx), error))) from error
+            raise click.ClickException(str(in_words(options.file_of(ctx), error))) from error
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         except UnicodeError as error:
@@ -85,7 +88,7 @@ def _load(name: str) -> click.Command:
 
 def _with_common_options(command: click.Command) -> click.Command:
     """Let a command take them after its name, too."""
-    command.params += common_options(hidden=True)
+    command.params += options.common(hidden=True)
     command.epilog = "Common options: see kp-middleware --help."
     if isinstance(command, click.Group):
         for one in command.commands.values():
@@ -107,4 +110,4 @@ def main() -> None:
     """
 
 
-main.params += common_options()
+main.params += options.common()

@@ -8,16 +8,9 @@ from typing import Any, Final
 import click
 
 from kp_middleware import sharing
+from kp_middleware.cli import options
 from kp_middleware.cli.console import Progress, hint, progress
-from kp_middleware.cli.options import (
-    UNIT,
-    domain_option,
-    older_option,
-    open_to_write,
-    pass_db,
-    read_settings,
-)
-from kp_middleware.cli.rows import json_option, new_file, print_json
+from kp_middleware.cli.rows import answer, json_option, new_file
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.storage import Database, History, Pruning, bring_up_to_date, vacuum
 from kp_middleware.views.wording import counted
@@ -30,7 +23,7 @@ _LOOK_AGAIN_S: Final = 2.0
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @json_option
-@pass_db
+@options.pass_db
 def backup(db: Path, *, file: Path, force: bool, as_json: bool) -> None:
     """Back up the trace database to FILE, readable only by you.
 
@@ -48,15 +41,14 @@ def backup(db: Path, *, file: Path, force: bool, as_json: bool) -> None:
     ):
         count = history.back_up(unfinished, tell=shown.reach)
     size_bytes = file.stat().st_size
-    if as_json:
-        print_json({"path": str(file), "size_bytes": size_bytes, "traces": count})
-    else:
-        click.echo(f"{file}  {size_bytes / 1e6:,.1f} MB, {counted(count, 'run')}")
+    words = f"{file}  {size_bytes / 1e6:,.1f} MB, {counted(count, 'run')}"
+    found = {"path": str(file), "size_bytes": size_bytes, "traces": count}
+    answer(found, words, as_json=as_json)
 
 
 @click.command()
 @json_option
-@pass_db
+@options.pass_db
 def migrate(db: Path, *, as_json: bool) -> None:
     """Upgrade a file, such as an old backup, to the current schema.
 
@@ -66,25 +58,24 @@ def migrate(db: Path, *, as_json: bool) -> None:
     kp-middleware migrate --db november.db
     """
     before, now, copy = bring_up_to_date(db)
-    if as_json:
-        kept = str(copy) if copy else None
-        print_json({"path": str(db), "schema_before": before, "schema": now, "copy": kept})
-    elif copy is None:
-        click.echo(f"{db}: schema {now} is current")
-    else:
-        click.echo(f"{db}: upgraded from schema {before} to {now}; the old file is {copy}")
+    words, kept = f"{db}: schema {now} is current", None
+    if copy is not None:
+        words = f"{db}: upgraded from schema {before} to {now}; the old file is {copy}"
+        kept = str(copy)
+    found = {"path": str(db), "schema_before": before, "schema": now, "copy": kept}
+    answer(found, words, as_json=as_json)
 
 
 @click.command()
-@older_option
+@options.older
 @click.option("--keep", type=click.IntRange(min=0), help="Keep this many of the newest.")
-@click.option("--below", type=UNIT, help="Only runs that scored less than this, 0 to 1.")
+@click.option("--below", type=options.UNIT, help="Only runs that scored less than this, 0 to 1.")
 @click.option("--keep-sent", is_flag=True, help="Keep runs that were sent.")
-@domain_option
+@options.domain
 @click.option("--yes", is_flag=True, help="Remove runs instead of counting them.")
 @click.option("--vacuum", "shrink", is_flag=True, help="Shrink the file.")
 @json_option
-@pass_db
+@options.pass_db
 def prune(
     db: Path, /, *, older: str | None, yes: bool, shrink: bool, as_json: bool, **rules: Any
 ) -> None:
@@ -98,7 +89,7 @@ def prune(
     """
     if older is None and rules["keep"] is None and rules["below"] is None:
         raise click.UsageError("choose runs with --older, --keep or --below")
-    with closing(open_to_write(db) if yes else Database(db, read_only=True)) as file:
+    with closing(options.open_to_write(db) if yes else Database(db, read_only=True)) as file:
         pruning, history = Pruning(file), History(file)
         doomed = pruning.doomed(before=older, **rules)
         count, counts = pruning.count(doomed), history.counts()
@@ -112,11 +103,10 @@ def prune(
             if shrink:
                 vacuum(file)
     kept = counts.recorded - count
-    if as_json:
-        sizes = {"size_bytes_before": before, "size_bytes": db.stat().st_size}
-        print_json({"dry_run": not yes, "removed": count, "kept": kept, **sizes})
-    else:
-        click.echo(f"{count:,} {'removed' if yes else 'would be removed'}, {kept:,} kept")
+    sizes = {"size_bytes_before": before, "size_bytes": db.stat().st_size}
+    found = {"dry_run": not yes, "removed": count, "kept": kept, **sizes}
+    words = f"{count:,} {'removed' if yes else 'would be removed'}, {kept:,} kept"
+    answer(found, words, as_json=as_json)
     if count and not yes:
         click.echo("--yes removes them", err=True)
     elif count and not shrink and not as_json:
@@ -138,7 +128,7 @@ def shared() -> None:
 
 @shared.command("migrate")
 @click.option("--print", "only_print", is_flag=True, help="Print the SQL and change nothing.")
-@pass_db
+@options.pass_db
 def migrate_(db: Path, *, only_print: bool) -> None:
     """Create the schema kp in the database of KP_SHARED, or leave a current one unchanged.
 
@@ -158,7 +148,7 @@ def migrate_(db: Path, *, only_print: bool) -> None:
 
 @shared.command("delete")
 @click.argument("trace_id", metavar="TRACE_ID")
-@pass_db
+@options.pass_db
 def delete_(db: Path, *, trace_id: str) -> None:
     """Delete the text and the vector of a run in the shared log.
 
@@ -177,7 +167,7 @@ def delete_(db: Path, *, trace_id: str) -> None:
 
 @click.command()
 @click.option("--follow", is_flag=True, help="Keep pulling every 2 seconds until Ctrl-C.")
-@pass_db
+@options.pass_db
 def pull(db: Path, *, follow: bool) -> None:
     """Copy the shared log to a file of its own.
 
@@ -200,7 +190,7 @@ def pull(db: Path, *, follow: bool) -> None:
 
 
 def _link(db: Path, name: str, *, writes: bool = True) -> sharing.Link:
-    url = read_settings(db).shared
+    url = options.read_settings(db).shared
     if url is None:
         raise KnowledgePulseError("set KP_SHARED to the database: postgresql://user@host/database")
     return sharing.Link(url.get_secret_value(), name, writes=writes)

@@ -4,9 +4,9 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -16,7 +16,6 @@ from click.shell_completion import CompletionItem
 
 from kp_middleware import locations
 from kp_middleware.cli.console import hint, keep_flag
-from kp_middleware.core.formula import PROFILES, Weights
 from kp_middleware.errors import EmbedderNotReadyError, SettingsFileError
 from kp_middleware.instants import instant
 from kp_middleware.storage import (
@@ -34,19 +33,21 @@ if TYPE_CHECKING:
     from kp_middleware.embedding import Embedder
     from kp_middleware.settings import Settings
 
-FILE: Final = "kp_middleware.file"  # the key of --db in the context
+Command: TypeAlias = Callable[..., Any]
+Completed: TypeAlias = list[CompletionItem]
+
+_FILE: Final = "kp_middleware.file"  # the key of --db in the context
 _LITTLE_BYTES: Final = 100_000_000
 _LOOK_AGAIN_S: Final = 1.0
 _ANY_TEXT: Final = {"KP_AGENT_ID", "KP_DOMAIN", "KP_MODEL_PATH", "KP_TRACING"}  # never wrong
 
 
-def pass_db(command: Callable[..., Any]) -> Callable[..., Any]:
+def pass_db(command: Command) -> Command:
     """Pass the trace database to a command; say which it is where settings name it wrongly."""
 
     @wraps(command)
     def run(*values: Any, **more: Any) -> Any:
-        context = click.get_current_context()
-        db = named_file(context)
+        db = named_file(click.get_current_context())
         if db is None:
             db, doubt = _file_and_doubt()
             if doubt:
@@ -56,21 +57,24 @@ def pass_db(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def named_file(context: click.Context) -> Path | None:
+    """Return the file that ``--db`` names; None if it was not given."""
+    return cast("Path | None", context.meta.get(_FILE))
+
+
 def file_of(context: click.Context) -> Path:
     """Return the file of traces that is meant, or the default one if that is unknown."""
     return named_file(context) or _file_and_doubt()[0]
 
 
-def named_file(context: click.Context) -> Path | None:
-    """Return the file that ``--db`` names; None if it was not given."""
-    return cast("Path | None", context.meta.get(FILE))
-
-
-def read_settings(db: Path) -> "Settings":
-    """Return the settings for a file; fail if any is wrong: the answer would be, too."""
-    if problems := settings_problems(but={"db"}):
-        raise click.ClickException("; ".join(problems))
-    return typed_settings({"db": db})
+def _file_and_doubt() -> tuple[Path, str | None]:
+    """Return the file of traces, and why it may not be the one that is meant."""
+    try:
+        path = locations.database_file()
+        doubt = locations.why_no_file(path)
+    except SettingsFileError as error:
+        doubt = str(error)
+    return (locations.default_database_file(), doubt) if doubt else (path, None)
 
 
 def file_trouble(db: Path) -> str | None:
@@ -97,37 +101,12 @@ def refuse_a_doubtful_file() -> None:
         raise click.ClickException(f"{one_line(doubt)}; nothing is changed")
 
 
-def hint_at_another_gate(history: History, settings: "Settings") -> None:
-    """Say so if the program that recorded had another gate: its keywords are unknown here."""
-    theirs, ours = (
-        history.last_decisions().gate,
-        settings.gate.name,
-    )
-    if theirs and theirs != ours:
-        hint(f"uses {ours}, but the last run was decided by {theirs}: set KP_THRESHOLD to match")
-
-
-def profile_weights(db: Path, profile: str) -> Weights:
-    """Return what each signal counts in a profile, of the protocol's or the user's own."""
-    profiles = {**PROFILES, **read_settings(db).profiles}
-    if profile not in profiles:
-        raise click.UsageError(f"no such profile: {profile} (choose from {', '.join(profiles)})")
-    return profiles[profile]
-
-
-def wait_for_model(embedder: "Embedder | None") -> None:
-    """Wait while the model is being downloaded."""
-    told = False
-    while embedder:
-        try:
-            _ = embedder.name
-        except EmbedderNotReadyError as error:
-            if not told:
-                hint(f"waiting for the model: {error}")
-            told = True
-            time.sleep(_LOOK_AGAIN_S)
-        else:
-            return
+def read_settings(db: Path) -> "Settings":
+    """Return the settings for a file; fail if any is wrong: the answer would be, too."""
+    settings = typed_settings({"db": db})
+    if wrong := [one_line(str(one)) for one in settings.problems if one.name != "db"]:
+        raise click.ClickException("; ".join(wrong))
+    return settings
 
 
 def typed_settings(keywords: Mapping[str, Any]) -> "Settings":
@@ -145,26 +124,22 @@ def typed_settings(keywords: Mapping[str, Any]) -> "Settings":
         raise click.ClickException("; ".join(wrong)) from error
 
 
-def settings_problems(*, but: Collection[str] = ()) -> list[str]:
-    """Return what is wrong with what is set outside of programs, each in one line."""
-    from kp_middleware.settings import Settings
-
-    problems = Settings.as_far_as_usable().problems
-    return [one_line(str(problem)) for problem in problems if problem.name not in but]
-
-
 def wrong_settings() -> list[str]:
-    """Return the same, without loading pydantic where nothing is set that could be wrong."""
-    variables = {name.upper() for name, value in os.environ.items() if value}
-    if any(name.startswith("KP_") for name in variables - _ANY_TEXT):
-        return settings_problems()
+    """Return what is wrong with what is set outside of programs, each in one line.
+
+    Does not load pydantic where nothing is set that could be wrong.
+    """
+    variables = {name.upper() for name, value in os.environ.items() if value} - _ANY_TEXT
     folder = locations.reference_folder()
-    if any(os.path.lexists(folder / name) for name in ("config.json", "auth.json")):
-        return settings_problems()
     try:
-        return settings_problems() if locations.settings_lines() else []
+        is_set = (
+            any(name.startswith("KP_") for name in variables)
+            or any(os.path.lexists(folder / name) for name in ("config.json", "auth.json"))
+            or locations.settings_lines()
+        )
     except SettingsFileError:
-        return settings_problems()
+        is_set = True
+    return [one_line(str(one)) for one in typed_settings({}).problems] if is_set else []
 
 
 def shared_url() -> str | None:
@@ -175,68 +150,57 @@ def shared_url() -> str | None:
     return None if shared is None else shared.get_secret_value()
 
 
-def _file_and_doubt() -> tuple[Path, str | None]:
-    """Return the file of traces, and why it may not be the one that is meant."""
-    try:
-        path = locations.database_file()
-        doubt = locations.why_no_file(path)
-    except SettingsFileError as error:
-        doubt = str(error)
-    return (locations.default_database_file(), doubt) if doubt else (path, None)
+def hint_at_another_gate(history: History, settings: "Settings") -> None:
+    """Say so if the program that recorded had another gate: its keywords are unknown here."""
+    theirs, ours = history.last_decisions().gate, settings.gate.name
+    if theirs and theirs != ours:
+        hint(f"uses {ours}, but the last run was decided by {theirs}: set KP_THRESHOLD to match")
 
 
-Completed: TypeAlias = list[CompletionItem]
-Command: TypeAlias = Callable[..., Any]
+def wait_for_model(embedder: "Embedder | None") -> None:
+    """Wait while the model is being downloaded."""
+    told = False
+    while embedder:
+        try:
+            _ = embedder.name
+        except EmbedderNotReadyError as error:
+            if not told:
+                hint(f"waiting for the model: {error}")
+            told = True
+            time.sleep(_LOOK_AGAIN_S)
+        else:
+            return
 
-_NEWEST_AND_BEST: Final = {"@last": "the newest run", "@best": "the run with the highest score"}
+
 _HELP_WIDTH: Final = 60
-_FLAGS: Final = {
-    ("--no-color",): "Disable colour, as NO_COLOR and TERM=dumb do.",
-    ("--no-progress",): "Hide progress bars.",
-    ("--quiet",): "Print only warnings and errors.",
-    ("-v", "--verbose"): "Print log messages.",
-}
-_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?) *(ms|[smhdwy])")
-_UNITS_S: Final = {
-    "ms": 0.001,
-    "s": 1,
-    "m": 60,
-    "h": 3600,
-    "d": 86_400,
-    "w": 7 * 86_400,
-    "y": 365 * 86_400,
-}
 
 
 def complete_trace_id(context: click.Context, _: click.Parameter, start: str) -> Completed:
     """Return the newest runs whose ids start with what was typed, with objectives as help."""
-    told = dict(_NEWEST_AND_BEST)
+    told = {"@last": "the newest run", "@best": "the run with the highest score"}
     for trace_id, objective in trace_ids(file_of(context), start):
         forms = short_id(trace_id), trace_id.removeprefix("kp:trace:"), trace_id
         shortest = next(form for form in forms if form.startswith(start))
         told[shortest] = one_line(objective)[:_HELP_WIDTH]
-    return items(told, start)
+    return complete(told, start)
 
 
-def items(told: dict[str, str], start: str) -> Completed:
+def complete(told: Mapping[str, str], start: str) -> Completed:
     """Return the words that start with what was typed, with a help text for each."""
     return [
         CompletionItem(name, help=text) for name, text in told.items() if name.startswith(start)
     ]
 
 
-def complete_domain(context: click.Context, _: click.Parameter, start: str) -> Completed:
-    """Return the domains in the file."""
-    return _names(domain_names(file_of(context), start))
+def _complete_name(
+    names: Callable[[Path, str], list[str]], context: click.Context, _: click.Parameter, start: str
+) -> Completed:
+    """Return names in the file but those with control characters: a model may choose them."""
+    found = names(file_of(context), start)
+    return [CompletionItem(name) for name in found if name == one_line(name)]
 
 
-def _complete_tool(context: click.Context, _: click.Parameter, start: str) -> Completed:
-    return _names(tool_names(file_of(context), start))
-
-
-def _names(names: list[str]) -> Completed:
-    """Return completions, without names that hold control characters: a model may choose them."""
-    return [CompletionItem(name) for name in names if name == one_line(name)]
+complete_domain = partial(_complete_name, domain_names)
 
 
 class DefaultGroup(click.Group):
@@ -273,8 +237,15 @@ class NumberRange(click.FloatRange):
 
 UNIT: Final = NumberRange(0, 1)
 
+_FLAGS: Final = {
+    ("--no-color",): "Disable colour, as NO_COLOR and TERM=dumb do.",
+    ("--no-progress",): "Hide progress bars.",
+    ("--quiet",): "Print only warnings and errors.",
+    ("-v", "--verbose"): "Print log messages.",
+}
 
-def common_options(*, hidden: bool = False) -> list[click.Option]:
+
+def common(*, hidden: bool = False) -> list[click.Option]:
     """Return the options of all commands; a command after which they are typed hides them."""
     kept: dict[str, Any] = {"expose_value": False, "hidden": hidden}
     file = click.Option(
@@ -290,19 +261,36 @@ def common_options(*, hidden: bool = False) -> list[click.Option]:
 
 def _keep_file(context: click.Context, _: click.Parameter, path: Path | None) -> None:
     if path is not None:
-        context.meta[FILE] = path
+        context.meta[_FILE] = path
 
 
-def trace_id_argument(
-    name: str = "trace_id", *, metavar: str = "ID", **more: Any
-) -> Callable[[Any], Any]:
+def bundled(
+    name: str, fields: Iterable[str], make: Callable[..., object], options: Sequence[Command]
+) -> Callable[[Command], Command]:
+    """Add these options; the command gets what ``make`` makes of their values as one keyword."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def run(*values: Any, **more: Any) -> Any:
+            made = make(**{field: more.pop(field) for field in fields if field in more})
+            return command(*values, **{name: made}, **more)
+
+        decorated: Command = run
+        for option in reversed(options):  # click lists the last applied first
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+def trace_id(name: str = "trace_id", *, metavar: str = "ID", **more: Any) -> Command:
     """Return an argument that names a run."""
     return click.argument(name, metavar=metavar, shell_complete=complete_trace_id, **more)
 
 
-def limit_option(
+def limit(
     default: int | None = 20, *, least: int = 1, told: str = "Maximum number of rows."
-) -> Callable[[Any], Any]:
+) -> Command:
     """Return ``-n``; without a default, the command gets None if it is not given."""
     return click.option(
         "-n",
@@ -314,18 +302,27 @@ def limit_option(
     )
 
 
-def filter_options(command: Command) -> Command:
-    """Add the options that say which runs are meant; the command gets them as ``filters``."""
+_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?) *(ms|[smhdwy])")
+_DAY_S: Final = 86_400
+_UNITS_S: Final[Mapping[str, float]] = {
+    "ms": 0.001,
+    "s": 1,
+    "m": 60,
+    "h": 3600,
+    "d": _DAY_S,
+    "w": 7 * _DAY_S,
+    "y": 365 * _DAY_S,
+}
 
-    @wraps(command)
-    def run(*values: Any, **more: Any) -> Any:
-        said = {name: more.pop(name) for name in Filters._fields if name in more}
-        return command(*values, filters=Filters(**said), **more)
 
-    made: Command = run
-    for option in reversed(_FILTERS):
-        made = option(made)
-    return made
+def _span_s(text: str) -> float | None:
+    """Return a number with a unit in seconds; None if it is something else.
+
+    >>> _span_s("1.5s"), _span_s("2 m"), _span_s("soon")
+    (1.5, 120.0, None)
+    """
+    match = _SPAN.fullmatch(text.strip())
+    return float(match[1]) * _UNITS_S[match[2]] if match else None
 
 
 def _instant(value: str) -> str:
@@ -347,16 +344,6 @@ def _milliseconds(value: str) -> float:
     return seconds * 1000
 
 
-def _span_s(text: str) -> float | None:
-    """Return a number with a unit in seconds; None if it is something else.
-
-    >>> _span_s("1.5s"), _span_s("2 m"), _span_s("soon")
-    (1.5, 120.0, None)
-    """
-    match = _SPAN.fullmatch(text.strip())
-    return float(match[1]) * _UNITS_S[match[2]] if match else None
-
-
 class _State(click.Choice[str]):
     """States, of which some have a blank: completed and typed with a hyphen."""
 
@@ -364,55 +351,62 @@ class _State(click.Choice[str]):
         return super().convert(value.replace(" ", "-"), param, ctx).replace("-", " ")
 
 
-domain_option = click.option(
+domain = click.option(
     "-d", "--domain", shell_complete=complete_domain, help="Only runs of this domain."
 )
-
-since_option = click.option(
+since = click.option(
     "--since",
     metavar="DATE|AGE",
     type=_instant,
     help="Only runs started since a UTC date (2026-11-01) or age (30s, 5m for minutes, 36h, 7d,"
     " 2w, 1y).",
 )
-
-older_option = click.option(
+older = click.option(
     "--older",
     metavar="DATE|AGE",
     type=_instant,
     help="Only runs started before a UTC date or age: 2026-11-01, 90d, 1y.",
 )
-
-_FILTERS: Final = (
-    domain_option,
-    click.option(
-        "--above/--below", default=None, help="Only runs at or above / below their threshold."
-    ),
-    click.option(
-        "--state",
-        type=_State([state.replace(" ", "-") for state in STATES]),
-        help="Only runs in this state; failed: could not be scored.",
-    ),
-    click.option("--tool", shell_complete=_complete_tool, help="Only runs that used this tool."),
-    click.option("--failed", is_flag=True, help="Only runs whose task failed."),
-    click.option(
-        "--slower",
-        "slower_ms",
-        metavar="TIME",
-        type=_milliseconds,
-        help="Only runs that took at least this long: 500ms, 10s, 5m.",
-    ),
-    since_option,
-    click.option(
-        "--after",
-        metavar="ID",
-        shell_complete=complete_trace_id,
-        help="Only runs recorded after this one.",
-    ),
-    click.option(
-        "-q",
-        "--text",
-        metavar="TEXT",
-        help='Search objectives, results and steps: leak*, "memory leak", leak OR crash.',
+filters = bundled(
+    "filters",
+    Filters._fields,
+    Filters,
+    (
+        domain,
+        click.option(
+            "--above/--below", default=None, help="Only runs at or above / below their threshold."
+        ),
+        click.option(
+            "--state",
+            type=_State([state.replace(" ", "-") for state in STATES]),
+            help="Only runs in this state; failed: could not be scored.",
+        ),
+        click.option(
+            "--tool",
+            shell_complete=partial(_complete_name, tool_names),
+            help="Only runs that used this tool.",
+        ),
+        click.option("--failed", is_flag=True, help="Only runs whose task failed."),
+        click.option(
+            "--slower",
+            "slower_ms",
+            metavar="TIME",
+            type=_milliseconds,
+            help="Only runs that took at least this long: 500ms, 10s, 5m.",
+        ),
+        since,
+        click.option(
+            "--after",
+            metavar="ID",
+            shell_complete=complete_trace_id,
+            help="Only runs recorded after this one.",
+        ),
+        click.option(
+            "-q",
+            "--text",
+            metavar="TEXT",
+            help='Search objectives, results and steps: leak*, "memory leak", leak OR crash.',
+        ),
     ),
 )
+"""Adds the options that say which runs are meant; the command gets them as ``filters``."""

@@ -8,29 +8,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from kp_middleware import locations
-from kp_middleware.cli.console import BLOCKED, FOUND, Progress, Row, hint
-from kp_middleware.cli.options import (
-    DefaultGroup,
-    NumberRange,
-    complete_trace_id,
-    limit_option,
-    open_to_write,
-    pass_db,
-    read_settings,
-    shared_url,
-    trace_id_argument,
-)
+from kp_middleware.cli import options
+from kp_middleware.cli.console import BLOCKED, FOUND, Progress, hint
 from kp_middleware.cli.rows import (
     Output,
+    answer,
     escaped,
     json_option,
     output_options,
-    print_json,
     tell_how_many,
 )
 from kp_middleware.errors import KnowledgePulseError
@@ -40,11 +30,10 @@ from kp_middleware.storage import (
     STILL_SENT,
     History,
     OutboxAdmin,
-    OutboxItemSummary,
     SharedRuns,
     lift_stops,
 )
-from kp_middleware.views.delivery import BEING_SENT, Obstacles, find_obstacles
+from kp_middleware.views.delivery import BEING_SENT, find_obstacles
 from kp_middleware.views.wording import in_words, printable, short_id
 
 _COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "objective", "reason")
@@ -74,7 +63,7 @@ _alone_option = click.option(
 )
 
 
-@click.group(cls=DefaultGroup, default="list")
+@click.group(cls=options.DefaultGroup, default="list")
 def outbox() -> None:
     """List and manage the runs queued for the registry.
 
@@ -87,38 +76,49 @@ def outbox() -> None:
     """
 
 
-def _kind_options(command: Any) -> Any:
-    for kind, (_, told) in reversed(_KINDS.items()):
-        command = click.option(f"--{kind}", is_flag=True, help=told)(command)
-    return command
-
-
 @outbox.command("list")
-@limit_option()
-@_kind_options
+@options.limit()
+@options.bundled(
+    "states",
+    _KINDS,
+    lambda **typed: [state for kind in typed if typed[kind] for state in _KINDS[kind][0]],
+    [click.option(f"--{kind}", is_flag=True, help=told) for kind, (_, told) in _KINDS.items()],
+)
 @output_options()
-@pass_db
-def list_(db: Path, /, *, limit: int, output: Output, **kinds: bool) -> None:
+@options.pass_db
+def list_(db: Path, *, limit: int, output: Output, states: list[str]) -> None:
     """List the outbox, newest first. Flags combine.
 
     \b
     kp-middleware outbox list --pending
     """
-    wanted = [state for kind, typed in kinds.items() if typed for state in _KINDS[kind][0]]
     with History.open(db) as history:
-        found, count = history.outbox(limit=limit, states=wanted), history.count_outbox(wanted)
+        found, count = history.outbox(limit=limit, states=states), history.count_outbox(states)
         obstacles = find_obstacles(history.backlog(), db)
-    rows = [_with_reason(item, obstacles)._asdict() for item in found]
-    output.print(rows, _COLUMNS, for_people=_for_people)
+    now, rows = instant(time.time()), []
+    for item in found:
+        reason = item.reason
+        if item.state == "sending" and (item.claimed_until or "") > now:
+            reason = BEING_SENT.format(item.claimed_until)
+        elif item.state in _WAITING:
+            reason = item.last_error or obstacles.what_at(item.registry)
+        rows.append(item._replace(reason=reason)._asdict())
+    output.print(
+        rows,
+        _COLUMNS,
+        for_people=lambda row: (
+            {**row, "id": short_id(row["id"]), "redactions": in_words(row["redactions"])}
+        ),
+    )
     for sentence in obstacles.in_words():
         click.echo(sentence, err=True)
     tell_how_many(count, limit, len(rows))
 
 
 @outbox.command()
-@trace_id_argument()
+@options.trace_id()
 @click.option("--diff", is_flag=True, help="Show a diff with the local copy.")
-@pass_db
+@options.pass_db
 def show(db: Path, *, trace_id: str, diff: bool) -> None:
     """Print the exact bytes that are or were sent.
 
@@ -145,12 +145,12 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
 
 
 @outbox.command()
-@trace_id_argument(required=False)
+@options.trace_id(required=False)
 @click.option("--failed", is_flag=True, help="All rejected and blocked items.")
 @click.option("--sent", is_flag=True, help="With --force: all sent items.")
 @_alone_option
 @json_option
-@pass_db
+@options.pass_db
 def retry(
     db: Path, *, trace_id: str | None, failed: bool, sent: bool, alone: bool, as_json: bool
 ) -> None:
@@ -182,10 +182,10 @@ def retry(
 
 @outbox.command()
 @click.argument(
-    "trace_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_trace_id
+    "trace_ids", metavar="ID...", nargs=-1, required=True, shell_complete=options.complete_trace_id
 )
 @json_option
-@pass_db
+@options.pass_db
 def cancel(db: Path, *, trace_ids: tuple[str, ...], as_json: bool) -> None:
     """Cancel queued runs; retry queues them again.
 
@@ -207,7 +207,7 @@ def cancel(db: Path, *, trace_ids: tuple[str, ...], as_json: bool) -> None:
 @outbox.command()
 @_alone_option
 @json_option
-@pass_db
+@options.pass_db
 def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
     """Redact unsent items again with the current rules.
 
@@ -220,7 +220,7 @@ def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
     from kp_middleware.pipeline import Rescan
 
     with _changing(db) as (admin, _):
-        results = [*Rescan(admin, read_settings(db)).all_rows(alone=alone).values()]
+        results = [*Rescan(admin, options.read_settings(db)).all_rows(alone=alone).values()]
     _tell(results, as_json=as_json)
 
 
@@ -228,14 +228,14 @@ def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
 @click.option(
     "--timeout",
     "timeout_s",
-    type=NumberRange(0),
+    type=options.NumberRange(0),
     default=300,
     show_default=True,
     metavar="SECONDS",
     help="Stop after this long.",
 )
 @json_option
-@pass_db
+@options.pass_db
 def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
     """Send all queued runs, at the registry's rate limit.
 
@@ -248,10 +248,7 @@ def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
     kp-middleware outbox send --timeout 3600
     """
     counts, reasons = _sent(db, timeout_s)
-    if as_json:
-        print_json(counts)
-    else:
-        click.echo(in_words(counts) or "nothing is waiting to be sent")
+    answer(counts, in_words(counts) or "nothing is waiting to be sent", as_json=as_json)
     for reason in reasons:
         click.echo(printable(reason), err=True)
     if counts.total() > counts["sent"]:
@@ -261,7 +258,7 @@ def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
 @outbox.command("reconcile")
 @click.option("--send", is_flag=True, help="Queue missing runs again.")
 @json_option
-@pass_db
+@options.pass_db
 def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
     """Compare sent runs with your agent's runs in the registry, in one request.
 
@@ -273,20 +270,20 @@ def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
     """
     from kp_middleware.pipeline import reconcile
 
-    with closing(open_to_write(db)) as file:
+    with closing(options.open_to_write(db)) as file:
         admin = OutboxAdmin(file)
-        found = reconcile(read_settings(db), admin)
+        found = reconcile(options.read_settings(db), admin)
         queued = _retried(db, admin, found.missing, force=True) if send else []
-    if as_json:
-        missing = {"missing": len(found.missing), "queued": Counter(queued)}
-        print_json(found._asdict() | missing)
-        return
     told = f"{found.there:,} stored, {len(found.missing):,} missing"
     if found.unknown:
         told += f", {found.unknown:,} not sent from this file"
     if found.of_others:
         told += f", {found.of_others:,} sent under another agent id, not compared"
-    click.echo(f"{found.registry}, agent {found.agent_id}: {told}")
+    missing = {"missing": len(found.missing), "queued": Counter(queued)}
+    words = f"{found.registry}, agent {found.agent_id}: {told}"
+    answer(found._asdict() | missing, words, as_json=as_json)
+    if as_json:
+        return
     if queued:
         _tell(queued)
     elif found.missing:
@@ -295,7 +292,7 @@ def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
 
 def _sent(db: Path, timeout_s: float) -> tuple[Counter[str], list[str]]:
     """Send the backlog, and show progress; return counts by state, and why some are left."""
-    with closing(open_to_write(db)) as file:
+    with closing(options.open_to_write(db)) as file:
         admin, history = OutboxAdmin(file), History(file)
         seqs = admin.seqs(*_WAITING)
         if not seqs:
@@ -310,15 +307,14 @@ def _sent(db: Path, timeout_s: float) -> tuple[Counter[str], list[str]]:
             def look() -> None:
                 shown.reach(max(0, len(seqs) - history.count_outbox(_WAITING)), len(seqs))
 
-            trouble = drain(read_settings(db), timeout_s=timeout_s, look=look)
+            trouble = drain(options.read_settings(db), timeout_s=timeout_s, look=look)
         states = admin.states(seqs)
         left = sum(states.pop(state, 0) for state in _WAITING)
         reasons = [] if trouble is None else [trouble]
         if left:
             obstacles = find_obstacles(history.backlog(), db)
             reasons += obstacles.in_words()
-            if not reasons:
-                reasons = [*(one.in_words() for one in obstacles.sending), _TIMED_OUT]
+            reasons = reasons or [*(one.in_words() for one in obstacles.sending), _TIMED_OUT]
     return Counter(states | {"left": left}), reasons
 
 
@@ -328,7 +324,7 @@ def _retried(db: Path, admin: OutboxAdmin, seqs: Sequence[int], *, force: bool) 
 
     from kp_middleware.pipeline import Rescan
 
-    rescan = Rescan(admin, read_settings(db))
+    rescan = Rescan(admin, options.read_settings(db))
     return [rescan.retry(seq, force=force) for seq in seqs]
 
 
@@ -338,9 +334,9 @@ def _changing(db: Path, *, lift: bool = False) -> Iterator[tuple[OutboxAdmin, Hi
 
     ``lift``: all hosts try keys again that were refused.
     """
-    with closing(open_to_write(db)) as file:
+    with closing(options.open_to_write(db)) as file:
         yield OutboxAdmin(file), History(file)
-        runs, url = SharedRuns(file), shared_url()
+        runs, url = SharedRuns(file), options.shared_url()
         if url is not None:
             from kp_middleware.pipeline import take_back
 
@@ -358,25 +354,9 @@ def _changing(db: Path, *, lift: bool = False) -> Iterator[tuple[OutboxAdmin, Hi
 
 def _tell(results: Sequence[str], *, as_json: bool = False) -> None:
     counts = Counter(results)
-    if as_json:
-        print_json(counts)
-    else:
-        click.echo(in_words(counts) or "nothing to do")
+    answer(counts, in_words(counts) or "nothing to do", as_json=as_json)
     remarks = [remark for state, remark in _REMARKS.items() if counts[state]]
     for remark in remarks:
         click.echo(remark, err=True)
     if remarks:
         sys.exit(BLOCKED)
-
-
-def _with_reason(item: OutboxItemSummary, obstacles: Obstacles) -> OutboxItemSummary:
-    """Add why an item waits: another sends it, its own last problem, or its registry's."""
-    if item.state not in _WAITING:
-        return item
-    if item.state == "sending" and item.claimed_until and item.claimed_until > instant(time.time()):
-        return item._replace(reason=BEING_SENT.format(item.claimed_until))
-    return item._replace(reason=item.last_error or obstacles.what_at(item.registry))
-
-
-def _for_people(row: Row) -> Row:
-    return {**row, "id": short_id(row["id"]), "redactions": in_words(row["redactions"])}

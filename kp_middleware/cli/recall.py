@@ -6,14 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kp_middleware.cli import options
 from kp_middleware.cli.console import hint
-from kp_middleware.cli.options import (
-    domain_option,
-    limit_option,
-    pass_db,
-    read_settings,
-    since_option,
-)
 from kp_middleware.cli.rows import Output, json_option, print_json
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.views.wording import printable, short_id
@@ -36,14 +30,14 @@ _INSTRUCTIONS: Final = (
 
 @click.command()
 @click.argument("task")
-@limit_option(1, told="Maximum number of runs.")
-@domain_option
+@options.limit(1, told="Maximum number of runs.")
+@options.domain
 @click.option("--owner", help="Only runs of this owner; required if any run has one.")
-@since_option
+@options.since
 @click.option("--unconfirmed", is_flag=True, help="Also runs whose success nobody confirmed.")
 @click.option("--explain", is_flag=True, help="Show the nearest runs and why each is (not) found.")
 @json_option
-@pass_db
+@options.pass_db
 def recall(
     db: Path,
     *,
@@ -75,13 +69,18 @@ def recall(
         return
     most = max(limit, _EXPLAINED) if explain else limit
     nearest = memory.nearest(task, asked._replace(since=since), k=most)
+    recalled = [run for found, run in nearest if found.fits]
     if explain and (nearest or as_json):
         output = Output("json" if as_json else "table")
         rows = [_why(found, run) for found, run in nearest]
         output.print(rows, _COLUMNS, for_people=lambda row: {**row, "id": short_id(row["id"])})
+    elif as_json and not explain:
+        print_json([{**_facts(run), "digest": run.digest()} for run in recalled])
     elif not explain:
-        _print([run for found, run in nearest if found.fits], as_json=as_json)
-    if not any(found.fits for found, _ in nearest):
+        for run in recalled:
+            click.echo(f"{short_id(run.trace_id)}  similarity {run.similarity:.2f}")
+            click.echo("\n".join(f"  {printable(line)}" for line in run.digest().split("\n")))
+    if not recalled:
         if unconfirmed or memory.has_a_success():
             remedy = "" if explain else ": --explain shows the nearest runs"
             hint(f"no match{remedy}; runs with an owner need --owner")
@@ -97,19 +96,10 @@ def _memory(db: Path) -> "Memory | None":
     from kp_middleware.privacy import Policy
     from kp_middleware.recall import Memory
 
-    settings = read_settings(db)
+    settings = options.read_settings(db)
     if not settings.recall:
         return None
     return Memory(db, shared_embedder(settings.embedder), Policy.of(settings))
-
-
-def _print(runs: "list[Recalled]", *, as_json: bool) -> None:
-    if as_json:
-        print_json([{**_facts(run), "digest": run.digest()} for run in runs])
-        return
-    for run in runs:
-        click.echo(f"{short_id(run.trace_id)}  similarity {run.similarity:.2f}")
-        click.echo("\n".join(f"  {printable(line)}" for line in run.digest().split("\n")))
 
 
 def _facts(run: "Recalled") -> dict[str, Any]:
@@ -130,7 +120,7 @@ def _why(found: "Found", run: "Recalled") -> dict[str, Any]:
 @click.command()
 @click.option("--owner", help="Serve only runs of this owner; required if any run has one.")
 @click.option("--unconfirmed", is_flag=True, help="Also find unconfirmed runs, marked as such.")
-@pass_db
+@options.pass_db
 def mcp(db: Path, *, owner: str | None, unconfirmed: bool) -> None:
     """Serve past runs to an agent over stdio, read-only.
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
+from kp_middleware.cli import options
 from kp_middleware.cli.console import FOUND
-from kp_middleware.cli.options import pass_db, read_settings
 from kp_middleware.cli.rows import Output, json_option
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import (
@@ -50,7 +50,7 @@ _REMEDY: Final = "convert it to UTF-8: iconv -f latin1 -t utf-8, Out-File -Encod
     "--check", is_flag=True, help="Print no text; exit with 3 if something would be redacted."
 )
 @json_option
-@pass_db
+@options.pass_db
 def redact(
     db: "Path",
     *,
@@ -68,7 +68,7 @@ def redact(
     kp-middleware redact build.log
     git diff | kp-middleware redact --check && git push
     """
-    settings = read_settings(db)
+    settings = options.read_settings(db)
     policy = Policy.of(settings)
     cleaned = _cleaned(_decoded(file.read()), level or settings.privacy_level, policy)
     if report or as_json:

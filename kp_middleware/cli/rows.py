@@ -10,18 +10,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import click
 
+from kp_middleware.cli import options
 from kp_middleware.cli.console import EMPTY, Row, as_text, hint, print_table
+from kp_middleware.cli.options import Command
 from kp_middleware.storage import COUNTED, RunSummary
 from kp_middleware.views.wording import day, distance, one_line, outcome, short_id, zero_or_one
-
-Command: TypeAlias = Callable[..., Any]
 
 _STEERING: Final = re.compile(  # JSON escapes all others that steer a terminal
     "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
@@ -67,22 +67,22 @@ class Output(NamedTuple):
         self.check(first)
         rows = chain(() if first is None else (first,), rows)
         shown = self.columns or tuple(columns)
-        match self.format:
-            case "json":
-                start = "["
-                for row in self._chosen(rows):
-                    click.echo(f"{start}{json_line(row)}", nl=False)
-                    start = ",\n "
-                click.echo("[]" if start == "[" else "]")
-            case "nl":
-                for row in self._chosen(rows):
-                    click.echo(json_line(row))
-            case "csv" | "tsv":
-                self._print_text(rows, shown)
-            case _:
-                wide = all_columns or bool(self.columns)
-                told = [for_people(row) for row in rows]
-                print_table(told, shown, headers=self.headers, all_columns=wide)
+        chosen = ({name: row[name] for name in self.columns or row} for row in rows)
+        if self.format == "json":
+            start = "["
+            for row in chosen:
+                click.echo(f"{start}{json_line(row)}", nl=False)
+                start = ",\n "
+            click.echo("[]" if start == "[" else "]")
+        elif self.format == "nl":
+            for row in chosen:
+                click.echo(json_line(row))
+        elif self.format == "table":
+            wide = all_columns or bool(self.columns)
+            told = [for_people(row) for row in rows]
+            print_table(told, shown, headers=self.headers, all_columns=wide)
+        else:
+            self._print_text(rows, shown)
         self.fail_if_empty(first is None)
 
     def fail_if_empty(self, is_empty: object) -> None:
@@ -92,14 +92,10 @@ class Output(NamedTuple):
 
     def check(self, row: Row | None) -> None:
         """Refuse columns that a row does not have."""
-        unknown = [name for name in self.columns if row is not None and name not in row]
-        if row is not None and unknown:
-            names = one_line(", ".join(row))
-            raise click.UsageError(f"no such column: {one_line(unknown[0])} (choose from {names})")
-
-    def _chosen(self, rows: Iterable[Row]) -> Iterator[Row]:
-        for row in rows:
-            yield {name: row[name] for name in self.columns} if self.columns else row
+        for name in self.columns:
+            if row is not None and name not in row:
+                names = one_line(", ".join(row))
+                raise click.UsageError(f"no such column: {one_line(name)} (choose from {names})")
 
     def _print_text(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
         is_csv = self.format == "csv"
@@ -123,20 +119,12 @@ def output_options(*, in_pipe: str = "tsv") -> Callable[[Command], Command]:
         click.option(f"--{name}", "format", flag_value=name, default=None, help=text)
         for name, text in told.items()
     )
+    make = partial(_output, in_pipe)
+    return options.bundled("output", Output._fields, make, (*formats, *_ROW_OPTIONS))
 
-    def decorate(command: Command) -> Command:
-        @wraps(command)
-        def run(*values: Any, **more: Any) -> Any:
-            chosen = {name: more.pop(name) for name in Output._fields}
-            chosen["format"] = chosen["format"] or ("table" if sys.stdout.isatty() else in_pipe)
-            return command(*values, output=Output(**chosen), **more)
 
-        made: Command = run
-        for option in reversed([*formats, *_ROW_OPTIONS]):  # click lists the last applied first
-            made = option(made)
-        return made
-
-    return decorate
+def _output(in_pipe: str, /, *, format: str | None, **more: Any) -> Output:  # noqa: A002
+    return Output(format or ("table" if sys.stdout.isatty() else in_pipe), **more)
 
 
 def _columns(_: click.Context, __: click.Parameter, typed: tuple[str, ...]) -> tuple[str, ...]:
@@ -145,8 +133,7 @@ def _columns(_: click.Context, __: click.Parameter, typed: tuple[str, ...]) -> t
     >>> _columns(None, None, ("id, score", "state"))
     ('id', 'score', 'state')
     """
-    names = (name.strip() for text in typed for name in text.split(","))
-    return tuple(name for name in names if name)
+    return tuple(filter(None, map(str.strip, ",".join(typed).split(","))))
 
 
 _ROW_OPTIONS: Final = (
@@ -167,6 +154,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 def print_json(value: object) -> None:
     """Print one JSON value."""
     click.echo(json_line(value, indent=2))
+
+
+def answer(value: object, words: str, *, as_json: bool) -> None:
+    """Print what a command has done: as JSON, or in words."""
+    click.echo(json_line(value, indent=2) if as_json else words)
 
 
 def json_line(value: object, *, indent: int | None = None) -> str:
@@ -217,8 +209,18 @@ _BESIDE: Final = ("-wal", "-shm", "-journal")  # SQLite's; the last writes may b
 @contextmanager
 def new_file(file: Path, *, force: bool, db: Path | None = None) -> Iterator[Path]:
     """Yield an empty file of mode 0600 beside this one, which takes its place in the end."""
-    file = resolved(file)
-    _refuse(file, db and db.expanduser().resolve(), force=force)
+    file, db = resolved(file), db and db.expanduser().resolve()
+    if file.name == "-":
+        raise click.UsageError("this cannot go to standard output: name a file")
+    if file == db or file in {Path(f"{db}{suffix}") for suffix in _BESIDE}:
+        raise click.UsageError(f"{file} is part of the trace database: choose another name")
+    if file.exists() and not file.is_file():
+        raise click.UsageError(f"{file} is not a regular file: choose another name")
+    if file.exists() and not force:
+        raise click.UsageError(f"{file} exists: choose another name, or replace it with --force")
+    for journal in (Path(f"{file}{suffix}") for suffix in _BESIDE):
+        if journal.exists():  # SQLite would take it for one of the new file, and spoil that
+            raise click.UsageError(f"{file} is in use ({journal} exists): choose another name")
     with _told(file):
         descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
         os.close(descriptor)
@@ -260,17 +262,3 @@ def _told(path: Path) -> Iterator[None]:
     except OSError as error:
         message = f"cannot write {path}: {error.strerror}; choose another place, or make room"
         raise click.ClickException(message) from error
-
-
-def _refuse(file: Path, db: Path | None, *, force: bool) -> None:
-    if file.name == "-":
-        raise click.UsageError("this cannot go to standard output: name a file")
-    if file == db or file in {Path(f"{db}{suffix}") for suffix in _BESIDE}:
-        raise click.UsageError(f"{file} is part of the trace database: choose another name")
-    if file.exists() and not file.is_file():
-        raise click.UsageError(f"{file} is not a regular file: choose another name")
-    if file.exists() and not force:
-        raise click.UsageError(f"{file} exists: choose another name, or replace it with --force")
-    for journal in (Path(f"{file}{suffix}") for suffix in _BESIDE):
-        if journal.exists():  # SQLite would take it for one of the new file, and spoil that
-            raise click.UsageError(f"{file} is in use ({journal} exists): choose another name")

@@ -1,24 +1,16 @@
 """One run as text: its score as a waterfall and in words, its steps, a comparison."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kp_middleware.cli.console import cell, grid, indented, named, plain
+from kp_middleware.cli.console import cell, grid, indented, plain
 from kp_middleware.core.evaluation import known_success
 from kp_middleware.storage import Run, StepRecord
-from kp_middleware.views.comparison import compared
-from kp_middleware.views.explanation import Explanation
-from kp_middleware.views.markdown import chosen_steps, steps_left_out
-from kp_middleware.views.trace import (
-    STEP_NAMES,
-    ScoreLine,
-    added_up,
-    arithmetic,
-    view_step,
-    view_trace,
-)
+from kp_middleware.views.explanation import Explanation, compared
+from kp_middleware.views.steps import STEP_NAMES, view_step
+from kp_middleware.views.trace import ScoreLine, added_up, arithmetic, chosen_steps, view_trace
 from kp_middleware.views.wording import (
     cut,
     distance,
@@ -46,8 +38,14 @@ def run_parts(run: Run, *, steps: int | None, width: int, cost: str = "") -> "Pa
     """Yield what was asked, how it scored, where it went, and its steps; None: all of them."""
     view = view_trace(run)
     yield plain(cut(one_line(run.objective), 3 * width))
-    facts = filter(None, (*view.facts, cost))
-    yield from map(plain, _laid_out([view.id, *map(one_line, facts)], width))
+    line = view.id
+    for fact in filter(None, map(one_line, (*view.facts, cost))):
+        if width_of(f"{line}  {fact}") > width:  # lines break between two facts
+            yield plain(line)
+            line = fact
+        else:
+            line += f"  {fact}"
+    yield plain(line)
     yield ""
     if run.score is not None:
         yield waterfall(added_up(arithmetic(run)), view.threshold, width)
@@ -64,18 +62,6 @@ def run_parts(run: Run, *, steps: int | None, width: int, cost: str = "") -> "Pa
     if view.result:
         yield ""
         yield indented(cut(one_line(view.result), 8 * width), "result: ")
-
-
-def _laid_out(facts: Sequence[str], width: int) -> list[str]:
-    """Return the facts in lines of this width, which break between two of them."""
-    lines = [facts[0]]
-    for told in facts[1:]:
-        longer = f"{lines[-1]}  {told}"
-        if width_of(longer) <= width:
-            lines[-1] = longer
-        else:
-            lines.append(told)
-    return lines
 
 
 def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
@@ -96,7 +82,7 @@ def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
         how = outcome(known_success(known["success"], known["success_source"]))
         kinds = f": {', '.join(known['kinds'])}" if known["kinds"] else ""
         yield "What is known of it"
-        yield named(
+        yield _named(
             [
                 ("steps", f"{known['steps']:,}{kinds}"),
                 ("recoveries", f"{known['recoveries']:,} from errors"),
@@ -121,10 +107,31 @@ def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
         return
     verb = "stay below" if why.cleared else "reach"
     yield f"To {verb} {short_bar(why.threshold)}, one of these alone would have to be"
-    yield named(
+    yield _named(
         [(one.signal, one.remedy) for one in why.signals]
         + [(one.rule, f"without this rule {one.score_without:.3f}") for one in why.rules]
     )
+
+
+def _verdict(why: Explanation) -> str:
+    if why.score is None:
+        return f"It has no score: {one_line(why.delivery_status)}."
+    if why.threshold is None or why.margin is None:
+        return f"It scores {why.score:.3f}."
+    verb, bar = "reaches" if why.cleared else "is below", short_bar(why.threshold)
+    told = f"It scores {why.score:.3f}: that {verb} {bar} by {distance(why.margin)}."
+    score, then = why.recorded_score, why.recorded_threshold
+    if then is not None and (why.score, why.threshold) != (score, then):
+        told += f" (As it was scored: {score:.3f} against {short_bar(then)}, which stays.)"
+    return told
+
+
+def _named(pairs: Iterable[tuple[str, str]]) -> "Table":
+    """Return rows of a name and a text that wraps beside it."""
+    table = grid({"width": 2 + _NAME, "no_wrap": True}, {"overflow": "fold"}, gap=0)
+    for name, text in pairs:
+        table.add_row(plain(f"  {name.replace('_', ' ')}"), plain(text))
+    return table
 
 
 def difference(left: Run, right: Run, width: int) -> "Parts":
@@ -145,29 +152,35 @@ def difference(left: Run, right: Run, width: int) -> "Parts":
     add("", "", "left <", "right >")
     for name, *values in found.facts:
         told = "outcome" if name == "success" else name.removesuffix("_ms")
-        add(_sign(*values), told, *(_fact(name, one) for one in values))
+        texts = (outcome(one) if name == "success" else cell(one, name) for one in values)
+        add(_sign(*values), told, *(text.removeprefix("kp:trace:") or "-" for text in texts))
     add("", "", "", "")
     for part in found.scores:
-        amounts = (part.left, part.right)
-        sums = zip(amounts, (part.left_working, part.right_working), strict=True)
+        amounts, workings = (part.left, part.right), (part.left_working, part.right_working)
+        sums = (
+            "-" if amount is None else f"{amount:.3f}  {working.partition('  (')[0]}"
+            for amount, working in zip(amounts, workings, strict=True)
+        )
         change = "" if part.difference is None else f"{part.difference:+.3f}"
-        add(_sign(*amounts), part.part, *(_amount(*one) for one in sums), change=change)
+        add(_sign(*amounts), part.part, *sums, change=change)
     add("", "", "", "")
-    ours, theirs = _numbered(left), _numbered(right)
-    pairs = [(one, ours.get(one.left), theirs.get(one.right)) for one in found.steps]
-    for same, group in groupby(pairs, key=lambda one: _texts(one[1]) == _texts(one[2])):
+    steps: list[dict[int | None, StepRecord]]
+    steps = [{step.number: step for step in run.steps} for run in (left, right)]
+    pairs = [(one.place, steps[0].get(one.left), steps[1].get(one.right)) for one in found.steps]
+    for same, group in groupby(pairs, key=lambda pair: _texts(pair[1]) == _texts(pair[2])):
         rows = [*group]
         left_out = len(rows) - 2 * _AROUND if same else 0
-        for place, (pair, *both) in enumerate(rows):
-            if left_out > 1 and _AROUND <= place < len(rows) - _AROUND:
-                if place == _AROUND:
-                    add("", "", f"… {left_out:,} equal steps", "")
+        if left_out > 1:
+            rows[_AROUND:-_AROUND] = [("same", None, None)]
+        for place, *both in rows:
+            if both == [None, None]:
+                add("", "", f"… {left_out:,} equal steps", "")
                 continue
-            sign = "≠" if pair.place == "same" and not same else _SIGNS[pair.place]
+            sign = "≠" if place == "same" and not same else _SIGNS[place]
             add(sign, "", *map(_step, both))
             if sign == "≠":
-                texts = zip(*map(_texts, both), strict=True)
-                add("", "", *map(one_line, next(two for two in texts if two[0] != two[1])))
+                beside = zip(*map(_texts, both), strict=True)
+                add("", "", *map(one_line, next(two for two in beside if two[0] != two[1])))
     yield table
     yield ""
     yield "= in both, ≠ in both but not the same, < only left, > only right"
@@ -177,24 +190,8 @@ def _sign(left: Any, right: Any) -> str:
     return "=" if left == right else "≠"
 
 
-def _fact(name: str, value: Any) -> str:
-    if name == "success":
-        return outcome(value)
-    return cell(value, name).removeprefix("kp:trace:") or "-"
-
-
-def _amount(amount: float | None, working: str) -> str:
-    return "-" if amount is None else f"{amount:.3f}  {working.partition('  (')[0]}"
-
-
-def _numbered(run: Run) -> dict[int | None, StepRecord]:
-    return {step.number: step for step in run.steps}
-
-
 def _step(step: StepRecord | None) -> str:
-    if step is None:
-        return ""
-    return one_line(f"{step.number} {STEP_NAMES[step.type]} {step.tool or ''}")
+    return one_line(f"{step.number} {STEP_NAMES[step.type]} {step.tool or ''}") if step else ""
 
 
 def _texts(step: StepRecord | None) -> tuple[str, ...]:
@@ -227,30 +224,27 @@ def waterfall(lines: Sequence[ScoreLine], threshold: float | None, width: int) -
 
 def _bar(start: float, end: float, threshold: float | None, width: int) -> str:
     """Return a bar of the waterfall; what is subtracted is hollow."""
-    filled = "█" if end >= start else "░"
-    left, right = sorted((_column(start, width), _column(end, width)))
+    ends = (start, end, threshold or 0.0)
+    first, last, mark = (round(min(1.0, max(0.0, value)) * width) for value in ends)
+    left, right = sorted((first, last))
     if left == right and start != end:
         left, right = (left, left + 1) if left < width else (left - 1, left)
-    cells = [filled if left <= column < right else " " for column in range(width + 1)]
+    sign = "█" if end >= start else "░"
+    cells = [*(" " * left + sign * (right - left)).ljust(width + 1)]
     if threshold is not None:
-        cells[_column(threshold, width)] = "┆"
+        cells[mark] = "┆"
     return "".join(cells)
 
 
-def _column(value: float, width: int) -> int:
-    return round(min(1.0, max(0.0, value)) * width)
-
-
 def _steps(run: Run, most: int | None, width: int) -> "Parts":
-    first, last = chosen_steps(run, most)
+    first, last, rest = chosen_steps(run, most)
     shown = [view_step(run, step) for step in (*first, *last)]
     names = [one_line(" ".join(dict.fromkeys((step.name, *step.about)))) for step in shown]
     texts = [one_line(step.content or step.output or step.input) for step in shown]
     name = min(max(map(width_of, names), default=0), 2 * _NAME, width // 3)
     text = min(max(map(width_of, texts), default=0), max(width - name - 22, 10))
     rows = [*zip(shown, names, texts, strict=True)]
-    rest = steps_left_out(run, len(shown))
-    for part in (rows[: len(first)], rows[len(first) :]):
+    for part, more in ((rows[: len(first)], rest), (rows[len(first) :], "")):
         table = grid(
             {"width": 4, "no_wrap": True, "justify": "right"},
             {"width": name, "no_wrap": True, "overflow": "ellipsis"},
@@ -262,19 +256,5 @@ def _steps(run: Run, most: int | None, width: int) -> "Parts":
             table.add_row(str(step.number), plain(its_name), plain(its_text), took)
         if part:
             yield table
-        if rest:
-            yield indented(f"… {rest}", indent=6)
-            rest = ""
-
-
-def _verdict(why: Explanation) -> str:
-    if why.score is None:
-        return f"It has no score: {one_line(why.delivery_status)}."
-    if why.threshold is None or why.margin is None:
-        return f"It scores {why.score:.3f}."
-    verb, bar = "reaches" if why.cleared else "is below", short_bar(why.threshold)
-    told = f"It scores {why.score:.3f}: that {verb} {bar} by {distance(why.margin)}."
-    score, then = why.recorded_score, why.recorded_threshold
-    if then is not None and (why.score, why.threshold) != (score, then):
-        told += f" (As it was scored: {score:.3f} against {short_bar(then)}, which stays.)"
-    return told
+        if more:
+            yield indented(f"… {more}", indent=6)

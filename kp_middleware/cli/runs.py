@@ -5,22 +5,14 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
+from kp_middleware.cli import options
 from kp_middleware.cli.console import Figure, Progress, hint, print_table, screen_width, show
-from kp_middleware.cli.options import (
-    UNIT,
-    filter_options,
-    limit_option,
-    pass_db,
-    profile_weights,
-    trace_id_argument,
-    wrong_settings,
-)
 from kp_middleware.cli.rows import (
     COLUMNS,
     Output,
@@ -33,16 +25,24 @@ from kp_middleware.cli.rows import (
     tell_how_many,
 )
 from kp_middleware.cli.run_text import difference, run_parts, why_parts
+from kp_middleware.core.formula import PROFILES, Weights
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage import Filters, FreeQuery, History, RunSummary, SimilarRun
-from kp_middleware.views.comparison import compared
-from kp_middleware.views.explanation import explain_score
-from kp_middleware.views.markdown import markdown
+from kp_middleware.storage import Filters, FreeQuery, History, RunSummary
+from kp_middleware.views.explanation import compared, explain_score
 from kp_middleware.views.prices import read_prices
-from kp_middleware.views.trace import arithmetic, delivery_status, listed_state, run_as_json
+from kp_middleware.views.trace import (
+    arithmetic,
+    delivery_status,
+    listed_state,
+    markdown,
+    run_as_json,
+)
 from kp_middleware.views.wording import short_id
 
 _SIMILAR: Final = ("id", "similarity", "score", "success", "domain", "objective")
+_SIMILAR_KEYS: Final = (
+    *("seq", "id", "started_at", "domain", "score", "success", "success_source", "objective"),
+)
 _EVERY_S: Final = 0.5
 _PATIENCE: Final = 20
 _WIDTHS: Final = dict(zip(COLUMNS, (8, 5, 9, 10, 12, 8, 7, 12), strict=False))
@@ -57,12 +57,12 @@ _SORTED: Final = {  # the column that shows it
 
 
 @click.command("list")
-@limit_option()
-@filter_options
+@options.limit()
+@options.filters
 @click.option("--near", is_flag=True, help="Sort by distance to the threshold, nearest first.")
 @click.option("--sort", type=click.Choice([*_SORTED]), help="Sort by this, the highest first.")
 @output_options()
-@pass_db
+@options.pass_db
 def list_(
     db: Path, *, limit: int, filters: Filters, near: bool, sort: str | None, output: Output
 ) -> None:
@@ -97,15 +97,15 @@ def list_(
     if prices.problem:
         click.echo(prices.problem, err=True)
     tell_how_many(count, limit, len(runs))
-    for wrong in wrong_settings():
+    for wrong in options.wrong_settings():
         click.echo(f"nothing is sent: {wrong}", err=True)
 
 
 @click.command()
-@limit_option(10, least=0, told="Number of past runs to print first.")
+@options.limit(10, least=0, told="Number of past runs to print first.")
 @click.option("--follow/--no-follow", "follows", default=True, help="Wait for new runs, or exit.")
 @output_options()
-@pass_db
+@options.pass_db
 def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
     """Print runs as they end. Ctrl-C stops.
 
@@ -115,7 +115,7 @@ def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
     kp-middleware tail
     kp-middleware tail -n 0 --json | jq .score
     """
-    rows = map(run_row, follow(db, first=limit) if follows else _last(db, limit))
+    rows = map(run_row, follow(db, first=limit, follows=follows))
     if output.format != "table":
         one_a_line = output._replace(format="nl" if output.format == "json" else output.format)
         one_a_line.print(rows, COLUMNS)
@@ -129,6 +129,13 @@ def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
     output.fail_if_empty(row is None)
 
 
+def _weights(db: Path, profile: str) -> Weights:
+    profiles = {**PROFILES, **options.read_settings(db).profiles}
+    if profile not in profiles:
+        raise click.UsageError(f"no such profile: {profile} (choose from {', '.join(profiles)})")
+    return profiles[profile]
+
+
 def _how_many(typed: str) -> int | None:
     if typed == "all":
         return None
@@ -138,7 +145,7 @@ def _how_many(typed: str) -> int | None:
 
 
 @click.command("show")
-@trace_id_argument()
+@options.trace_id()
 @click.option(
     "--steps",
     metavar="NUMBER|all",
@@ -148,7 +155,9 @@ def _how_many(typed: str) -> int | None:
     help="Number of steps, or all.",
 )
 @click.option("--why", is_flag=True, help="Explain the score and what would change the decision.")
-@click.option("--threshold", type=UNIT, help="With --why: compare with this threshold, 0 to 1.")
+@click.option(
+    "--threshold", type=options.UNIT, help="With --why: compare with this threshold, 0 to 1."
+)
 @click.option(
     "--weights",
     "profile",
@@ -158,7 +167,7 @@ def _how_many(typed: str) -> int | None:
 @click.option("--json", "form", flag_value="json", help="Print JSON with all steps.")
 @click.option("--md", "form", flag_value="md", help="Print Markdown, to paste into a chat.")
 @click.option("--payload", "form", flag_value="payload", help="Print the ReasoningTrace.")
-@pass_db
+@options.pass_db
 def show_(
     db: Path,
     *,
@@ -183,7 +192,7 @@ def show_(
         raise click.UsageError("--threshold and --weights need --why")
     if why and form in {"md", "payload"}:
         raise click.UsageError(f"--why is text or JSON: leave out --{form}")
-    weights = None if profile is None else profile_weights(db, profile)
+    weights = None if profile is None else _weights(db, profile)
     with History.open(db) as history:
         seq = history.find(trace_id)
         if form == "payload":
@@ -215,10 +224,10 @@ def show_(
 
 
 @click.command()
-@trace_id_argument()
-@limit_option(10)
+@options.trace_id()
+@options.limit(10)
 @output_options()
-@pass_db
+@options.pass_db
 def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
     """List the runs most similar to one, by embedding.
 
@@ -235,14 +244,19 @@ def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
             run = history.run(seq)
             how = "scored without a model" if run.state == "scored" else run.state
             raise click.ClickException(f"run {short_id(run.id)} has no embedding: it is {how}")
-    output.print(map(_similar_row, found), _SIMILAR, for_people=run_for_people)
+    rows = []
+    for similarity, other in found:
+        row = {**run_row(other), "seq": other.seq}
+        kept = {name: row[name] for name in _SIMILAR_KEYS}
+        rows.append({"similarity": round(similarity, 6), **kept})
+    output.print(rows, _SIMILAR, for_people=run_for_people)
 
 
 @click.command()
-@trace_id_argument("left", metavar="A")
-@trace_id_argument("right", metavar="B")
+@options.trace_id("left", metavar="A")
+@options.trace_id("right", metavar="B")
 @json_option
-@pass_db
+@options.pass_db
 def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:
     """Compare two runs: facts, scores and steps.
 
@@ -261,10 +275,10 @@ def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:
 
 
 def follow(
-    db: Path, *, first: int = 0, sleep: Callable[[float], None] = time.sleep
+    db: Path, *, first: int = 0, follows: bool = True, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[RunSummary]:
-    """Yield the last ``first`` runs that ended, then each as it ends, for ever."""
-    if not db.exists():
+    """Yield the last ``first`` runs that ended, then each as it ends, for ever if it follows."""
+    if follows and not db.exists():
         hint(f"waiting for {db}: a program that records creates it")
         first = sys.maxsize  # of a new file, all is new
     patience = _PATIENCE
@@ -274,25 +288,15 @@ def follow(
             break
         except DatabaseError:  # it may have no tables yet
             patience -= db.exists()
-            if patience < 0:
+            if patience < 0 or not follows:
                 raise
         sleep(_EVERY_S)
     with history:
         ended = history.tail(first=first)
-        while True:
-            yield from ended.new()
+        yield from ended.new()
+        while follows:
             sleep(_EVERY_S)
-
-
-def _similar_row(found: SimilarRun) -> dict[str, Any]:
-    row = run_row(found.run) | {"seq": found.run.seq}
-    names = ("seq", "id", "started_at", "domain", "score", "success", "success_source", "objective")
-    return {"similarity": round(found.similarity, 6), **{name: row[name] for name in names}}
-
-
-def _last(db: Path, limit: int) -> Iterator[RunSummary]:
-    with History.open(db) as history:
-        yield from history.tail(first=limit).new()
+            yield from ended.new()
 
 
 _SHOWN_BYTES: Final = 16
@@ -311,7 +315,7 @@ _LARGEST: Final = 2**63
     help="Value of :NAME in the query. Repeatable.",
 )
 @output_options(in_pipe="json")
-@pass_db
+@options.pass_db
 def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: Output) -> None:
     """Run a read-only SQL query, for at most 5 s.
 
@@ -341,14 +345,11 @@ def _value(text: str) -> str | float:
     >>> _value("0.5"), _value("7"), _value("007"), _value("1e3"), _value("nan")
     (0.5, 7, '007', '1e3', 'nan')
     """
-    kinds: tuple[Callable[[str], float], ...] = (int, float)
-    for kind in kinds:
-        try:
+    for kind in (int, float):
+        with suppress(ValueError):
             number = kind(text)
-        except ValueError:
-            continue
-        if str(number) == text and abs(number) < _LARGEST:
-            return number
+            if str(number) == text and abs(number) < _LARGEST:
+                return number
     return text
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from inspect import getdoc
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from kp_middleware import locations
+from kp_middleware.cli import options
 from kp_middleware.cli.console import (
     Figure,
     Progress,
@@ -20,31 +21,12 @@ from kp_middleware.cli.console import (
     show,
     sparkline,
 )
-from kp_middleware.cli.options import (
-    Completed,
-    DefaultGroup,
-    domain_option,
-    items,
-    named_file,
-    pass_db,
-    read_settings,
-    since_option,
-    typed_settings,
-    wrong_settings,
-)
-from kp_middleware.cli.rows import Output, json_option, new_file, output_options, print_json
+from kp_middleware.cli.rows import Output, answer, json_option, new_file, output_options, print_json
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import exact
 from kp_middleware.instants import epoch_ms
 from kp_middleware.storage import History
-from kp_middleware.views.successes import successes_as_json, successes_in_words
-from kp_middleware.views.thresholds import (
-    Calibration,
-    DomainScores,
-    SettingView,
-    calibrated,
-    never_leave,
-)
+from kp_middleware.views import gate
 from kp_middleware.views.wording import counted, cut, one_line, percent
 
 _COLUMNS: Final = ("setting", "value", "origin", "description")
@@ -57,7 +39,7 @@ _ELSEWHERE: Final = {
 }
 
 
-@click.group(cls=DefaultGroup, default="list")
+@click.group(cls=options.DefaultGroup, default="list")
 def config() -> None:
     """Show settings and their sources; change settings.toml.
 
@@ -68,12 +50,10 @@ def config() -> None:
     """
 
 
-def _complete_setting(_: click.Context, __: click.Parameter, start: str) -> Completed:
-    return items(descriptions(), start)
-
-
-_setting_argument: Callable[[Any], Any] = click.argument(
-    "name", metavar="NAME", shell_complete=_complete_setting
+_setting_argument: options.Command = click.argument(
+    "name",
+    metavar="NAME",
+    shell_complete=lambda _context, _option, start: options.complete(_descriptions(), start),
 )
 
 
@@ -90,11 +70,11 @@ def list_(context: click.Context, *, output: Output) -> None:
     kp-middleware config list --json
     """
     output.print(
-        _settings(named_file(context)),
+        _settings(context),
         _COLUMNS,
         for_people=lambda row: {**row, "value": cut(one_line(_text(row["value"])), _WIDTH)},
     )
-    _raise_for(wrong_settings())
+    _raise_for_wrong_settings()
 
 
 @config.command()
@@ -108,13 +88,10 @@ def get(context: click.Context, *, name: str, as_json: bool) -> None:
     kp-middleware config get threshold
     sqlite3 "$(kp-middleware config get db)"
     """
-    rows = {row["setting"]: row for row in _settings(named_file(context))}
+    rows = {row["setting"]: row for row in _settings(context)}
     _check_name(name, [*rows])
-    if as_json:
-        print_json(rows[name])
-    else:
-        click.echo(_text(rows[name]["value"]))
-    _raise_for(wrong_settings())
+    answer(rows[name], _text(rows[name]["value"]), as_json=as_json)
+    _raise_for_wrong_settings()
 
 
 @config.command("set")
@@ -130,15 +107,18 @@ def set_(*, name: str, value: str, as_json: bool) -> None:
     kp-middleware config set threshold "top 10%"
     kp-middleware config set redact_deny '["Bluebird", "/ACME-[0-9]+/"]'
     """
-    _check_name(name, [*descriptions()])
+    from kp_middleware.settings import outside_origins
+
+    _check_name(name, [*_descriptions()])
     value.encode()  # what is not UTF-8 is an error here, and TOML would escape it
-    written = write_setting(locations.settings_file(), name, value)
-    if as_json:
-        print_json({"setting": name, "value": written, "path": str(locations.settings_file())})
-    else:
-        told = json.dumps(written, ensure_ascii=False)
-        click.echo(f"{name} = {told} in {locations.settings_file()}: programs read it on start")
-    tell_what_wins(name)
+    path = locations.settings_file()
+    written = _write(path, name, value)
+    told = json.dumps(written, ensure_ascii=False)
+    words = f"{name} = {told} in {path}: programs read it on start"
+    answer({"setting": name, "value": written, "path": str(path)}, words, as_json=as_json)
+    variable = outside_origins().get(name, "")
+    if variable.upper() == f"KP_{name.upper()}":
+        click.echo(f"{variable} is set, and overrides the file", err=True)
 
 
 @config.command()
@@ -150,13 +130,10 @@ def path(*, as_json: bool) -> None:
     $EDITOR "$(kp-middleware config path)"
     """
     file = locations.settings_file()
-    if as_json:
-        print_json({"path": str(file), "exists": file.exists()})
-    else:
-        click.echo(file)
+    answer({"path": str(file), "exists": file.exists()}, str(file), as_json=as_json)
 
 
-def descriptions() -> dict[str, str]:
+def _descriptions() -> dict[str, str]:
     """Return what each setting does, as the docstring of `Settings` says."""
     from kp_middleware.settings import Settings
 
@@ -165,7 +142,7 @@ def descriptions() -> dict[str, str]:
     return {name: words.get(name, "") for name in Settings.model_fields}
 
 
-def write_setting(path: Path, name: str, text: str) -> Any:
+def _write(path: Path, name: str, text: str) -> Any:
     """Check a value as `Settings` does, write it with mode 0600, and return it in JSON form."""
     import tomlkit
 
@@ -174,7 +151,7 @@ def write_setting(path: Path, name: str, text: str) -> Any:
     if name == "enabled":  # KP_ENABLED=false wins over any keyword
         value = click.BOOL.convert(text, None, None)
     else:
-        value = typed_settings({name: text}).model_dump(mode="json")[name]
+        value = options.typed_settings({name: text}).model_dump(mode="json")[name]
     locations.settings_lines()  # says why, where it cannot be read
     document = tomlkit.parse(path.read_bytes().decode() if path.exists() else "")
     document[name] = value
@@ -184,30 +161,22 @@ def write_setting(path: Path, name: str, text: str) -> Any:
     return value
 
 
-def tell_what_wins(name: str) -> None:
-    """Say that an environment variable hides what the file says, if one does."""
+def _settings(context: click.Context) -> list[Row]:
     from kp_middleware.settings import outside_origins
 
-    variable = outside_origins().get(name, "")
-    if variable.upper() == f"KP_{name.upper()}":
-        click.echo(f"{variable} is set, and overrides the file", err=True)
-
-
-def _settings(db: Path | None) -> list[Row]:
-    from kp_middleware.settings import outside_origins
-
+    db = options.named_file(context)
     named: dict[str, Any] = {"db": db} if db else {}
-    values = typed_settings(named).model_dump(mode="json")
-    origins, told = outside_origins() | dict.fromkeys(named, "--db"), descriptions()
+    values = options.typed_settings(named).model_dump(mode="json")
+    origins, told = outside_origins() | dict.fromkeys(named, "--db"), _descriptions()
     return [
         dict(zip(_COLUMNS, (name, value, origins.get(name, "default"), told[name]), strict=True))
         for name, value in values.items()
     ]
 
 
-def _raise_for(wrong: list[str]) -> None:
+def _raise_for_wrong_settings() -> None:
     """Raise ClickException if anything is wrong, after the values in use are printed."""
-    if wrong:
+    if wrong := options.wrong_settings():
         raise click.ClickException(f"{'; '.join(wrong)}; nothing is sent until this is fixed")
 
 
@@ -233,7 +202,7 @@ _DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best", "0 to 1
     multiple=True,
     metavar="THRESHOLD",
     callback=lambda _context, _option, typed: [
-        typed_settings({"threshold": one}).threshold for one in typed
+        options.typed_settings({"threshold": one}).threshold for one in typed
     ],
     help='Try this one as well: a score, or a share such as "top 15%". Repeatable.',
 )
@@ -244,10 +213,10 @@ _DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best", "0 to 1
     type=click.IntRange(0),
     help="Limit the runs let through in 24 hours.",
 )
-@domain_option
-@since_option
+@options.domain
+@options.since
 @output_options(in_pipe="table")
-@pass_db
+@options.pass_db
 def calibrate(
     db: Path,
     *,
@@ -267,9 +236,9 @@ def calibrate(
     kp-middleware calibrate --threshold 0.62 --threshold "top 15%" -d code
     kp-middleware config set threshold "top 10%"
     """
-    settings = read_settings(db)
+    settings = options.read_settings(db)
     with History.open(db) as history, Progress("runs decided on") as shown:
-        found = calibrated(
+        found = gate.calibrated(
             history.scored_runs(),
             now=settings.threshold,
             most=settings.max_per_day if most is None else most,
@@ -279,25 +248,30 @@ def calibrate(
             reach=shown.reach,
         )
         outcomes = history.success_record(), history.unjudged()
+    successes = gate.successes_as_json(*outcomes)
     if output.columns or output.format not in {"json", "table"}:
-        rows = [one._asdict() for one in found.settings]
-        output.print(rows, SettingView._fields[:-1])
+        output.print([one._asdict() for one in found.settings], gate.SettingView._fields[:-1])
     elif output.format == "json":
-        print_json(found.as_json() | {"successes": successes_as_json(*outcomes)})
+        print_json(found.as_json() | {"successes": successes})
     else:
-        _print_settings(found)
-        show("", *map(plain, successes_in_words(*outcomes)))
+        _print_calibration(found)
+        show("", *map(plain, filter(None, (successes["in_words"], successes["warning"]))))
     output.fail_if_empty(not found.runs)
 
 
-def _print_settings(found: Calibration) -> None:
+def _print_calibration(found: gate.Calibration) -> None:
     limit = "" if found.max_per_day is None else f", at most {found.max_per_day} a day"
     days = f" in {found.days:,.1f} days" if found.days > 1 else ""
     told = f"{counted(found.runs, 'scored run')}{days}."
-    told += f" {never_leave(found.private)}" if found.private else ""
+    told += f" {gate.never_leave(found.private)}" if found.private else ""
     show(plain(told), "")
     if found.domains:
-        print_table([_domain(one) for one in found.domains], _DOMAIN_COLUMNS)
+        domains = []
+        for one in found.domains:
+            most = max(one.bins)
+            drawn = Figure(sparkline([runs / most if runs else None for runs in one.bins]))
+            domains.append(dict(zip(_DOMAIN_COLUMNS, (*one[:-1], drawn), strict=True)))
+        print_table(domains, _DOMAIN_COLUMNS)
     click.echo(f"\nRuns that each threshold would have let through{limit}:\n")
     settings = [_setting(one, found) for one in found.settings]
     print_table(settings, [*settings[0]])
@@ -306,14 +280,7 @@ def _print_settings(found: Calibration) -> None:
         click.echo(f"\n  kp-middleware config set threshold {_typed(found.recommended or '')}")
 
 
-def _domain(domain: DomainScores) -> Row:
-    most = max(domain.bins)
-    drawn = Figure(sparkline([runs / most if runs else None for runs in domain.bins]))
-    values = (domain.domain, domain.runs, domain.median, domain.top_tenth, domain.best, drawn)
-    return dict(zip(_DOMAIN_COLUMNS, values, strict=True))
-
-
-def _setting(one: SettingView, found: Calibration) -> Row:
+def _setting(one: gate.SettingView, found: gate.Calibration) -> Row:
     name = exact(one.setting) if isinstance(one.setting, float) else one.setting
     of = f"{one.succeeded:,} of {one.known:,} known ({percent(one.succeeded, one.known)})"
     private = {"if not private": one.if_not_private} if found.private else {}
@@ -330,7 +297,7 @@ def _setting(one: SettingView, found: Calibration) -> Row:
     }
 
 
-def _advice(found: Calibration) -> str:
+def _advice(found: gate.Calibration) -> str:
     best, needed = found.recommended, found.runs_needed
     share = f"A share needs {needed} runs of a domain; until then, {DEFAULT_THRESHOLD:g} applies."
     if best is None:

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import click
 
+from kp_middleware.cli import options
 from kp_middleware.cli.console import FOUND, UNREACHABLE, print_table
-from kp_middleware.cli.options import file_trouble, named_file, typed_settings
 from kp_middleware.cli.rows import json_option, print_json, run_for_people, run_row
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.embedding import describe_source, shared_embedder
@@ -37,7 +37,7 @@ from kp_middleware.settings_sources import unknown_variables
 from kp_middleware.sharing import Examination, Link, examine
 from kp_middleware.storage import SQLITE_VERSION, TROUBLE, History, in_words, open_to_all
 from kp_middleware.testing import LocalRegistry
-from kp_middleware.views.successes import unjudged_in_words
+from kp_middleware.views.gate import unjudged_in_words
 from kp_middleware.views.wording import counted, one_line
 
 _COLUMNS = ("id", "domain", "score", "success", "state", "reason", "objective")
@@ -162,7 +162,9 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
     \b
     kp-middleware doctor || kp-middleware status
     """
-    findings = [one._replace(detail=one_line(one.detail)) for one in _examine(named_file(context))]
+    findings = [
+        one._replace(detail=one_line(one.detail)) for one in _examine(options.named_file(context))
+    ]
     if as_json:
         print_json([finding._asdict() for finding in findings])
     else:
@@ -175,7 +177,7 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
 
 
 def _examine(db: Path | None) -> Iterator[Finding]:
-    settings = typed_settings({"db": db} if db else {})
+    settings = options.typed_settings({"db": db} if db else {})
     path = settings.db.expanduser()
     if settings.problems:
         wrong = "; ".join(map(str, settings.problems))
@@ -211,7 +213,7 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
         yield Finding("gate", f"{gate} from now on; the file cannot be read")
         return
     facts = f"{path}: {counted(count, 'run')}, {_SOUNDNESS[soundness]}, SQLite {SQLITE_VERSION}"
-    trouble = file_trouble(path) or open_to_all(path)
+    trouble = options.file_trouble(path) or open_to_all(path)
     yield Finding("file", trouble or facts, ok=trouble is None and soundness != "damaged")
     before = "" if gate == last.gate else f"{gate} from now on; "
     yield Finding("gate", before + last.in_words(), warning=last.is_dry)

@@ -1,17 +1,18 @@
 """The commands that show all runs: status, stats, the pages in a browser, and a report."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kp_middleware.cli import options
 from kp_middleware.cli.console import (
     Row,
+    bar,
     hint,
-    histogram,
     indented,
     plain,
     print_table,
@@ -19,16 +20,6 @@ from kp_middleware.cli.console import (
     screen_width,
     show,
     sparkline,
-)
-from kp_middleware.cli.options import (
-    domain_option,
-    file_trouble,
-    limit_option,
-    pass_db,
-    read_settings,
-    shared_url,
-    since_option,
-    wrong_settings,
 )
 from kp_middleware.cli.rows import (
     Output,
@@ -38,10 +29,11 @@ from kp_middleware.cli.rows import (
     print_json,
     tell_how_many,
 )
+from kp_middleware.core.gates import exact
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.storage import GroupCounts, History, ScoreSlices, ToolUse
+from kp_middleware.storage import GroupCounts, History, ScoreSlices
 from kp_middleware.views.delivery import SharedLogView, find_obstacles
-from kp_middleware.views.successes import success_warning, successes_as_json, unjudged_in_words
+from kp_middleware.views.gate import success_warning, successes_as_json, unjudged_in_words
 from kp_middleware.views.wording import counted, minute, one_line
 
 if TYPE_CHECKING:
@@ -50,18 +42,19 @@ if TYPE_CHECKING:
 _COUNTS: Final = ("recorded", "cleared", "queued", "sent", "blocked", "rejected")
 _BY: Final = ("domain", "tool", "day", "week", "model", "state", "gate", "recalled")
 _FEW: Final = 30  # known endings, of which nothing follows
-_TOOL_COLUMNS: Final = ("calls", "failures", "traces", "mean_ms", "max_ms", "tool")
+_TOOL_KEYS: Final = ("tool", "calls", "failures", "traces", "mean_ms", "max_ms")
 _BIN: Final = 5  # hundredths
 _MOST_TOOLS: Final = 10
+_WIDEST_BAR: Final = 50
 _WEEKS: Final = 52
 
 
 @click.command()
 @click.option("--by", type=click.Choice(_BY), help="Group by this. Weeks begin on Monday.")
-@domain_option
-@limit_option(None, told="With --by: maximum number of rows. Default: all.")
+@options.domain
+@options.limit(None, told="With --by: maximum number of rows. Default: all.")
 @output_options(in_pipe="table")
-@pass_db
+@options.pass_db
 def stats(
     db: Path, *, by: str | None, domain: str | None, limit: int | None, output: Output
 ) -> None:
@@ -83,8 +76,19 @@ def stats(
         if by:
             _print_groups(_rows(history, by, domain)[:limit], by, output)
             return
-        scores = history.scores()
-        totals = _totals(history, scores)
+        scores, funnel = history.scores(), history.funnel()
+        bins = _bins(scores, 10)
+        totals = {
+            **{name: getattr(funnel, name) for name in (*_COUNTS, "private", "if_not_private")},
+            "domains": _rows(history, "domain"),
+            "scores": [{"at_least": least, "traces": count} for least, count in bins if count],
+            "states": _rows(history, "state"),
+            "gates": _rows(history, "gate"),
+            "tools": [
+                {name: getattr(one, name) for name in _TOOL_KEYS if name != "traces"}
+                for one in islice(history.tools(counts_runs=False), _MOST_TOOLS)
+            ],
+        }
     if output.format == "json":
         print_json(totals)
     else:
@@ -104,43 +108,22 @@ def _rows(history: History, by: str, domain: str | None = None) -> list[dict[str
         case "recalled":
             return [one._asdict() for one in history.asked().effects()]
         case "tool":
-            return [_tool_row(one) for one in history.tools(domain=domain)]
+            tools = history.tools(domain=domain)
+            return [{name: getattr(one, name) for name in _TOOL_KEYS} for one in tools]
         case _:
             names = (by, *GroupCounts._fields[1:])
             return [dict(zip(names, one, strict=True)) for one in history.groups(by)]
 
 
-def _tool_row(tool: ToolUse) -> dict[str, Any]:
-    return {name: getattr(tool, name) for name in ("tool", *_TOOL_COLUMNS[:-1])}
-
-
-def _totals(history: History, scores: ScoreSlices) -> dict[str, Any]:
-    funnel = history.funnel()
-    tools = [_tool_row(one) for one in islice(history.tools(counts_runs=False), _MOST_TOOLS)]
-    for row in tools:
-        del row["traces"]
-    return {
-        **{name: getattr(funnel, name) for name in (*_COUNTS, "private", "if_not_private")},
-        "domains": _rows(history, "domain"),
-        "scores": [
-            {"at_least": least, "traces": count} for least, count in _bins(scores, 10) if count
-        ],
-        "states": _rows(history, "state"),
-        "gates": _rows(history, "gate"),
-        "tools": tools,
-    }
-
-
-def _bins(scores: ScoreSlices, hundredths: int) -> Iterator[tuple[float, int]]:
-    """Yield how many runs each part of the scale has; the last one has 1, too."""
-    for start in range(0, 100, hundredths):
-        end = start + hundredths
-        above = scores.reaching(end) if end < 100 else 0
-        yield start / 100, scores.reaching(start) - above
+def _bins(scores: ScoreSlices, hundredths: int) -> list[tuple[float, int]]:
+    """Return how many runs each part of the scale has; the last one has 1, too."""
+    reaching = [scores.reaching(start) for start in range(0, 100, hundredths)]
+    counts = (first - then for first, then in pairwise([*reaching, 0]))
+    return [(place * hundredths / 100, count) for place, count in enumerate(counts)]
 
 
 def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
-    columns = [*_TOOL_COLUMNS] if by == "tool" else [*rows[0]] if rows else [by]
+    columns = [*_TOOL_KEYS[1:], "tool"] if by == "tool" else [*rows[0]] if rows else [by]
     if by == "gate" and output.format == "table":
         columns = _used(rows)
     if rows or by != "recalled":
@@ -161,9 +144,8 @@ def _print_totals(totals: Row, scores: ScoreSlices) -> None:
         cleared = f"never sent; {totals['if_not_private']:,} would clear otherwise"
         click.echo(f"{'private':<10}{totals['private']:>8,}  {cleared}")
     if scores.traces:
-        bins = [*_bins(scores, _BIN)]
-        click.echo("\nruns by score")
-        click.echo("\n".join(histogram(bins, scores.threshold, screen_width())))
+        lines = histogram(_bins(scores, _BIN), scores.threshold, screen_width())
+        click.echo("\n".join(["\nruns by score", *lines]))
     for title in ("domains", "states", "gates", "tools"):
         rows = totals[title]
         if rows:
@@ -174,6 +156,19 @@ def _print_totals(totals: Row, scores: ScoreSlices) -> None:
 def _used(rows: list[dict[str, Any]]) -> list[str]:
     """Return the columns that are not empty: no gate has every reason."""
     return [name for name in (rows[0] if rows else ["gate"]) if any(row[name] for row in rows)]
+
+
+def histogram(
+    bins: Sequence[tuple[float, int]], threshold: float | None, width: int
+) -> Iterator[str]:
+    """Yield a line for each bin, the lowest score first; the one with the threshold says so."""
+    told = "" if threshold is None else f"  ← threshold {exact(threshold)}"
+    room = max(min(width - 18 - len(told), _WIDEST_BAR), 1)
+    most = max((runs for _, runs in bins), default=0) or 1
+    holding = max((least for least, _ in bins if least <= (threshold or 0.0)), default=None)
+    for least, runs in bins:
+        mark = told if least == holding else ""
+        yield f"{least:.2f} {runs:>10,}  {bar(runs / most, room)}".rstrip() + mark
 
 
 _SHOWN_COUNTS: Final = (
@@ -198,7 +193,7 @@ _TOLD_AS: Final = {"failed": "unscorable"}  # elsewhere, the task failed
 
 @click.command()
 @json_option
-@pass_db
+@options.pass_db
 def status(db: Path, *, as_json: bool) -> None:
     """Show stored runs, backlog and errors, with remedies.
 
@@ -210,17 +205,17 @@ def status(db: Path, *, as_json: bool) -> None:
     with History.open(db) as history:
         condition, last = history.file_status(db), history.last_decisions()
         unjudged, record = history.unjudged(), history.success_record()
-        log = SharedLogView.of(shared_url(), history.unshared())
+        log = SharedLogView.of(options.shared_url(), history.unshared())
         exporters = [one._asdict() for one in history.exporters()]
         counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db)
         not_queued = history.states().get("not queued", 0)
     counts["dropped"] = condition.dropped
-    troubles = [f"nothing is sent: {words}" for words in wrong_settings()]
+    troubles = [f"nothing is sent: {words}" for words in options.wrong_settings()]
     troubles += [f"{counts[kind]:,} {words}" for kind, words in _TROUBLES.items() if counts[kind]]
     troubles += obstacles.in_words()
     troubles += [f"{path} is damaged: delete it if not needed" for path in condition.set_aside]
     dry = last.in_words() if last.is_dry else None
-    troubles += filter(None, (file_trouble(db), success_warning(record, unjudged), dry))
+    troubles += filter(None, (options.file_trouble(db), success_warning(record, unjudged), dry))
     found = {
         "path": str(db),
         **condition._asdict(),
@@ -264,38 +259,33 @@ def _parts(found: Row, log: SharedLogView | None) -> "Iterator[RenderableType]":
 
 
 def _backlog(found: Row, log: SharedLogView | None) -> "Iterator[RenderableType]":
-    for name in _WAITING:
+    is_stopped = any(one["stopped"] for one in found["sending"])
+    for name, words in _WAITING.items():
+        asking = log.asking if log and name == "unscored" else 0
+        told = [f"{asking:,} would clear, and wait for the shared log"] if asking else []
+        if asking < found[name] and not (name == "pending" and is_stopped):
+            told.append(words)
         if found[name]:
-            yield indented(_why_waiting(found, name, log), f"{name:<11}{found[name]:>8,}  ")
+            told.append(f"the oldest from {minute(found['waiting_since'][name])} UTC")
+            yield indented("; ".join(told), f"{name:<11}{found[name]:>8,}  ")
     for sending in found["sending"]:
         yield indented(sending["in_words"], indent=21)
     for one in found["exporters"]:
         last = f"; last error: {one['last_error']}" if one["last_error"] else ""
-        told = f"{one['name']}: {one['sent']:,} sent, {one['failed']:,} failed{last}"
-        yield indented(one_line(told), indent=11)
+        words = f"{one['name']}: {one['sent']:,} sent, {one['failed']:,} failed{last}"
+        yield indented(one_line(words), indent=11)
     if log:
         yield ""
         yield indented("; ".join(filter(None, (log.in_words(), log.waiting()))), "shared log ")
 
 
-def _why_waiting(found: Row, name: str, log: SharedLogView | None) -> str:
-    told = [f"the oldest from {minute(found['waiting_since'][name])} UTC"]
-    asking = log.asking if log and name == "unscored" else 0
-    is_stopped = any(one["stopped"] for one in found["sending"])
-    if asking < found[name] and not (name == "pending" and is_stopped):
-        told.insert(0, _WAITING[name])
-    if asking:
-        told.insert(0, f"{asking:,} would clear, and wait for the shared log")
-    return "; ".join(told)
-
-
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path, dir_okay=False), default="kp-report.html")
-@since_option
+@options.since
 @click.option("--as-recorded", "raw", is_flag=True, help="Do not redact texts.")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
-@pass_db
+@options.pass_db
 def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, opens: bool) -> None:
     """Write an HTML report: all charts and the notable runs.
 
@@ -308,7 +298,7 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
     """
     from kp_middleware.web.pages import Cleaning, cleaning_by, make_report
 
-    settings = read_settings(db)
+    settings = options.read_settings(db)
     cleaning = Cleaning(lambda value: value) if raw else cleaning_by(settings)
     level = None if raw else settings.privacy_level
     shown = partial(progress, what="runs written")
@@ -331,7 +321,7 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
 @click.option(
     "--open/--no-open", "opens", default=True, help="Open the browser, or only print the link."
 )
-@pass_db
+@options.pass_db
 def ui(db: Path, *, port: int, opens: bool) -> None:
     """Open the web page: charts, runs and tables.
 

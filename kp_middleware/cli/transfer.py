@@ -14,18 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kp_middleware.cli import options
 from kp_middleware.cli.console import BLOCKED, EMPTY, Progress, Row, hint, plain, progress, show
-from kp_middleware.cli.options import (
-    UNIT,
-    complete_domain,
-    filter_options,
-    limit_option,
-    pass_db,
-    read_settings,
-    refuse_a_doubtful_file,
-    since_option,
-    wait_for_model,
-)
 from kp_middleware.cli.rows import (
     escaped,
     json_line,
@@ -69,11 +59,11 @@ _OBJECTIVE: Final = 70
 @click.command("import")
 @click.argument("format_", metavar="FORMAT", required=False)
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
-@since_option
+@options.since
 @click.option(
     "-d",
     "--domain",
-    shell_complete=complete_domain,
+    shell_complete=options.complete_domain,
     help="The domain of these runs, which picks the weights of their scores.",
 )
 @click.option(
@@ -87,7 +77,7 @@ _OBJECTIVE: Final = 70
 @click.option("--dry-run", is_flag=True, help="Only count them.")
 @click.option("--hook", is_flag=True, help="Import the session that Claude Code's Stop hook names.")
 @json_option
-@pass_db
+@options.pass_db
 def import_(
     db: Path,
     *,
@@ -162,7 +152,7 @@ def _opened(db: Path, *, dry_run: bool) -> Iterator[Database]:
         if dry_run and not db.exists():
             opened = Database(Path(folder) / "kp.db")
         else:
-            refuse_a_doubtful_file()
+            options.refuse_a_doubtful_file()
             opened = Database(db, read_only=dry_run)
         with closing(opened) as file:
             yield file
@@ -173,14 +163,14 @@ def _import(file: Database, db: Path, wanted: "Wanted", *, dry_run: bool) -> dic
     from kp_middleware.errors import EmbedderUnavailableError
     from kp_middleware.pipeline import Import
 
-    settings = read_settings(db)
+    settings = options.read_settings(db)
     embedder = shared_embedder(settings.embedder)
     with Import(SqliteStore(file), settings, embedder, wanted) as importing:
         deque(progress(importing.read(), total=None, what="runs read"), maxlen=0)
         found = importing.found
         if not dry_run and (found.new or importing.has_unscored):
             with suppress(EmbedderUnavailableError):  # a warning tells of it
-                wait_for_model(embedder)
+                options.wait_for_model(embedder)
             try:
                 deque(progress(importing.score_left(), total=None, what="runs scored"), maxlen=0)
                 with Progress("runs imported") as shown:
@@ -244,15 +234,15 @@ _WHY_EMPTY: Final = {
     show_default=True,
     help="The format.",
 )
-@filter_options
+@options.filters
 @click.option("--success", is_flag=True, help="Only runs known to have succeeded.")
 @click.option(
     "--unlike",
-    type=UNIT,
+    type=options.UNIT,
     metavar="SIMILARITY",
     help="Leave out runs this similar to a newer one, such as 0.8.",
 )
-@limit_option(None, told="Maximum number of runs, the newest.")
+@options.limit(None, told="Maximum number of runs, the newest.")
 @click.option("--with-cut", is_flag=True, help="Include runs that were cut when recorded.")
 @click.option("--as-recorded", is_flag=True, help="Do not redact any further.")
 @click.option(
@@ -269,7 +259,7 @@ _WHY_EMPTY: Final = {
     help="Draft a SKILL.md in DIR from the best runs of each domain.",
 )
 @click.option("--force", is_flag=True, help="Replace OUT if it is a file.")
-@pass_db
+@options.pass_db
 def export(
     db: Path,
     *,
@@ -309,7 +299,7 @@ def export(
         raise click.UsageError("pairs need both outcomes: leave out --success and --unlike")
     if suffix and (out == _STDOUT or (out is None and skills is None)):
         raise click.UsageError(f"{format_} writes a file per run: name a folder")
-    policy = None if as_recorded else Policy.of(read_settings(db))
+    policy = None if as_recorded else Policy.of(options.read_settings(db))
     selection = Selection(filters, success, unlike, limit, with_cut)
     with History.open(db) as history:
         dataset = Dataset(history, format_, selection, policy, arguments=arguments)

@@ -3,6 +3,8 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -29,19 +31,15 @@ class Sending(NamedTuple):
     takes_s: float
     busy: bool
     interval_s: float
-    claimed_until: str | None = None
-    stopped: bool = False
+    claimed_until: str | None
+    stopped: bool
 
     @classmethod
-    def of(cls, queue: Queue, paces: Sequence[Pace], now: float) -> Self:
+    def of(cls, queue: Queue, paces: Sequence[Pace], now: float, *, stopped: bool) -> Self:
         """Return what waits, as far as the last request says; of several paces, the strictest."""
-        pace = Pace()
-        for one in paces:
-            pace = pace.stricter(one)
-        free_at = max(pace.has_one_at, pace.paused_until)
-        next_at = max(now, queue.due_at, free_at)
+        pace = reduce(Pace.stricter, paces, Pace())
+        next_at = max(now, queue.due_at, pace.has_one_at, pace.paused_until)
         last_at = max(pace.full_at, next_at) - burst_at(pace.interval_s) * pace.interval_s
-        claimed_until = queue.claimed_until or ""
         return cls(
             queue.registry,
             queue.waiting,
@@ -49,7 +47,8 @@ class Sending(NamedTuple):
             max(0.0, last_at + queue.waiting * pace.interval_s - next_at),
             any(one.held_until > now for one in paces),
             pace.interval_s,
-            claimed_until if claimed_until > instant(now) else None,
+            queue.claimed_until if (queue.claimed_until or "") > instant(now) else None,
+            stopped,
         )
 
     def as_row(self) -> dict[str, Any]:
@@ -81,12 +80,7 @@ class Pause(NamedTuple):
     pace: Pace
     until: float | None
     sending: Sending
-
-    @property
-    def problem(self) -> Problem:
-        """The problem of the last request."""
-        unknown = ProblemKind.DEAD_KEY if self.until is None else ProblemKind.OTHER
-        return Problem.read(self.pace.problem or str(unknown))
+    problem: Problem
 
     def in_words(self) -> str:
         """Say since when and until when, why, and what to do."""
@@ -145,10 +139,12 @@ def find_obstacles(backlog: Sequence[Queue], db: Path) -> Obstacles:
     for queue in backlog:
         ours = [row for row in rows if _same(row.registry, queue.registry)]
         found = [*_pauses(ours, now)]
-        one = Sending.of(queue, [row.pace for row in ours], now)
-        one = one._replace(stopped=any(until is None for _, until in found))
-        sending.append(one)
-        pauses += [Pause(pace, until, one) for pace, until in found]
+        stopped = any(until is None for _, until in found)
+        sending.append(Sending.of(queue, [row.pace for row in ours], now, stopped=stopped))
+        for pace, until in found:
+            unknown = ProblemKind.DEAD_KEY if until is None else ProblemKind.OTHER
+            problem = Problem.read(pace.problem or str(unknown))
+            pauses.append(Pause(pace, until, sending[-1], problem))
     return Obstacles(sending, pauses, why_login_is_unused())
 
 
@@ -211,13 +207,11 @@ class SharedLogView(NamedTuple):
         """Ask the log; None where there is none and nothing waits for it."""
         if url is None:
             return cls(None, None, None, *unshared) if unshared.since else None
-        link = Link(url, "status", writes=False)
-        try:
-            return cls(link.shown, status(link), None, *unshared)
-        except KnowledgePulseError as error:
-            return cls(link.shown, None, str(error), *unshared)
-        finally:
-            link.close()
+        with closing(Link(url, "status", writes=False)) as link:
+            try:
+                return cls(link.shown, status(link), None, *unshared)
+            except KnowledgePulseError as error:
+                return cls(link.shown, None, str(error), *unshared)
 
     def in_words(self) -> str:
         """Describe the log in one line."""

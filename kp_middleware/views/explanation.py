@@ -1,9 +1,10 @@
-"""Explain a score: why it is what it is, and what would have changed the decision."""
+"""Explain a score: why it is what it is, what would change the decision; compare two runs."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from difflib import SequenceMatcher
+from typing import Any, Final, Literal, NamedTuple
 
 from kp_middleware.core.formula import (
     SIGNALS,
@@ -16,20 +17,15 @@ from kp_middleware.core.formula import (
     outcome_confidence,
     tool_diversity,
 )
-from kp_middleware.storage import Run, Scoring
-from kp_middleware.views.successes import estimate_in_words
-from kp_middleware.views.trace import (
-    applied_threshold,
-    delivery_status,
-    feedback_in_words,
-    gate_in_words,
-    other_reason,
-)
-from kp_middleware.views.wording import counted, cut, one_line, outcome, short_id
+from kp_middleware.storage import Run, Scoring, StepRecord
+from kp_middleware.views import trace
+from kp_middleware.views.gate import estimate_in_words
+from kp_middleware.views.wording import counted, cut, one_line, outcome, short_id, zero_or_one
 
 _QUOTED: Final = 60
 _NOISE: Final = 1e-9  # less than this is the last bits of a sum, not a need
 _WHOSE: Final = {"assumed": "an assumed confidence", "feedback": "feedback's confidence"}
+_NO_THRESHOLD: Final = ("gate_failed", "daily_limit", "in_share", "below_share", "tied_with_share")
 
 
 class SignalExplanation(NamedTuple):
@@ -83,8 +79,7 @@ class Explanation(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON shows it."""
-        return {
-            **self._asdict(),
+        return self._asdict() | {
             "signals": [one._asdict() for one in self.signals],
             "rules": [one._asdict() for one in self.rules],
         }
@@ -94,35 +89,35 @@ def explain_score(
     run: Run, *, threshold: float | None = None, weights: Weights | None = None
 ) -> Explanation:
     """Explain the score of a run, against another threshold or with other weights if asked for."""
-    scoring = run.scoring
-    bar, why = (
-        (threshold, None) if threshold is not None else (applied_threshold(run), other_reason(run))
-    )
-    parts = None if scoring is None else scoring.parts
-    if parts is not None and weights is not None:
-        parts = parts._replace(weights=weights)
-    score = None if parts is None else parts.score
-    margin = None if score is None or bar is None else score - bar
+    scoring, other_reason = run.scoring, None
+    if threshold is None:
+        threshold = trace.applied_threshold(run)
+        forwarded = scoring is not None and scoring.decision == "forward"
+        is_overruled = run.reason_code == "custom" and trace.is_cleared(run) != forwarded
+        other_reason = run.reason if is_overruled or run.reason_code in _NO_THRESHOLD else None
+    score = margin = None
     signals, rules = [], []
-    if scoring is not None and parts is not None:
-        asked = bar if why is None else None
+    if scoring is not None:
+        parts = scoring.parts._replace(weights=weights or scoring.weights)
+        score = parts.score
+        margin = None if threshold is None else score - threshold
+        asked = threshold if other_reason is None else None
         signals = [_signal(run, scoring, parts, name, asked) for name in SIGNALS]
-        rules = [
-            RuleExplanation(*change, _rule_reason(run, change.rule), _without(parts, change.rule))
-            for change in parts.changes
-        ]
+        for rule, delta in parts.changes:
+            rest = parts._replace(rules=tuple(one for one in parts.rules if one != rule))
+            rules.append(RuleExplanation(rule, delta, _rule_reason(run, rule), rest.score))
     return Explanation(
         id=run.id,
         state=run.state,
-        gate=gate_in_words(run),
+        gate=trace.gate_in_words(run),
         score=score,
-        threshold=None if margin is None else bar,
+        threshold=None if margin is None else threshold,
         margin=margin,
         cleared=None if margin is None else margin >= 0,
-        other_reason=why,
+        other_reason=other_reason,
         recorded_score=run.score,
         recorded_threshold=None if scoring is None else scoring.threshold,
-        delivery_status=delivery_status(run),
+        delivery_status=trace.delivery_status(run),
         known={
             "steps": run.step_count,
             "kinds": _kinds_of(run),
@@ -134,7 +129,7 @@ def explain_score(
             "success_source": run.success_source,
         },
         estimate=run.estimate and estimate_in_words(run.estimate),
-        feedback=[*map(feedback_in_words, run.feedback)],
+        feedback=[*map(trace.feedback_in_words, run.feedback)],
         signals=signals,
         rules=rules,
     )
@@ -148,14 +143,9 @@ def _signal(
     least, told = None, ""
     if threshold is not None:
         least = parts.least(name, threshold)
-        measured = scoring.embedder is not None
-        told = remedy(run, parts, name, threshold, measured=measured)
+        told = remedy(run, parts, name, threshold, measured=scoring.embedder is not None)
     reason = _reason(run, scoring, name)
     return SignalExplanation(name, value, weight, value * weight, reason, least, told)
-
-
-def _without(parts: Parts, rule: str) -> float:
-    return parts._replace(rules=tuple(one for one in parts.rules if one != rule)).score
 
 
 def _rule_reason(run: Run, rule: str) -> str:
@@ -170,8 +160,7 @@ def _rule_reason(run: Run, rule: str) -> str:
 
 
 def _kinds_of(run: Run) -> list[str]:
-    found = {step.type for step in run.steps}
-    return [kind for kind in STEP_TYPES if kind in found]
+    return [kind for kind in STEP_TYPES if any(step.type == kind for step in run.steps)]
 
 
 def _reason(run: Run, scoring: Scoring, signal: str) -> str:
@@ -281,3 +270,92 @@ def _outcomes(run: Run, parts: Parts, threshold: float) -> Iterator[tuple[str, f
 
 def _up(value: float) -> float:
     return math.ceil(value * 1000 - _NOISE) / 1000
+
+
+_FACTS: Final = (
+    *("id", "state", "domain", "started_at", "duration_ms", "model", "success", "confidence"),
+    *("step_count", "tool_count", "recovery_count", "gate", "threshold", "objective"),
+)
+
+
+class Pair(NamedTuple):
+    """A step of both runs, or of one; ``left`` and ``right`` are its numbers there, or None."""
+
+    place: Literal["same", "left", "right"]
+    left: int | None
+    right: int | None
+    type: str
+    tool: str | None
+
+
+class Fact(NamedTuple):
+    """One column of both runs; None where it is not known."""
+
+    fact: str
+    left: Any
+    right: Any
+
+
+class Part(NamedTuple):
+    """The amounts that a signal or rule adds to each score, or the scores; None without one."""
+
+    part: str
+    left: float | None
+    right: float | None
+    difference: float | None
+    left_working: str
+    right_working: str
+
+
+class Comparison(NamedTuple):
+    """The comparison of two runs."""
+
+    facts: list[Fact]
+    scores: list[Part]
+    steps: list[Pair]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON shows it."""
+        return {
+            "left": {fact.fact: fact.left for fact in self.facts},
+            "right": {fact.fact: fact.right for fact in self.facts},
+            "scores": [part._asdict() for part in self.scores],
+            "steps": [pair._asdict() for pair in self.steps],
+        }
+
+
+def compared(left: Run, right: Run) -> Comparison:
+    """Compare two runs."""
+    found = [
+        {name: getattr(run, name, None) for name in _FACTS}
+        | {"state": trace.listed_state(run), "success": zero_or_one(run.known_success)}
+        | {name: getattr(run.scoring, name, None) for name in ("gate", "threshold")}
+        for run in (left, right)
+    ]
+    facts = [Fact(name, *(one[name] for one in found)) for name in _FACTS]
+    ours, theirs = ({line.part: line for line in trace.arithmetic(run)} for run in (left, right))
+    scores = []
+    for name in sorted({**ours, **theirs}, key=lambda name: name == "score"):  # which is the last
+        a, b = ours.get(name), theirs.get(name)
+        amounts = a and a.amount, b and b.amount
+        difference = (amounts[1] or 0.0) - (amounts[0] or 0.0) if ours and theirs else None
+        workings = a.working if a else "", b.working if b else ""
+        scores.append(Part(name, *amounts, difference, *workings))
+    return Comparison(facts, scores, aligned(left.steps, right.steps))
+
+
+def aligned(left: Sequence[StepRecord], right: Sequence[StepRecord]) -> list[Pair]:
+    """Align the steps of both by type and tool, in order."""
+    ours, theirs = ([(step.type, step.tool) for step in steps] for steps in (left, right))
+    pairs: list[Pair] = []
+    for tag, a_from, a_to, b_from, b_to in SequenceMatcher(
+        None, ours, theirs, autojunk=False
+    ).get_opcodes():
+        a, b = left[a_from:a_to], right[b_from:b_to]
+        if tag == "equal":
+            both = zip(a, b, strict=True)
+            pairs += [Pair("same", one.number, two.number, one.type, one.tool) for one, two in both]
+        else:
+            pairs += [Pair("left", one.number, None, one.type, one.tool) for one in a]
+            pairs += [Pair("right", None, one.number, one.type, one.tool) for one in b]
+    return pairs

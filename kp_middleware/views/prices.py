@@ -4,7 +4,7 @@ import math
 import tomllib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kp_middleware import locations
@@ -30,11 +30,10 @@ class Spending(NamedTuple):
     unpriced: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(NamedTuple):
     """The prices of models; ``problem``: why there are none although there is a file."""
 
-    models: Mapping[str, Price] = field(default_factory=dict)
+    models: Mapping[str, Price] = MappingProxyType({})
     currency: str = "USD"
     problem: str = ""
 
@@ -47,9 +46,8 @@ class Prices:
 
     def spending(self, used: Iterable[ModelTokens]) -> Spending:
         """Add up what runs cost."""
-        runs: defaultdict[int, float] = defaultdict(float)
-        days: defaultdict[str, float] = defaultdict(float)
-        models: defaultdict[str, float] = defaultdict(float)
+        runs = defaultdict[int, float](float)
+        days, models = defaultdict[str, float](float), defaultdict[str, float](float)
         unknown, unpriced = set[int](), set[str]()
         for one in used:
             cost = self.cost(one.model, (one.input, one.output))
@@ -87,20 +85,17 @@ def read_prices() -> Prices:
     """Read the user's prices; without a file, or with one that cannot be read, there are none."""
     path = locations.prices_file()
     try:
-        return _prices(tomllib.loads(path.read_text(encoding="utf-8")))
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        currency, models = given.get("currency", "USD"), given.get("models", {})
+        if not isinstance(currency, str) or not 0 < len(currency) <= 8:
+            raise ValueError('currency is a short text, such as "USD"')
+        if not isinstance(models, dict):
+            raise ValueError("models is no table")
+        return Prices({name: _price(name, one) for name, one in models.items()}, currency)
     except (FileNotFoundError, NotADirectoryError):
         return Prices()
     except (OSError, ValueError, RecursionError) as error:
         return Prices(problem=f"no costs are shown, {path} cannot be read: {error}")
-
-
-def _prices(given: Mapping[str, Any]) -> Prices:
-    currency, models = given.get("currency", "USD"), given.get("models", {})
-    if not isinstance(currency, str) or not 0 < len(currency) <= 8:
-        raise ValueError('currency is a short text, such as "USD"')
-    if not isinstance(models, dict):
-        raise ValueError("models is no table")
-    return Prices({name: _price(name, one) for name, one in models.items()}, currency)
 
 
 def _price(model: str, given: object) -> Price:

@@ -17,7 +17,8 @@ from kp_middleware.storage import (
     ScoreSlices,
     ToolUse,
 )
-from kp_middleware.views.trace import Timeline, TraceView
+from kp_middleware.views.steps import Timeline
+from kp_middleware.views.trace import TraceView
 from kp_middleware.views.wording import (
     counted,
     day,

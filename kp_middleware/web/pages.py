@@ -24,10 +24,10 @@ from kp_middleware.storage import (
     RunSummary,
     ScoreSlices,
 )
+from kp_middleware.views.gate import never_leave, record_in_words, success_warning
 from kp_middleware.views.prices import Prices, Spending
-from kp_middleware.views.successes import record_in_words, success_warning
-from kp_middleware.views.thresholds import never_leave
-from kp_middleware.views.trace import timeline, view_trace
+from kp_middleware.views.steps import timeline
+from kp_middleware.views.trace import view_trace
 from kp_middleware.views.wording import (
     distance,
     minute,

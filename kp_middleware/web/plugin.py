@@ -29,10 +29,9 @@ from kp_middleware.storage import (
     RunSummary,
     SqliteStore,
 )
-from kp_middleware.views.markdown import markdown
+from kp_middleware.views.gate import p_in_words
 from kp_middleware.views.prices import read_prices
-from kp_middleware.views.successes import p_in_words
-from kp_middleware.views.trace import delivery_status
+from kp_middleware.views.trace import delivery_status, markdown
 from kp_middleware.views.wording import one_line, outcome, sentence, short_id
 from kp_middleware.web.databases import Actor, Addresses, may_see, our_files
 from kp_middleware.web.marks import frame, render

@@ -14,9 +14,9 @@ from markupsafe import Markup
 
 from kp_middleware.instants import instant
 from kp_middleware.storage import SORTS, STATES, Filters, History, Run, RunSummary
-from kp_middleware.views.comparison import Fact, Pair, Part, compared
+from kp_middleware.views.explanation import Fact, Pair, Part, compared
 from kp_middleware.views.prices import Prices
-from kp_middleware.views.trace import StepView, view_step
+from kp_middleware.views.steps import StepView, view_step
 from kp_middleware.views.wording import (
     OUTCOMES,
     counted,

@@ -10,9 +10,9 @@ SLOW = """
 import sys, time
 import click
 from kp_middleware.cli.console import progress
-from kp_middleware.cli.options import common_options
+from kp_middleware.cli.options import common
 
-@click.command(params=common_options())
+@click.command(params=common())
 def command():
     for number in progress(range(3), total=3, what="runs exported"):
         time.sleep({pause})

@@ -9,7 +9,7 @@ from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
 from kp_middleware.instants import epoch_ms, instant
 from kp_middleware.storage import History
-from kp_middleware.views.thresholds import calibrated
+from kp_middleware.views.gate import calibrated
 
 DAY_S = 24 * 3600
 BEGAN_S = 1.76e9

@@ -9,8 +9,7 @@ from kp_middleware import Decision, KnowledgePulse, ReasoningTrace, Step
 from kp_middleware.database import connect
 from kp_middleware.storage import History
 from kp_middleware.views.explanation import explain_score
-from kp_middleware.views.markdown import markdown
-from kp_middleware.views.trace import arithmetic, gate_in_words, run_as_json
+from kp_middleware.views.trace import arithmetic, gate_in_words, markdown, run_as_json
 from kp_middleware.web.pages import FullRun, trace_html
 from kp_middleware.web.trace_map import MostAlike
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from terminal import typed
 
 from kp_middleware.storage import StepRecord
-from kp_middleware.views.comparison import aligned
+from kp_middleware.views.explanation import aligned
 
 KEYS = st.tuples(st.sampled_from(["thought", "tool_call"]), st.sampled_from(["a", "b", None]))
 RUNS = st.lists(KEYS, max_size=30)

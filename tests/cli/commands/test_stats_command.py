@@ -5,7 +5,8 @@ import pytest
 from hand_made import put, run, step, with_value
 from terminal import typed
 
-from kp_middleware.cli.console import bar, histogram, sparkline
+from kp_middleware.cli.console import bar, sparkline
+from kp_middleware.cli.stats import histogram
 from kp_middleware.database import connect
 
 

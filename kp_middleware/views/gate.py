@@ -1,0 +1,232 @@
+"""What is known of the gate: how its choices ended, and what other thresholds would let through."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any, Final, NamedTuple
+
+from kp_middleware.core.formula import DEFAULT_THRESHOLD
+from kp_middleware.core.gates import DAY_S, WARM_UP, ScoredRun, SettingsGate, replay
+from kp_middleware.storage import RunEstimate, SuccessRecord, Unjudged
+from kp_middleware.views.wording import counted
+
+_SILENCE: Final = 50  # forwarded runs of which nobody has said anything
+_REVIEW: Final = "kp-middleware review"
+_FEATURES: Final[Mapping[str, str]] = {  # whose names differ from their words
+    "failed_last_steps": "failures at the end",
+    "transfer": "transfers",
+    "words_per_thought": "words in a thought",
+    "last_words": "words at the end",
+    "last_inability": "words of inability at the end",
+    "last_positive": "words of success at the end",
+}
+
+
+def p_in_words(p: float, reasons: Sequence[tuple[str, float, float]]) -> str:
+    """Word a probability of success with its reasons.
+
+    >>> p_in_words(0.71, [("steps", -1.2, 0.8), ("likeness", 0.0, -0.5)])
+    '0.71: fewer steps than usual (for it), like runs that failed (against it)'
+    """
+    told = []
+    for feature, off, adds in reasons:
+        if feature == "likeness":
+            what = f"like runs that {'succeeded' if adds > 0 else 'failed'}"
+        else:
+            name = _FEATURES.get(feature, feature.replace("_", " "))
+            what = f"{'more' if off > 0 else 'fewer'} {name} than usual"
+        told.append(f"{what} ({'for' if adds > 0 else 'against'} it)")
+    return f"{p:.2f}: {', '.join(told)}" if told else f"{p:.2f}"
+
+
+def estimate_in_words(estimate: RunEstimate) -> str:
+    """Word what was estimated of a run, with how well estimates of its kind have done."""
+    told = f"P(success) was estimated as {p_in_words(estimate.p, estimate.reasons)}."
+    if not estimate.known:
+        return told
+    right = f"right on {estimate.right:,} of {estimate.known:,}"
+    return f"{told} So far {right}; guessing the base rate: {estimate.base_right:,}."
+
+
+def unjudged_in_words(found: Unjudged) -> str:
+    """Say what a review would be about, and how to begin."""
+    if not found.unjudged:
+        return "nothing to review"
+    told = f"{found.unjudged:,} of the last {found.forwarded:,} runs that passed the gate"
+    if found.unjudged == found.forwarded:
+        told = f"{counted(found.forwarded, 'run')} passed the gate and"
+    return f"{told} {'is' if found.unjudged == 1 else 'are'} not reviewed yet: {_REVIEW}"
+
+
+def successes_as_json(record: SuccessRecord, unjudged: Unjudged) -> dict[str, Any]:
+    """Return the record as JSON shows it, with what it says and warns of."""
+    counts = {name: count for name, count in record._asdict().items() if name != "some_stay"}
+    warning = success_warning(record, unjudged)
+    return {**counts, "in_words": record_in_words(record), "warning": warning}
+
+
+def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
+    """Warn where the gate chooses worse than chance, or where nobody can tell; else None."""
+    if record.is_worse_than_chance:
+        return (
+            "the gate chooses worse than chance: less of what it forwarded succeeded than of all."
+            ' A score rewards effort; a share such as threshold="top 20%" ranks by what was told of'
+            f" earlier runs: {_REVIEW}"
+        )
+    if unjudged.unjudged == unjudged.forwarded >= _SILENCE:
+        return f"nobody has said how any of {unjudged.forwarded:,} forwarded runs ended: {_REVIEW}"
+    return None
+
+
+def record_in_words(record: SuccessRecord) -> str | None:
+    """Say how often what was forwarded succeeded, beside all runs; None if no end is known."""
+    if not record.known:
+        return None
+    if not record.forwarded_known:
+        return f"{record.succeeded:,} of {record.known:,} runs with a known end succeeded"
+    chosen = "chosen by the gate" if record.some_stay else "forwarded"
+    forwarded = f"of {record.forwarded_known:,} {chosen} with a known end"
+    all_ = f"of all {record.known:,}: {record.succeeded:,}"
+    return f"{forwarded} {record.forwarded_succeeded:,} succeeded; {all_}"
+
+
+_BEST_TENTH: Final = "top 10%"
+_TRIED: Final[Sequence[float | str]] = (
+    *(DEFAULT_THRESHOLD, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4),
+    *("top 5%", _BEST_TENTH, "top 20%"),
+)
+_PLENTY: Final = 0.05  # of all runs: half of what the best tenth would be
+_BINS: Final = 20
+_TELL_EVERY: Final = 5000
+
+
+class SettingView(NamedTuple):
+    """The runs that one setting of the gate lets through; ``known``: those with a known outcome."""
+
+    setting: float | str
+    let_through: int
+    share: float
+    a_day: float
+    succeeded: int
+    known: int
+    if_not_private: int
+    domains: Mapping[str, int]
+
+
+class DomainScores(NamedTuple):
+    """The scores of one domain; ``bins`` count those from 0, 0.05, … 0.95 (1 is in the last)."""
+
+    domain: str
+    runs: int
+    median: float
+    top_tenth: float
+    best: float
+    bins: tuple[int, ...]
+
+    @classmethod
+    def of(cls, domain: str, scores: Sequence[float]) -> "DomainScores":
+        """Return what is known of these scores."""
+        ordered = sorted(scores)
+        places = Counter(min(int(score * _BINS + 1e-9), _BINS - 1) for score in ordered)
+        bins = tuple(places[place] for place in range(_BINS))
+        tenth = ordered[-math.ceil(len(ordered) / 10)]
+        return cls(domain, len(ordered), median(ordered), tenth, ordered[-1], bins)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The runs that each setting of the gate lets through, and the setting to use, or None."""
+
+    runs: int
+    private: int
+    days: float
+    runs_needed: int
+    now: float | str
+    max_per_day: int | None
+    recommended: float | str | None
+    domains: Sequence[DomainScores]
+    settings: Sequence[SettingView]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON shows it."""
+        return asdict(self) | {
+            "domains": [one._asdict() for one in self.domains],
+            "settings": [one._asdict() for one in self.settings],
+        }
+
+
+def calibrated(
+    runs: Sequence[ScoredRun],
+    *,
+    now: float | str,
+    most: int | None = None,
+    more: Sequence[float | str] = (),
+    domain: str | None = None,
+    since_ms: int | None = None,
+    reach: Callable[[int, int], None] = lambda *_: None,
+) -> Calibration:
+    """Try settings of the gate on the scored runs of a file, in the order of recording.
+
+    Private runs take part, but never leave, and are not counted; nor are those of another domain or
+    from before ``since_ms`` (since the epoch), though they use up the daily limit.
+    """
+    asked = [
+        domain in {None, run.domain} and (since_ms is None or run.started_ms >= since_ms)
+        for run in runs
+    ]
+    found = [run for run, is_asked in zip(runs, asked, strict=True) if is_asked]
+    leaving = [run for run in found if not run.is_private]
+    scores = defaultdict[str, list[float]](list)
+    for run in leaving:
+        scores[run.domain].append(run.score)
+    names = sorted(scores, key=lambda name: (-len(scores[name]), name))
+    started_ms = [run.started_ms for run in leaving] or [0]
+    days = max(1.0, (max(started_ms) - min(started_ms)) / (DAY_S * 1000))
+    tried = tuple(dict.fromkeys((*(() if now in _TRIED else (now,)), *more, *_TRIED)))
+    went = [dict.fromkeys(names, 0) for _ in tried]
+    counts = [Counter[str]() for _ in tried]
+    decided = replay(runs, [SettingsGate(setting, most) for setting in tried])
+    for number, (run, is_asked, gates) in enumerate(zip(runs, asked, decided, strict=True)):
+        for gate in gates if is_asked else ():
+            if run.is_private:
+                counts[gate]["private"] += 1
+            else:
+                went[gate][run.domain] += 1
+                counts[gate]["succeeded"] += run.success or 0
+                counts[gate]["known"] += run.success is not None
+        if not number % _TELL_EVERY:
+            reach(number, len(runs))
+    settings = [
+        SettingView(
+            setting,
+            through := sum(domains.values()),
+            round(through / len(leaving), 4) if leaving else 0.0,
+            round(through / days, 2),
+            count["succeeded"],
+            count["known"],
+            count["private"],
+            domains,
+        )
+        for setting, domains, count in zip(tried, went, counts, strict=True)
+    ]
+    of_specified = next(one.share for one in settings if one.setting == DEFAULT_THRESHOLD)
+    best = DEFAULT_THRESHOLD if of_specified >= _PLENTY else _BEST_TENTH
+    return Calibration(
+        runs=len(leaving),
+        private=len(found) - len(leaving),
+        days=round(days, 1),
+        runs_needed=WARM_UP,
+        now=now,
+        max_per_day=most,
+        recommended=best if any(len(of) >= WARM_UP for of in scores.values()) else None,
+        domains=[DomainScores.of(name, scores[name]) for name in names],
+        settings=settings,
+    )
+
+
+def never_leave(private: int, if_not_private: int = 0) -> str:
+    """Say how many private runs are not counted, and how many of them would clear otherwise."""
+    would = f" If they were not, {if_not_private:,} would clear." if if_not_private else ""
+    return f"Not counted: {private:,} with a score, but private, which never leave.{would}"
