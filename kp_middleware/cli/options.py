@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -192,15 +192,18 @@ def complete(told: Mapping[str, str], start: str) -> Completed:
     ]
 
 
-def _complete_name(
-    names: Callable[[Path, str], list[str]], context: click.Context, _: click.Parameter, start: str
-) -> Completed:
-    """Return names in the file but those with control characters: a model may choose them."""
-    found = names(file_of(context), start)
-    return [CompletionItem(name) for name in found if name == one_line(name)]
+def complete_domain(context: click.Context, _: click.Parameter, start: str) -> Completed:
+    """Return the domains in the file."""
+    return _harmless(domain_names(file_of(context), start))
 
 
-complete_domain = partial(_complete_name, domain_names)
+def _complete_tool(context: click.Context, _: click.Parameter, start: str) -> Completed:
+    return _harmless(tool_names(file_of(context), start))
+
+
+def _harmless(names: list[str]) -> Completed:
+    """Return completions, without names that hold control characters: a model may choose them."""
+    return [CompletionItem(name) for name in names if name == one_line(name)]
 
 
 class DefaultGroup(click.Group):
@@ -382,9 +385,7 @@ filters = bundled(
             help="Only runs in this state; failed: could not be scored.",
         ),
         click.option(
-            "--tool",
-            shell_complete=partial(_complete_name, tool_names),
-            help="Only runs that used this tool.",
+            "--tool", shell_complete=_complete_tool, help="Only runs that used this tool."
         ),
         click.option("--failed", is_flag=True, help="Only runs whose task failed."),
         click.option(
