@@ -15,7 +15,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     SecretStr,
-    ValidationError,
     ValidationInfo,
 )
 
@@ -67,12 +66,6 @@ def api_key_text(key: str) -> str:
     return key
 
 
-def first_problem(error: ValidationError) -> str:
-    """Say what is wrong with a value, without the value: it may be a secret."""
-    first = error.errors(include_input=False, include_url=False)[0]
-    return problem_in_words(first["loc"], first["msg"])
-
-
 def problem_in_words(place: tuple[int | str, ...], message: str) -> str:
     """Say where in a list or a table it is, and what."""
     parts = (f"entry {part + 1}" if isinstance(part, int) else part for part in place)
@@ -106,7 +99,7 @@ def _usable_key(api_key: SecretStr | None) -> SecretStr | None:
     return api_key
 
 
-def _whatever_folder_we_go_to(path: Path) -> Path:
+def database_path(path: Path) -> Path:
     """Return an absolute path where possible; opening it will report what else is wrong."""
     with suppress(RuntimeError):
         path = path.expanduser()
@@ -190,7 +183,7 @@ _Engine: TypeAlias = Annotated[
     ),
 ]
 ApiKey: TypeAlias = Annotated[SecretStr | None, AfterValidator(_usable_key)]
-DatabaseFile: TypeAlias = Annotated[Path, AfterValidator(_whatever_folder_we_go_to)]
+DatabaseFile: TypeAlias = Annotated[Path, AfterValidator(database_path)]
 Enabled: TypeAlias = Annotated[bool, AfterValidator(_unless_switched_off)]
 Engines: TypeAlias = Annotated[tuple[_Engine, ...], BeforeValidator(_listed)]
 Patterns: TypeAlias = Annotated[tuple[_Pattern, ...], BeforeValidator(_listed)]

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypedDict, Unpack
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, SecretStr, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kp_middleware import locations
 from kp_middleware.core.formula import DEFAULT_THRESHOLD, Weights
 from kp_middleware.core.gates import SettingsGate
+from kp_middleware.locations import PUBLIC_REGISTRY, SettingProblem, Source, did_you_mean
 from kp_middleware.setting_values import (
     ApiKey,
     DatabaseFile,
@@ -28,18 +29,8 @@ from kp_middleware.setting_values import (
     SharedLogUrl,
     Texts,
     Threshold,
-    first_problem,
+    database_path,
     problem_in_words,
-)
-from kp_middleware.settings_sources import (
-    PUBLIC_REGISTRY,
-    Login,
-    SettingProblem,
-    Source,
-    did_you_mean,
-    read_login,
-    settings_file,
-    variables,
 )
 from kp_middleware.traces import NonEmpty, PrivacyLevel, Visibility
 
@@ -53,9 +44,6 @@ _STRICTEST: Final[Mapping[str, Any]] = {
     "visibility": "private",
 }
 """Where it is not known what the user meant: what has left cannot be called back."""
-
-
-_NO_INFINITY: Final = ConfigDict(allow_inf_nan=False)
 
 
 class SettingsKeywords(TypedDict, total=False):
@@ -243,12 +231,12 @@ class Settings(BaseSettings):
         return made
 
     def _read(
-        self, keywords: Mapping[str, Any], variables: Source, file: Source, login: Login
+        self, keywords: Mapping[str, Any], variables: Source, file: Source, login: Source
     ) -> str | None:
         """Take the nearest values; return why the reference CLI's key is not used."""
         nearer = {**file.values, **variables.values, **keywords}
         values = login.values | nearer
-        why = login.why_unused(str(values.get("registry_url") or PUBLIC_REGISTRY))
+        why = locations.why_unused(login, str(values.get("registry_url") or PUBLIC_REGISTRY))
         if why is not None:
             values = {
                 name: value
@@ -279,32 +267,35 @@ class Settings(BaseSettings):
 
 def outside_origins() -> dict[str, str]:
     """Name for each setting that is set outside of the program the place that counts."""
-    return {name: one.origin(name) for one in reversed(_outside()) for name in one.values}
+    return {
+        name: one.origin or one.places[name] for one in reversed(_outside()) for name in one.values
+    }
 
 
-def _outside() -> tuple[Source, Source, Login]:
-    return variables(Settings), settings_file(Settings.model_fields), read_login()
+def _outside() -> tuple[Source, Source, Source]:
+    file = locations.settings_of_file(Settings.model_fields)
+    return locations.variables(Settings), file, locations.read_login()
 
 
 def _take_out_wrong(source: Source) -> list[SettingProblem]:
+    """Take what is wrong out of a source, and return its problems."""
+    wrong: dict[str, str] = {}
+    try:
+        BaseModel.__init__(Settings.__new__(Settings), **source.values)
+    except ValidationError as error:  # told without the value: it may be a secret
+        for one in error.errors(include_input=False, include_url=False):
+            words = problem_in_words(one["loc"][1:], one["msg"])
+            wrong.setdefault(str(one["loc"][0]), words)
+    if "db" in source.values and "db" not in wrong:
+        path = database_path(Path(source.values["db"]))
+        wrong |= {"db": why} if (why := locations.why_no_file(path)) else {}
     problems = [*source.problems]
-    for name, value in [*source.values.items()]:
-        if words := _why_wrong(name, value):
-            problems.append(SettingProblem(source.place(name), name, words))
-            source.unclear.add(name)
-            del source.values[name]
+    for name in [name for name in source.values if name in wrong]:
+        problems.append(SettingProblem(source.places[name], name, wrong[name]))
+        source.unclear.add(name)
+        del source.values[name]
     source.values |= {name: _STRICTEST[name] for name in source.unclear & _STRICTEST.keys()}
     return problems
-
-
-def _why_wrong(name: str, value: object) -> str | None:
-    field = Settings.model_fields[name]
-    kind: Any = Annotated[field.annotation, Field(), *field.metadata]
-    try:
-        made = TypeAdapter[Any](kind, config=_NO_INFINITY).validate_python(value)
-    except ValidationError as error:
-        return first_problem(error)
-    return locations.why_no_file(made) if name == "db" else None
 
 
 def _for_people(error: ValidationError) -> ValidationError:

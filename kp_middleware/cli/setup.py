@@ -29,11 +29,11 @@ from kp_middleware.errors import (
     RegistryError,
     RegistryUnavailableError,
 )
+from kp_middleware.locations import unknown_variables
 from kp_middleware.pipeline import Backlog, KnowledgePulse
 from kp_middleware.privacy import Policy, redact_text
 from kp_middleware.setting_values import is_loopback
 from kp_middleware.settings import Settings
-from kp_middleware.settings_sources import unknown_variables
 from kp_middleware.sharing import Examination, Link, examine
 from kp_middleware.storage import SQLITE_VERSION, TROUBLE, History, in_words, open_to_all
 from kp_middleware.testing import LocalRegistry

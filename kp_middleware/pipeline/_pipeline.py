@@ -9,6 +9,7 @@ from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder
 from kp_middleware.export import Exporter, OwnExporter, Receipt, Registry
 from kp_middleware.forks import at_fork
+from kp_middleware.locations import unknown_variables
 from kp_middleware.pipeline._lifecycle import close_at_exit, may_be_killed_here, still_open
 from kp_middleware.pipeline._queue import FinishedRun, RunQueue
 from kp_middleware.pipeline._sending import MoreExporter, SendingWorker
@@ -17,7 +18,6 @@ from kp_middleware.pipeline._worker import ScoringWorker
 from kp_middleware.recording import shield
 from kp_middleware.runs import ExportedRun
 from kp_middleware.settings import Settings
-from kp_middleware.settings_sources import unknown_variables
 from kp_middleware.storage import TROUBLE, Backlog, Counts, SqliteStore, Store, in_words
 
 

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, Self
 from kp_middleware import locations
 from kp_middleware.errors import KnowledgePulseError, Problem, ProblemKind
 from kp_middleware.instants import instant
+from kp_middleware.locations import why_login_is_unused
 from kp_middleware.rate_limit import Pace, burst_at
-from kp_middleware.settings_sources import why_login_is_unused
 from kp_middleware.sharing import Link, status
 from kp_middleware.storage import AgentPace, Queue, Unshared, read_paces
 
