@@ -1,7 +1,7 @@
 """The charts: states, tools, days, scores, one run's timeline and score, novelty, removals."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,7 +15,6 @@ from kp_middleware.storage import (
     Period,
     Removal,
     ScoreSlices,
-    ToolUse,
 )
 from kp_middleware.views.steps import Timeline
 from kp_middleware.views.trace import TraceView
@@ -38,18 +37,18 @@ from kp_middleware.web.marks import (
     Column,
     Key,
     Links,
+    Mark,
     Piece,
     Scale,
     Table,
     TableRow,
-    band,
     bar,
     colours_of,
-    dot,
     grid,
     group,
     label,
     line,
+    places,
     stacked,
     straight,
     threshold_line,
@@ -60,7 +59,6 @@ _NO_RUNS: Final = "nothing recorded yet: decorate a function with @kp.capture, o
 _NO_TOOLS: Final = (
     "no tool calls yet: tools of LangChain are seen by themselves, others by @kp.tool"
 )
-_NO_NOVELTY: Final = "no novelty measured yet: it needs scored runs and an embedder"
 _OWN_BAR: Final = "cleared the bar of their own run"
 _MOST_BARS: Final = 8
 _MOST_TOOLS: Final = 10
@@ -68,7 +66,16 @@ _MOST_CURVES: Final = 7
 _SWATCH: Final = 28.0  # room for more than one of the dashes
 _NONE: Final[Mapping[Any, str]] = MappingProxyType({})
 _CALL_COLOURS: Final = {"model": "purple", "tool": "blue", "error": "loss"}
-_STATE_FILTERS: Final = {"recorded": {}, "cleared": {"cleared": "1"}, "queued": {"queued": "1"}}
+_STATES: Final = {
+    "recorded": ("plain", {}),
+    "cleared": ("cleared", {"cleared": "1"}),
+    "queued": ("cleared", {"queued": "1"}),
+    "sent": ("cleared", {"state": "sent"}),
+    "blocked": ("loss", {"state": "blocked"}),
+    "rejected": ("loss", {"state": "rejected"}),
+}
+"""Their colours, and the runs in them."""
+
 _ENDS_KEYS: Final = tuple(
     Key(name, bar((1, -5), 10, 10, colour))
     for name, colour in (("succeeded", "cleared"), ("not known", "below"), ("failed", "loss"))
@@ -84,19 +91,16 @@ def state_bars(found: Funnel, links: Links) -> Chart:
     for reason, times in found.reasons.items():
         codes[reason.partition(" at ")[0]] += times  # where it is, the run's own page says
     bars, rows, findings = [], [], []
-    for name in ("recorded", "cleared", "queued", "sent", "blocked", "rejected"):
+    for name, (colour, filters) in _STATES.items():
         number: int = getattr(found, name)
         if not number:
             continue
         findings.append(f"{number:,} {name}")
         said = name
-        colour = {"recorded": "plain", "blocked": "loss", "rejected": "loss"}.get(name, "cleared")
         if name == "blocked" and codes:
-            reasons = ", ".join(f"{code} {times:,}" for code, times in codes.most_common())
-            said = f"blocked: {reasons}"
-        part = share(number, found.recorded)
+            said += f": {', '.join(f'{code} {times:,}' for code, times in codes.most_common())}"
+        part, href = share(number, found.recorded), links.runs(**filters)
         piece = Piece(0, max(_LEAST, 100 * number / found.recorded), colour)
-        href = links.runs(**_STATE_FILTERS.get(name, {"state": name}))
         working = part if number != found.recorded else ""
         bars.append(BarRow(said, f"{number:,}", working, (piece,), href))
         rows.append(TableRow((said, f"{number:,}", part), href))
@@ -106,35 +110,28 @@ def state_bars(found: Funnel, links: Links) -> Chart:
 def tool_bars(overview: Overview, links: Links) -> Chart:
     """Draw how often each of the most used tools was called, and what failed of it."""
     tools, calls = overview.tools[:_MOST_TOOLS], sum(tool.calls for tool in overview.tools)
+    failures = sum(tool.failures for tool in overview.tools)
     if not tools:
         return Chart(_NO_TOOLS)
     most = max(tools, key=lambda tool: tool.calls)
     finding = f"{most.tool} was called most: {part_of(most.calls, calls)} calls"
-    failures = sum(tool.failures for tool in overview.tools)
     finding += f"; {failures:,} failed" if failures else "; none failed"
     if len(overview.tools) > len(tools):
         finding += f". The {len(tools):,} most used of {len(overview.tools):,}"
     longest = max(1, *(max(tool.calls, tool.failures) for tool in tools))
-    bars = [_tool_bar(tool, longest, links) for tool in tools]
-    rows = [
-        TableRow((tool.tool, f"{tool.calls:,}", f"{tool.failures:,}", _mean(tool)), bar.href)
-        for tool, bar in zip(tools, bars, strict=True)
-    ]
+    bars, rows = [], []
+    for tool in tools:
+        # what failed may not have been noted as a call
+        parts = max(tool.calls - tool.failures, 0), tool.failures
+        good, failed = (100 * part / longest for part in parts)
+        pieces = (Piece(0, good, "plain"), Piece(good, failed, "loss"))
+        mean = "" if tool.mean_ms is None else duration(tool.mean_ms)
+        words = " · ".join(filter(None, (f"{tool.failures:,} failed" if failed else "", mean)))
+        seen = [piece for piece in pieces if piece.width]
+        href = links.runs(tool=tool.tool) if tool.calls else None
+        bars.append(BarRow(tool.tool, f"{tool.calls:,}", words, (*seen,), href))
+        rows.append(TableRow((tool.tool, f"{tool.calls:,}", f"{tool.failures:,}", mean), href))
     return Chart(finding, Table(("Tool", "Calls", "Failed", "Mean time"), rows), bars)
-
-
-def _tool_bar(tool: ToolUse, longest: int, links: Links) -> BarRow:
-    whole = max(tool.calls, tool.failures)  # what failed may not have been noted as a call
-    good, failed = (100 * part / longest for part in (whole - tool.failures, tool.failures))
-    pieces = (Piece(0, good, "plain"), Piece(good, failed, "loss"))
-    words = (f"{tool.failures:,} failed" if tool.failures else "", _mean(tool))
-    href = links.runs(tool=tool.tool) if tool.calls else None
-    seen = tuple(piece for piece in pieces if piece.width)
-    return BarRow(tool.tool, f"{tool.calls:,}", " · ".join(filter(None, words)), seen, href)
-
-
-def _mean(tool: ToolUse) -> str:
-    return "" if tool.mean_ms is None else duration(tool.mean_ms)
 
 
 def activity_bars(days: Sequence[Period], links: Links) -> Chart:
@@ -149,21 +146,18 @@ def activity_bars(days: Sequence[Period], links: Links) -> Chart:
     first, last = (date.fromisoformat(one.name) for one in (days[0], days[-1]))
     columns = [Column("", {})] * max(8, (last - first).days + 1)
     for one in days:
-        columns[(date.fromisoformat(one.name) - first).days] = _day(one, links)
+        unknown = one.runs - one.succeeded - one.failed
+        said = f"{one.name}: {counted(one.runs, 'run')}, {one.succeeded:,} succeeded,"
+        said += f" {one.failed:,} failed, {unknown:,} not known"
+        parts = {"cleared": one.succeeded, "below": unknown, "loss": one.failed}
+        place = (date.fromisoformat(one.name) - first).days
+        columns[place] = Column(said, parts, links.runs(**_of_day(one.name)))
     labels = {0: day(days[0].name, year=False)}
     if len(days) > 1:
         labels[(last - first).days + 1] = day(days[-1].name, year=False)
     marks, _ = stacked(columns, labels, height=162)
     table = period_table("Day", days, links)
     return Chart(finding, table, marks=marks, height=162, legend=_ENDS_KEYS)
-
-
-def _day(one: Period, links: Links) -> Column:
-    unknown = one.runs - one.succeeded - one.failed
-    said = f"{one.name}: {counted(one.runs, 'run')}, {one.succeeded:,} succeeded,"
-    said += f" {one.failed:,} failed, {unknown:,} not known"
-    parts = {"cleared": one.succeeded, "below": unknown, "loss": one.failed}
-    return Column(said, parts, links.runs(**_of_day(one.name)))
 
 
 def success_by_score(endings: Sequence[Endings], links: Links) -> Chart:
@@ -182,18 +176,32 @@ def success_by_score(endings: Sequence[Endings], links: Links) -> Chart:
         f" {100 * pairs / succeeded / failed:.0f}\u00a0% of all pairs; by chance it is 50\u00a0%"
     )
     columns, rows = [], []
-    for tenth in range(10):
-        inside = [one for one in endings if min(one.hundredth, 99) // 10 == tenth]
-        good, bad = (sum(one[place] for one in inside) for place in (1, 2))
-        name = f"{tenth / 10:.1f} to {(tenth + 1) / 10:.1f}"
-        href = links.runs(**_of_scores(tenth / 10, (tenth + 1) / 10))
-        parts = {"cleared": good, "loss": bad} if inside else {}
+    for name, good, bad, href in _by_score(endings, 10, links):
+        parts = {"cleared": good, "loss": bad} if good or bad else {}
         columns.append(Column(f"{name}: {good:,} succeeded, {bad:,} failed", parts, href))
-        if inside:
+        if parts:
             rows.append(TableRow((name, f"{good:,}", f"{bad:,}", share(good, good + bad)), href))
     marks, _ = stacked(columns, {at: f"{at / 10:g}" for at in range(0, 11, 2)}, height=162)
     table = Table(("Score", "Succeeded", "Failed", "Share"), rows)
     return Chart(finding, table, marks=marks, height=162, legend=_ENDS_KEYS[::2])
+
+
+def _by_score(
+    amounts: Iterable[tuple[int, int, int]], width: int, links: Links
+) -> Iterator[tuple[str, int, int, str | None]]:
+    """Yield steps of scores: their names, both amounts in them, and the addresses of their runs.
+
+    Amounts come with their scores in hundredths, as does the width of a step.
+    """
+    amounts = [*amounts]
+    for start in range(0, 100, width):
+        inside = [one for one in amounts if start <= min(one[0], 99) < start + width]
+        low, high = start / 100, (start + width) / 100
+        upper = {"max_score": f"{high:g}"} if high < 1 else {}
+        href = links.runs(min_score=f"{low:g}", **upper, sort="score")
+        digits = 2 if width % 10 else 1
+        name = f"{low:.{digits}f} to {high:.{digits}f}"
+        yield name, sum(one[1] for one in inside), sum(one[2] for one in inside), href
 
 
 def period_table(
@@ -223,11 +231,6 @@ def period_table(
 
 def _of_day(name: str) -> dict[str, str]:
     return {"since": name, "until": (date.fromisoformat(name) + timedelta(days=1)).isoformat()}
-
-
-def _of_scores(low: float, high: float) -> dict[str, str]:
-    upper = {"max_score": f"{high:g}"} if high < 1 else {}
-    return {"min_score": f"{low:g}", **upper, "sort": "score"}
 
 
 def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NONE) -> Chart:
@@ -280,9 +283,8 @@ def waterfall(view: TraceView) -> Chart:
     beside, finding = "", f"The score is {score:.3f}"
     if threshold is not None:
         side = "above" if score >= threshold else "below"
-        beside = f"{distance(score - threshold)} {side}"
-        if score >= threshold and not view.is_cleared:
-            beside = "not above"
+        is_late = score >= threshold and not view.is_cleared
+        beside = "not above" if is_late else f"{distance(score - threshold)} {side}"
         finding += f": {beside} the threshold of {short_bar(threshold)}"
     bars, reached = [], 0.0
     for one in view.sum:
@@ -305,28 +307,27 @@ def waterfall(view: TraceView) -> Chart:
 def novelty_band(days: Sequence[NoveltyDay]) -> Chart:
     """Draw the median of each day, and the band from 10 to 90 %."""
     if not days:
-        return Chart(_NO_NOVELTY)
+        return Chart("no novelty measured yet: it needs scored runs and an embedder")
     begin, end = (f"{one.median:.2f} on {day(one.day)}" for one in (days[0], days[-1]))
     if len(days) == 1:
         return Chart(f"median novelty {begin}, the only day so far")
-    first, last = (date.fromisoformat(one.day).toordinal() for one in (days[0], days[-1]))
-    across, up = Scale(first, last, 34, WIDTH - 6), Scale(0, 1, 176, 22)
+    at = [date.fromisoformat(one.day).toordinal() for one in days]
+    across, up = Scale(at[0], at[-1], 34, WIDTH - 6), Scale(0, 1, 176, 22)
+    drawn = [*zip((across(place) for place in at), days, strict=True)]
+    medians = [(x, up(one.median)) for x, one in drawn]
+    around = [(x, up(one.high)) for x, one in drawn] + [(x, up(one.low)) for x, one in drawn[::-1]]
     marks = grid(up, 28, {0: "0", 0.5: "0.5", 1: "1"})
-    at = {one: across(date.fromisoformat(one.day).toordinal()) for one in days}
-    upper = [(at[one], up(one.high)) for one in days]
-    lower = [(at[one], up(one.low)) for one in reversed(days)]
-    marks.append(band([*upper, *lower]))
-    marks.append(line([(at[one], up(one.median)) for one in days], "kp-curve kp-line-orange"))
-    for one in days:
-        said = f"{one.day}: median {one.median:.2f}, most from {one.low:.2f} to {one.high:.2f}"
-        path = f"M{at[one]:.1f} {up(one.median):.1f}m-2 0a2 2 0 1 1 4 0 2 2 0 1 1-4 0z"
-        target = straight(at[one], 22, at[one], 176, "point-at")
-        marks.append(group(said, (target, dot(path, "kp-orange"))))
+    marks.append(Mark("polygon", {"points": places(around), "class": "kp-band"}))
+    marks.append(line(medians, "kp-curve kp-line-orange"))
+    rows = []
+    for one, (x, y) in zip(days, medians, strict=True):
+        low, median, high = (f"{amount:.2f}" for amount in (one.low, one.median, one.high))
+        target = straight(x, 22, x, 176, "point-at")
+        dot = {"d": f"M{x:.1f} {y:.1f}m-2 0a2 2 0 1 1 4 0 2 2 0 1 1-4 0z", "class": "kp-orange"}
+        said = f"{one.day}: median {median}, most from {low} to {high}"
+        marks.append(group(said, (target, Mark("path", dot))))
+        rows.append(TableRow((one.day, low, median, high)))
     marks += [label(day(days[0].day), 28, 193), label(day(days[-1].day), WIDTH, 193, "end")]
-    rows = [
-        TableRow((one.day, f"{one.low:.2f}", f"{one.median:.2f}", f"{one.high:.2f}"))
-        for one in days
-    ]
     table = Table(("Day", "10 %", "Median", "90 %"), rows)
     return Chart(f"Median novelty went from {begin} to {end}", table, marks=marks, height=198)
 
@@ -353,25 +354,20 @@ def score_histogram(scores: ScoreSlices, links: Links) -> Chart:
     """Draw all scores in steps of 0.05, and the threshold where one is fixed."""
     if not scores.traces:
         return Chart(_NO_SCORES)
-    threshold = scores.threshold
     columns, rows = [], []
-    for start in range(0, 100, 5):
-        slices = [one for one in scores.slices if start <= min(one.hundredth, 99) < start + 5]
-        total, above = sum(one.traces for one in slices), sum(one.above for one in slices)
-        low, high = start / 100, (start + 5) / 100
-        name, href = f"{low:.2f} to {high:.2f}", links.runs(**_of_scores(low, high))
-        parts = {"below": total - above, "cleared": above} if total else {}
-        columns.append(Column(f"{name}: {counted(total, 'run')}", parts, href))
-        if total:
-            rows.append(TableRow((name, f"{total - above:,}", f"{above:,}"), href))
+    amounts = ((one.hundredth, one.traces - one.above, one.above) for one in scores.slices)
+    for name, below, above, href in _by_score(amounts, 5, links):
+        parts = {"below": below, "cleared": above} if below or above else {}
+        columns.append(Column(f"{name}: {counted(below + above, 'run')}", parts, href))
+        if parts:
+            rows.append(TableRow((name, f"{below:,}", f"{above:,}"), href))
     labels = {2 * tenths: f"{tenths / 10:g}" for tenths in range(0, 11, 2)}
     marks, across = stacked(columns, labels, height=208, top=34)
-    names = ("Score", "Withheld", "Cleared")
-    where = _OWN_BAR
-    if threshold is not None:
-        x = across(threshold * len(columns))
-        marks += threshold_line(f"threshold {exact(threshold)}", x, 22, 186)
-        names, where = ("Score", "Below", "At or above"), f"at or above {exact(threshold)}"
+    names, where = ("Score", "Withheld", "Cleared"), _OWN_BAR
+    if scores.threshold is not None:
+        reach, x = exact(scores.threshold), across(scores.threshold * len(columns))
+        marks += threshold_line(f"threshold {reach}", x, 22, 186)
+        names, where = ("Score", "Below", "At or above"), f"at or above {reach}"
     return Chart(_how_many(scores, where), Table(names, rows), marks=marks, height=208)
 
 

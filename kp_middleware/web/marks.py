@@ -45,10 +45,7 @@ class Links(Protocol):
 
 
 class Mark(NamedTuple):
-    """An SVG element; ``title`` shows when it is pointed at, ``inside`` are the marks of a group.
-
-    Texts of users belong into ``title`` alone.
-    """
+    """An SVG element; texts of users belong into ``title`` alone, which shows on pointing at it."""
 
     tag: str
     attributes: Mapping[str, str | float]
@@ -59,7 +56,7 @@ class Mark(NamedTuple):
 
 def line(points: Iterable[Point], look: str) -> Mark:
     """Return a line through points; ``look`` is one or more classes of the style sheet."""
-    return Mark("polyline", {"points": _places(points), "fill": "none", "class": look})
+    return Mark("polyline", {"points": places(points), "fill": "none", "class": look})
 
 
 def straight(x1: float, y1: float, x2: float, y2: float, look: str = "grid") -> Mark:
@@ -67,14 +64,9 @@ def straight(x1: float, y1: float, x2: float, y2: float, look: str = "grid") -> 
     return line(((x1, y1), (x2, y2)), f"kp-{look}")
 
 
-def band(points: Iterable[Point]) -> Mark:
-    """Return the area within these points."""
-    return Mark("polygon", {"points": _places(points), "class": "kp-band"})
-
-
-def dot(path: str, look: str) -> Mark:
-    """Return a spot of any form."""
-    return Mark("path", {"d": path, "class": look})
+def places(points: Iterable[Point]) -> str:
+    """Return points as SVG writes them."""
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def bar(place: Point, width: float, height: float, colour: str) -> Mark:
@@ -93,13 +85,8 @@ def group(title: str, marks: Iterable[Mark], href: str | None = None) -> Mark:
 
     No link is in the tab order: the table beneath has it, too.
     """
-    if href is None:
-        return Mark("g", {}, title=title, inside=(*marks,))
-    return Mark("a", {"href": href, "tabindex": -1}, title=title, inside=(*marks,))
-
-
-def _places(points: Iterable[Point]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    link: dict[str, str | float] = {} if href is None else {"href": href, "tabindex": -1}
+    return Mark("a" if link else "g", link, title=title, inside=(*marks,))
 
 
 class TableRow(NamedTuple):
@@ -125,7 +112,7 @@ class Table(NamedTuple):
 
 
 class Key(NamedTuple):
-    """An entry of a legend: its mark, drawn from 0 to the right and around 0, and what it means."""
+    """An entry of a legend: what its mark, drawn from 0 to the right and around 0, means."""
 
     text: str
     mark: Mark
@@ -170,7 +157,7 @@ class Chart(NamedTuple):
 
     @property
     def is_drawn(self) -> bool:
-        """True if there is more than words."""
+        """Whether there is more than words."""
         return bool(self.bars or self.marks)
 
     @property
@@ -224,11 +211,11 @@ def stacked(
 
     Labels stand below, at so many columns from the left.
     """
-    grid = ticks(max(sum(one.parts.values()) for one in columns))
-    left, bottom = len(f"{grid[-1]:,}") * _CHARACTER + 8, height - 22
-    across, up = Scale(0, len(columns), left, WIDTH - 8), Scale(0, grid[-1], bottom, top)
-    marks = [straight(left, up(tick), WIDTH, up(tick)) for tick in grid[1:]]
-    marks += [label(f"{tick:,}", left - 6, up(tick) + 4, "end") for tick in grid]
+    counts = ticks(max(sum(one.parts.values()) for one in columns))
+    left, bottom = len(f"{counts[-1]:,}") * _CHARACTER + 8, height - 22
+    across, up = Scale(0, len(columns), left, WIDTH - 8), Scale(0, counts[-1], bottom, top)
+    marks = [straight(left, up(tick), WIDTH, up(tick)) for tick in counts[1:]]
+    marks += [label(f"{tick:,}", left - 6, up(tick) + 4, "end") for tick in counts]
     room = across(1) - left
     for place, one in enumerate(columns):
         if one.parts:
@@ -242,7 +229,7 @@ def stacked(
             marks.append(group(one.title, bars, one.href))
     marks.append(straight(left, bottom, WIDTH, bottom, "axis"))
     for at, text in labels.items():
-        marks.append(label(text, across(at), height - 5, anchor_at(across(at), text)))
+        marks.append(label(text, across(at), height - 5, _anchor(across(at), text)))
     return marks, across
 
 
@@ -257,11 +244,11 @@ def grid(up: Scale, left: float, names: Mapping[float, str]) -> list[Mark]:
 
 def threshold_line(name: str, x: float, top: float, bottom: float) -> list[Mark]:
     """Draw the threshold with its name above it."""
-    name_ = label(name, x, top - 8, anchor_at(x, name), "loss")
-    return [straight(x, top, x, bottom, "threshold"), name_]
+    drawn = straight(x, top, x, bottom, "threshold")
+    return [drawn, label(name, x, top - 8, _anchor(x, name), "loss")]
 
 
-def anchor_at(x: float, text: str) -> str:
+def _anchor(x: float, text: str) -> str:
     """Return the part of a text that stands at ``x``, so that all of it has room."""
     if min(x, WIDTH - x) < len(text) * _CHARACTER / 2:
         return "start" if x < WIDTH / 2 else "end"
@@ -275,11 +262,11 @@ def colours_of(domains: Iterable[str]) -> Mapping[str, str]:
     {'code': 'blue', 'law': 'olive'}
     """
     names = set(domains)
-    own = sorted(names - set(DOMAINS))
-    theirs = dict(zip(DOMAINS, COLOURS, strict=False))
-    left = [*COLOURS[len(DOMAINS) :], *(theirs[name] for name in DOMAINS if name not in names)]
-    known = {name: colour for name, colour in theirs.items() if name in names}
-    return known | dict(zip_longest(own, left[: len(own)], fillvalue=OTHER))
+    theirs = {name: colour for name, colour in zip(DOMAINS, COLOURS, strict=False) if name in names}
+    by_turns = dict.fromkeys((*COLOURS[len(DOMAINS) :], *COLOURS))
+    left = [colour for colour in by_turns if colour not in theirs.values()]
+    others = sorted(names - set(DOMAINS))
+    return theirs | dict(zip_longest(others, left[: len(others)], fillvalue=OTHER))
 
 
 _HARMFUL: Final = re.compile(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, suppress
 from datetime import date, timedelta
+from functools import lru_cache
 from pathlib import Path
 from secrets import compare_digest
 from shlex import quote
@@ -17,23 +18,23 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
 from datasette import Forbidden, Response, handle_exception, hookimpl
-from datasette.utils import tilde_decode
+from datasette.utils import tilde_decode, tilde_encode
 from markupsafe import Markup
 
 from kp_middleware.errors import KnowledgePulseError, TraceNotFoundError
 from kp_middleware.storage import (
+    SCHEMA,
     TROUBLE,
     Database,
     History,
     Run,
-    RunSummary,
     SqliteStore,
+    schema_of,
 )
 from kp_middleware.views.gate import p_in_words
 from kp_middleware.views.prices import read_prices
 from kp_middleware.views.trace import delivery_status, markdown
 from kp_middleware.views.wording import one_line, outcome, sentence, short_id
-from kp_middleware.web.databases import Actor, Addresses, may_see, our_files
 from kp_middleware.web.marks import frame, render
 from kp_middleware.web.pages import FullRun, gate_html, overview_html, trace_html
 from kp_middleware.web.run_pages import Query, compare_html, conversation_html, runs_html
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from datasette import Request
     from datasette.app import Datasette
 
+Actor: TypeAlias = dict[str, Any] | None
 View: TypeAlias = "Callable[..., Awaitable[Response]]"
 MenuLinks: TypeAlias = Callable[[], Awaitable[list[dict[str, str]]]]
 
@@ -56,14 +58,86 @@ FORM_KEY: Final = "kp_form"
 """The key of a request's scope with what proves a form to come from our own page."""
 
 _AHEAD: Final = 50  # runs to review
-_WHY: Final = {
-    "forwarded": "The gate lets it leave.",
-    "uncertain": "How it ended is in doubt.",
-}
+_WHY: Final = {"forwarded": "The gate lets it leave.", "uncertain": "How it ended is in doubt."}
 _THEME: Final = "kp-theme"
-_THEMES: Final = ("dark", "light")
 _NEWEST: Final = 8
 _DAYS: Final = 30
+
+
+def our_files(datasette: "Datasette") -> dict[str, Path]:
+    """Return our files, those of older versions, too, by the names of their databases."""
+    found = {}
+    for name, database in datasette.databases.items():
+        if database.path:
+            path = Path(database.path)
+            if _is_ours(path, _look(path), _look(path.with_name(f"{path.name}-wal"))):
+                found[name] = path
+    return found
+
+
+def _look(path: Path) -> tuple[int, ...] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@lru_cache  # each page and each cell asks: open a file again only where it or its WAL has changed
+def _is_ours(path: Path, look: tuple[int, ...] | None, _: tuple[int, ...] | None) -> bool:
+    try:
+        return look is not None and 0 < schema_of(path) <= SCHEMA
+    except TROUBLE:
+        return False
+
+
+async def _may_see(datasette: "Datasette", actor: Actor, database: str) -> bool:
+    """Return whether Datasette lets this actor read all of a database, as our pages show it."""
+    try:
+        from datasette.resources import DatabaseResource
+    except ImportError:
+        # 0.65, where the permission to use SQL does not imply that to see the database
+        wanted = [("execute-sql", database)], [("view-database", database), "view-instance"]
+        seen = [await datasette.check_visibility(actor, permissions=each) for each in wanted]
+        return all(visible for visible, _ in seen)
+    resource = DatabaseResource(database)
+    return bool(await datasette.allowed(action="execute-sql", resource=resource, actor=actor))
+
+
+class Addresses:
+    """The links of one database; those to runs may be limited to the runs since a day."""
+
+    def __init__(self, datasette: "Datasette", database: str, *, since: str = "") -> None:
+        self._datasette = datasette
+        self._database = database
+        self._since = {"since": since} if since else {}
+        self._pages = str(datasette.urls.path(f"/-/kp/{tilde_encode(database)}"))
+
+    def since(self, day: str) -> "Addresses":
+        """Return the same with all links to runs limited to those since a day, if one is given."""
+        return Addresses(self._datasette, self._database, since=day)
+
+    def to(self, page: str = "", **query: str) -> str:
+        """Return the address of one of our pages, such as ``/review``; by default the overview."""
+        return f"{self._pages}{page}{'?' if query else ''}{urlencode(query)}"
+
+    def runs(self, **filters: str) -> str:
+        """Return the address of the runs that match, the newest first."""
+        return self.to("/runs", **{**self._since, **filters})
+
+    def trace(self, trace_id: str, /) -> str:
+        """Return the address of one run; ``@last`` and ``@best`` are such names, too."""
+        name = trace_id.removeprefix("kp:trace:")
+        plain = name.isascii() and name.replace("-", "").isalnum()  # and a map has 2,000 of them
+        return self.to(f"/traces/{name if plain else tilde_encode(name)}")
+
+    def database(self) -> str:
+        """Return the address of all tables and views, and a place to type SQL."""
+        return str(self._datasette.urls.database(self._database))
+
+    def row(self, table: str, key: int) -> str:
+        """Return the address of one row."""
+        return str(self._datasette.urls.row(self._database, table, str(key)))
 
 
 class Page(NamedTuple):
@@ -134,11 +208,11 @@ def menu_links(datasette: "Datasette", actor: Actor) -> MenuLinks:
         files = our_files(datasette)
         return [
             {
-                "href": Addresses(datasette, name).overview(),
+                "href": Addresses(datasette, name).to(),
                 "label": "Overview" if len(files) == 1 else f"Overview of {name}",
             }
             for name in files
-            if await may_see(datasette, actor, name)
+            if await _may_see(datasette, actor, name)
         ]
 
     return links
@@ -168,7 +242,7 @@ def overview(visit: Visit) -> Page:
         newest=newest,
         used=history.tokens(since=first) if prices.models else (),
         prices=prices,
-        every=links.overview(all="1") if since else None,
+        every=links.to(all="1") if since else None,
     )
     return Page("Overview", content, "What your agents did", notice=prices.problem)
 
@@ -194,12 +268,15 @@ def trace(visit: Visit) -> Page:
     """Show one run."""
     history, links, prices = visit.history, visit.links, read_prices()
     seq = history.find(visit.name)
-    run = history.run(seq)
+    run, recalled = history.run(seq), []
+    for name in run.recalled:
+        with suppress(TraceNotFoundError):
+            recalled.append(history.find(name))
     full = FullRun(
         run,
         MostAlike.among(history.points(around=seq)),
         history.outbox_body(seq),
-        _recalled(history, run),
+        history.runs_at(recalled),
         prices.costs(history, [seq]).get(seq),
     )
     content = trace_html(full, links, domains=history.domains(), prices=prices)
@@ -209,25 +286,17 @@ def trace(visit: Visit) -> Page:
     return Page(title, content, beside=ways, command=command, notice=prices.problem)
 
 
-def _recalled(history: History, run: Run) -> list[RunSummary]:
-    """Return the runs that a run was told of, as far as they are still there."""
-    seqs = []
-    for name in run.recalled:
-        with suppress(TraceNotFoundError):
-            seqs.append(history.find(name))
-    return history.runs_at(seqs)
-
-
 def _beside(
     run: Run, earlier: str | None, later: str | None, links: Addresses
 ) -> tuple[tuple[str, str], ...]:
     """Return the ways to what is beside a run: its neighbours, its conversation, its rows."""
     nearest = run.scoring and run.scoring.nearest_seq and run.scoring.nearest_id
+    thread = run.thread_id and tilde_encode(run.thread_id)
     ways = {
         "← Earlier": earlier and links.trace(earlier),
         "Later →": later and links.trace(later),
-        "Compare with the nearest": nearest and links.compare(nearest, run.id),
-        "Conversation": run.thread_id and links.conversation(run.thread_id),
+        "Compare with the nearest": nearest and links.to("/compare", left=nearest, right=run.id),
+        "Conversation": thread and links.to(f"/conversations/{thread}"),
         "Markdown": f"{links.trace(run.id)}.md",
         "Row in SQL": links.row("traces", run.seq),
         "Outbox in SQL": links.row("outbox", run.seq) if run.outbox else None,
@@ -252,7 +321,8 @@ def compare(visit: Visit) -> Page:
     """Show two runs side by side."""
     names = [visit.args.get(side, "") for side in ("left", "right")]
     left, right = (visit.history.run(visit.history.find(name)) for name in names)
-    return Page("Compare", compare_html(left, right, visit.links), "Two runs")
+    turned = visit.links.to("/compare", left=right.id, right=left.id)
+    return Page("Compare", compare_html(left, right, visit.links, turned), "Two runs")
 
 
 def conversation(visit: Visit) -> Page:
@@ -271,7 +341,7 @@ def review(visit: Visit) -> Page:
     given = form.get("skip") or visit.args.get("skip", "")
     skipped = [name for name in given.split(",") if name]
     left = [one for one in history.to_review(limit=_AHEAD) if one.trace_id not in skipped]
-    item, action = left[0] if left else None, links.review()
+    item, action = left[0] if left else None, links.to("/review")
     why = "" if item is None else _WHY[item.why]
     if item is not None and item.p_success is not None:
         why += f" P(success) {p_in_words(item.p_success, item.p_reasons)}."
@@ -320,7 +390,7 @@ def _view(read: Reader) -> View:
         if path is None:  # not raised: Datasette would draw each local of each frame
             missing = f"no file of kp-middleware is called {database}"
             return await _framed(datasette, request, _problem("Not found", missing, 404))
-        if not await may_see(datasette, request.actor, database):
+        if not await _may_see(datasette, request.actor, database):
             raise Forbidden("execute-sql")
         token = request.scope.get(FORM_KEY)
         form = await request.post_vars() if request.method == "POST" else {}
@@ -362,17 +432,18 @@ async def _framed(
     ways, themes, chosen = {}, {}, request.cookies.get(_THEME, "")
     if links is not None:
         here = urlencode({"to": request.full_path})
-        themes = {name: f"{links.theme(name)}?{here}" for name in (*_THEMES, "system")}
+        names = ("dark", "light", "system")
+        themes = {name: f"{links.to(f'/theme/{name}')}?{here}" for name in names}
     if links is not None and page.status != 500:
         ways = {
-            "Overview": links.overview(),
+            "Overview": links.to(),
             "Runs": links.runs(),
-            "Review": links.review(),
-            "The gate": links.what_if(),
+            "Review": links.to("/review"),
+            "The gate": links.to("/what-if"),
             "Outbox": links.runs(queued="1"),
             "All tables, SQL": links.database(),
         }
-    theme = chosen if themes and chosen in _THEMES else ""
+    theme = chosen if chosen in themes else ""
     values = {"page": page, "links": links, "file": file, "ways": ways, "themes": themes}
     html = await datasette.render_template(frame(), {**values, "theme": theme}, request=request)
     return Response.html(html, status=page.status, headers=dict(_CONFINED))

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from markupsafe import Markup
 
 from kp_middleware.instants import instant
 from kp_middleware.storage import SORTS, STATES, Filters, History, Run, RunSummary
-from kp_middleware.views.explanation import Fact, Pair, Part, compared
+from kp_middleware.views.explanation import Fact, Pair, compared
 from kp_middleware.views.prices import Prices
 from kp_middleware.views.steps import StepView, view_step
 from kp_middleware.views.wording import (
@@ -26,11 +26,10 @@ from kp_middleware.views.wording import (
     shortened,
     signed,
 )
-from kp_middleware.web.databases import Addresses
 from kp_middleware.web.marks import Links, Table, TableRow, render
 
-A_PAGE: Final = 50
-COUNTED: Final = 1_000
+_A_PAGE: Final = 50
+_COUNTED: Final = 1_000
 _TITLE: Final = 140
 _DAY_S: Final = 86_400
 _AGES: Final[dict[str, str]] = {"1d": "day", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
@@ -55,9 +54,12 @@ _SAID: Final = {
     "queued": "in the outbox",
     "q": "with “{}”",
 }
-_COLUMNS: Final = (
-    *("score", "novelty", "took", "tokens", "steps", "started", "domain", "outcome", "state"),
-)
+_COLUMNS: Final = {  # and what each sorts by
+    "took": "duration",
+    **{name: name for name in ("score", "novelty", "tokens", "steps", "started", "domain")},
+    "outcome": "outcome",
+    "state": "state",
+}
 _ORDERS: Final = {  # from the highest, and from the lowest
     "started": ("the newest first", "the oldest first"),
     "duration": ("the slowest first", "the fastest first"),
@@ -65,6 +67,13 @@ _ORDERS: Final = {  # from the highest, and from the lowest
     "outcome": ("by outcome, the succeeded first", "by outcome, the failed first"),
     "state": ("states from Z to A", "states from A to Z"),
 }
+
+
+Values: TypeAlias = dict[str, object]
+"""What a template reads of one thing."""
+
+Pieces: TypeAlias = list[tuple[str, bool]]
+"""A text in pieces, each with whether the other run has another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,65 +122,40 @@ class Query:
                 yield f"of the last {_AGES[value]}" if is_age else words.format(value)
 
 
-class Head(NamedTuple):
-    """How a column sorts; ``arrow`` says which way it does now, empty if it does not."""
-
-    href: str
-    arrow: str
-
-
-class RunRow(NamedTuple):
-    """A run as a row of a table, in words; what is not known is empty."""
-
-    seq: int
-    title: str
-    href: str | None
-    outcome: str
-    score: str
-    novelty: str
-    took: str
-    tokens: str
-    cost: str
-    steps: str
-    started: str
-    domain: str
-    state: str
-    snippet: tuple[tuple[str, bool], ...]
-
-
 def run_rows(
     runs: Iterable[RunSummary], links: Links, costs: Mapping[int, str] = MappingProxyType({})
-) -> tuple[RunRow, ...]:
-    """Return runs as rows, with their costs in words."""
-    return tuple(
-        RunRow(
-            seq=run.seq,
-            title=shortened(run.objective, _TITLE),
-            href=links.trace(run.id),
-            outcome=outcome(run.known_success),
-            score="" if run.score is None else f"{run.score:.3f}",
-            novelty="" if run.novelty is None else f"{run.novelty:.2f}",
-            took="" if run.duration_ms is None else duration(run.duration_ms),
-            tokens="" if run.tokens is None else f"{run.tokens:,}",
-            cost=costs.get(run.seq, ""),
-            steps=f"{run.step_count:,}",
-            started=minute(run.started_at),
-            domain=run.domain,
-            state=run.state,
-            snippet=(*_marked(run.snippet or ""),),
-        )
+) -> list[Values]:
+    """Return runs as rows of a table, in words, with their costs; what is not known is empty."""
+    return [
+        {
+            "seq": run.seq,
+            "title": shortened(run.objective, _TITLE),
+            "href": links.trace(run.id),
+            "outcome": outcome(run.known_success),
+            "score": "" if run.score is None else f"{run.score:.3f}",
+            "novelty": "" if run.novelty is None else f"{run.novelty:.2f}",
+            "took": "" if run.duration_ms is None else duration(run.duration_ms),
+            "tokens": "" if run.tokens is None else f"{run.tokens:,}",
+            "cost": costs.get(run.seq, ""),
+            "steps": f"{run.step_count:,}",
+            "started": minute(run.started_at),
+            "domain": run.domain,
+            "state": run.state,
+            # pieces between the marks: each second one was searched for
+            "snippet": re.split("[\x02\x03]", run.snippet or ""),
+        }
         for run in runs
-    )
+    ]
 
 
-def runs_html(history: History, query: Query, links: Addresses, prices: Prices) -> Markup:
+def runs_html(history: History, query: Query, links: Links, prices: Prices) -> Markup:
     """Render one page of the runs that were asked for."""
     history.marks = "\x02", "\x03"
-    total = history.count_runs(query.filters, most=COUNTED)
+    total = history.count_runs(query.filters, most=_COUNTED)
     if query.sort:
         found = history.page(
             query.filters,
-            limit=A_PAGE,
+            limit=_A_PAGE,
             sort=query.sort,
             descending=query.descending,
             after=query.after,
@@ -179,18 +163,22 @@ def runs_html(history: History, query: Query, links: Addresses, prices: Prices) 
         runs, after = found.runs, found.next
     else:
         skipped = int(query.after or "") if re.fullmatch("[0-9]{1,6}", query.after or "") else 0
-        runs = history.runs(query.filters, limit=A_PAGE + 1, skip=skipped)
-        after = f"{skipped + A_PAGE}" if len(runs) > A_PAGE else None
-        runs = runs[:A_PAGE]
+        runs = history.runs(query.filters, limit=_A_PAGE + 1, skip=skipped)
+        after = f"{skipped + _A_PAGE}" if len(runs) > _A_PAGE else None
+        runs = runs[:_A_PAGE]
     known = prices.costs(history, [run.seq for run in runs])
     costs = {seq: prices.in_words(cost) for seq, cost in known.items()}
+    heads = {}
+    for name, sort in _COLUMNS.items():
+        is_now, down = query.sort == sort, query.descending
+        turned = query.changed(sort=sort, asc="1" if is_now and down else "")
+        arrow = ("↓" if down else "↑") if is_now else ""
+        heads[name] = {"href": links.runs(**turned), "arrow": arrow}
     return render(
         "runs.html",
         lead=_lead(query, total),
         rows=run_rows(runs, links, costs),
-        heads={
-            name: _head("duration" if name == "took" else name, query, links) for name in _COLUMNS
-        },
+        heads=heads,
         given=defaultdict(str, query.given),
         choices=history.choices(),
         action=links.runs(),
@@ -203,25 +191,11 @@ def runs_html(history: History, query: Query, links: Addresses, prices: Prices) 
     )
 
 
-def _marked(snippet: str) -> Iterator[tuple[str, bool]]:
-    """Yield the pieces of a snippet, and whether each was searched for."""
-    for place, piece in enumerate(re.split("[\x02\x03]", snippet)):
-        if piece:
-            yield piece, place % 2 == 1
-
-
-def _head(name: str, query: Query, links: Addresses) -> Head:
-    is_now = query.sort == name
-    turned = query.changed(sort=name, asc="1" if is_now and query.descending else "")
-    arrow = ("↓" if query.descending else "↑") if is_now else ""
-    return Head(links.runs(**turned), arrow)
-
-
 def _lead(query: Query, total: int) -> str:
     if not total:
         words = ", ".join(query.in_words())
         return f"No run matches: {words}." if words else "Nothing is recorded yet."
-    runs = counted(total, "run") if total <= COUNTED else f"More than {COUNTED:,} runs"
+    runs = counted(total, "run") if total <= _COUNTED else f"More than {_COUNTED:,} runs"
     highest = _ORDERS.get(query.sort, ("the highest first", "the lowest first"))
     order = highest[not query.descending] if query.sort else "the best match first"
     by = f" by {query.sort}," if query.sort in SORTS.keys() - _ORDERS.keys() else ""
@@ -253,87 +227,53 @@ _ALIKE: Final = 0.5  # with less in common, all of a line differs
 _WORD: Final = re.compile(r"\w+\s*|\W\s*")
 
 
-Pieces: TypeAlias = tuple[tuple[str, bool], ...]
-"""A text in pieces, each with whether the other run has another."""
-
-
-class Side(NamedTuple):
-    """A step of one of the runs."""
-
-    step: StepView
-    pieces: Pieces
-
-
-class StepRow(NamedTuple):
-    """Two steps that belong together, or one that only one run has."""
-
-    left: Side | None
-    right: Side | None
-    is_equal: bool
-
-
-class Title(NamedTuple):
-    """A run as a heading."""
-
-    title: str
-    href: str
-    facts: tuple[str, ...]
-
-
-class Turn(NamedTuple):
-    """One run of a conversation."""
-
-    asked: str
-    result: str
-    href: str
-    outcome: str
-    facts: tuple[str, ...]
-
-
-def compare_html(left: Run, right: Run, links: Addresses) -> Markup:
-    """Render two runs side by side, with their steps aligned."""
+def compare_html(left: Run, right: Run, links: Links, turned: str) -> Markup:
+    """Render two runs side by side, with their steps aligned; ``turned`` leads to the reverse."""
     comparison = compared(left, right)
     pairs = comparison.steps
+    facts = [
+        _fact(fact)
+        for fact in comparison.facts
+        if fact.fact not in _ELSEWHERE and (fact.left, fact.right) != (None, None)
+    ]
+    scores = []
+    for part in comparison.scores:
+        amounts = ("–" if one is None else f"{one:.3f}" for one in (part.left, part.right))
+        difference = "" if part.difference is None else signed(part.difference)
+        scores.append(TableRow((part.part.replace("_", " "), *amounts, difference)))
     return render(
         "compare.html",
-        left=_title(left, links),
-        right=_title(right, links),
-        facts=Table(
-            ("", "Left", "Right"),
-            tuple(
-                _fact(fact)
-                for fact in comparison.facts
-                if fact.fact not in _ELSEWHERE and (fact.left, fact.right) != (None, None)
-            ),
-        ),
-        scores=Table(("Part", "Left", "Right", "Difference"), (*map(_part, comparison.scores),)),
+        titles=[_title(run, links) for run in (left, right)],
+        facts=Table(("", "Left", "Right"), facts),
+        scores=Table(("Part", "Left", "Right", "Difference"), scores),
         steps=[_row(pair, left, right) for pair in pairs[:_MOST_STEPS]],
         left_out=max(0, len(pairs) - _MOST_STEPS),
-        turned=links.compare(right.id, left.id),
+        turned=turned,
     )
 
 
-def conversation_html(history: History, thread: str, links: Addresses) -> Markup:
+def conversation_html(history: History, thread: str, links: Links) -> Markup:
     """Render the runs of a conversation, from the first to the last."""
     filters = Filters(thread=thread)
     found = history.page(filters, limit=_MOST_RUNS, sort="started", descending=False)
-    turns = [_turn(history.run(one.seq), links) for one in found.runs]
+    turns = []
+    for run in (history.run(one.seq) for one in found.runs):
+        facts = [
+            "" if run.duration_ms is None else duration(run.duration_ms),
+            "" if run.score is None else f"score {run.score:.3f}",
+        ]
+        told = {"outcome": outcome(run.known_success), "facts": [*filter(None, facts)]}
+        turns.append({"run": run, "href": links.trace(run.id), **told})
     return render("conversation.html", turns=turns, is_cut=found.next is not None)
 
 
-def _title(run: Run, links: Addresses) -> Title:
+def _title(run: Run, links: Links) -> Values:
     facts = [run.domain, f"{minute(run.started_at)} UTC", outcome(run.known_success)]
-    return Title(shortened(run.objective, _TITLE), links.trace(run.id), tuple(facts))
-
-
-def _turn(run: Run, links: Addresses) -> Turn:
-    facts = [f"{minute(run.started_at)} UTC"]
-    if run.duration_ms is not None:
-        facts.append(duration(run.duration_ms))
-    if run.score is not None:
-        facts.append(f"score {run.score:.3f}")
-    result = run.result_summary or ""
-    return Turn(run.objective, result, links.trace(run.id), outcome(run.known_success), (*facts,))
+    return {
+        "title": shortened(run.objective, _TITLE),
+        "href": links.trace(run.id),
+        "facts": facts,
+    }
 
 
 def _fact(fact: Fact) -> TableRow:
@@ -347,64 +287,50 @@ def _cell(name: str, value: Any) -> str:
         return "–"
     if name == "duration_ms":
         return duration(value)
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    return shortened(str(value), _CELL)
+    return f"{value:.3f}" if isinstance(value, float) else shortened(str(value), _CELL)
 
 
-def _part(part: Part) -> TableRow:
-    amounts = ("–" if one is None else f"{one:.3f}" for one in (part.left, part.right))
-    difference = "" if part.difference is None else signed(part.difference)
-    return TableRow((part.part.replace("_", " "), *amounts, difference))
+def _row(pair: Pair, left: Run, right: Run) -> Values:
+    """Return the steps of a pair, each with its text in pieces; one that is alone differs."""
+    numbers = (left, pair.left), (right, pair.right)
+    steps = [
+        next((view_step(run, step) for step in run.steps if step.number == number), None)
+        for run, number in numbers
+    ]
+    texts = [[] if step is None else _lines(step) for step in steps]
+    if None in steps:
+        pieces: Sequence[Pieces] = [[("\n".join(lines), False)] for lines in texts]
+        is_equal = False
+    else:
+        pieces = _diff(*texts)
+        is_equal = not any(differs for side in pieces for _, differs in side)
+    return {"sides": [*zip(steps, pieces, strict=True)], "is_equal": is_equal}
 
 
-def _row(pair: Pair, left: Run, right: Run) -> StepRow:
-    ours, theirs = _step(left, pair.left), _step(right, pair.right)
-    if ours is None or theirs is None:
-        return StepRow(_alone(ours), _alone(theirs), is_equal=False)
-    lines = [*_diff(_lines(ours), _lines(theirs))]
-    pieces = [tuple(piece for line in side for piece in line) for side in zip(*lines, strict=True)]
-    mine, yours = pieces or ((), ())
-    return StepRow(Side(ours, mine), Side(theirs, yours), not any(it for _, it in mine + yours))
-
-
-def _alone(step: StepView | None) -> Side | None:
-    return None if step is None else Side(step, (("\n".join(_lines(step)), False),))
-
-
-def _step(run: Run, number: int | None) -> StepView | None:
-    return next((view_step(run, step) for step in run.steps if step.number == number), None)
-
-
-def _lines(view: StepView) -> Sequence[str]:
+def _lines(view: StepView) -> list[str]:
     text = "\n".join(part for part in (view.content, view.input, view.output) if part)
     return [line[:_LINE] for line in text.splitlines()[:_LINES]]
 
 
-def _diff(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[Pieces, Pieces]]:
-    """Yield the lines of both beside each other, in pieces that differ or do not."""
+def _diff(left: Sequence[str], right: Sequence[str]) -> tuple[Pieces, Pieces]:
+    """Return the lines of both in pieces: the words in which they differ, and the others."""
+    sides: tuple[Pieces, Pieces] = ([], [])
     for tag, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
-        for ours, theirs in zip_longest(left[a:b], right[c:d], fillvalue=""):
-            if tag == "equal":
-                yield ((f"{ours}\n", False),), ((f"{theirs}\n", False),)
-            else:
-                yield _words(ours, theirs)
+        for lines in zip_longest(left[a:b], right[c:d], fillvalue=""):
+            both = [[(lines[0], False)]] * 2 if tag == "equal" else _words(*lines)
+            for side, line, pieces in zip(sides, lines, both, strict=True):
+                if line or tag == "equal":
+                    side.extend([*pieces, ("\n", False)])
+    return sides
 
 
 def _words(left: str, right: str) -> tuple[Pieces, Pieces]:
-    """Return two lines in pieces: the words in which they differ, and the others."""
     ours, theirs = _WORD.findall(left), _WORD.findall(right)
     matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
     if matcher.quick_ratio() < _ALIKE or matcher.ratio() < _ALIKE:
-        return _differing(left), _differing(right)
-    pieces: tuple[list[tuple[str, bool]], ...] = ([], [])
-    for tag, a, b, c, d in matcher.get_opcodes():
-        for side, words in zip(pieces, (ours[a:b], theirs[c:d]), strict=True):
-            if words:
-                side.append(("".join(words), tag != "equal"))
-    mine, yours = (((*side, ("\n", False)) if side else ()) for side in pieces)
-    return mine, yours
-
-
-def _differing(line: str) -> Pieces:
-    return ((f"{line}\n", True),) if line else ()
+        return [(left, True)], [(right, True)]
+    codes = matcher.get_opcodes()
+    return (
+        [("".join(ours[a:b]), tag != "equal") for tag, a, b, _, _ in codes if a < b],
+        [("".join(theirs[c:d]), tag != "equal") for tag, _, _, c, d in codes if c < d],
+    )

@@ -20,9 +20,8 @@ import click
 import uvicorn
 from datasette.app import Datasette
 
-from kp_middleware.web.databases import Addresses, our_files
 from kp_middleware.web.marks import prepare_templates
-from kp_middleware.web.plugin import FORM_KEY
+from kp_middleware.web.plugin import FORM_KEY, Addresses, our_files
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
@@ -200,7 +199,7 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
     datasette = Datasette([str(db.expanduser())], settings=_SETTINGS)
     await datasette.invoke_startup()
     (name,) = our_files(datasette)
-    first_page, port = Addresses(datasette, name).overview(), listener.getsockname()[1]
+    first_page, port = Addresses(datasette, name).to(), listener.getsockname()[1]
     link_file = LinkFile()
     guard = Guard(datasette.app(), port=port, first_page=first_page, opened=link_file.remove)
     shows = opens and _has_screen()

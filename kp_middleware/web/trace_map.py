@@ -19,13 +19,10 @@ from kp_middleware.web.marks import (
     Table,
     TableRow,
     colours_of,
-    dot,
     group,
     straight,
 )
 
-_ORDER: Final = (*COLOURS, OTHER)
-_NOTHING: Final = "no map yet: it needs three runs that an embedder has seen"
 _HEIGHT: Final = 270.0
 _EDGE: Final = 10.0
 _TITLE: Final = 64
@@ -85,7 +82,8 @@ class _Spot(NamedTuple):
         score = "no score" if self.point.score is None else f"{self.point.score:.3f}"
         title = f"{shortened(self.point.objective, _TITLE)} ({self.point.domain}, {score})"
         path = f"M{self.x:.1f} {self.y:.1f}{_shape(self.colour, _SIZES[look])}"
-        return group(title, (dot(path, f"{look} kp-{self.colour}"),), self.href)
+        spot = Mark("path", {"d": path, "class": f"{look} kp-{self.colour}"})
+        return group(title, (spot,), self.href)
 
 
 def trace_map(
@@ -93,7 +91,7 @@ def trace_map(
 ) -> Chart:
     """Draw the 400 newest runs by their vectors, or the first joined with those after it."""
     if len(points) < 3:
-        return Chart(_NOTHING)
+        return Chart("no map yet: it needs three runs that an embedder has seen")
     points = points[:_MOST_DRAWN]
     places, kept = project([point.vector for point in points])
     colours = colours_of({*domains, *(point.domain for point in points)})
@@ -104,43 +102,31 @@ def trace_map(
     cleared = sum(point.cleared for point in points)
     if nearest:
         finding = f"This run among the {len(spots):,} newest, joined with its nearest"
-        marks = _joined(spots, nearest)
+        first, near = spots[0], spots[1 : nearest + 1]
+        marks = [spot.drawn("kp-faint-spot") for spot in spots[nearest + 1 :]]
+        marks += [straight(first.x, first.y, spot.x, spot.y, "link") for spot in near]
+        marks += [spot.drawn("kp-cleared-spot") for spot in near]
+        marks.append(first.drawn("kp-this-spot"))
     else:
         finding = f"The {len(spots):,} newest runs, {cleared:,} of them cleared; PCA of their"
         finding += f" vectors, {100 * kept:.0f} % of the variance"
         last = sorted(spots, key=lambda spot: spot.point.cleared)  # so that nothing covers them
-        marks = [
-            spot.drawn("kp-cleared-spot" if spot.point.cleared else "kp-spot") for spot in last
-        ]
+        looks = ("kp-spot", "kp-cleared-spot")
+        marks = [spot.drawn(looks[spot.point.cleared]) for spot in last]
     totals = ("all of them, the newest first", f"{len(spots):,}", f"{cleared:,}")
     rows, keys = [TableRow(totals, None if nearest else links.runs())], []
-    known = {name: links.runs(domain=name) for name in domains}
-    for name, of in _by_domain(spots).items():
-        spot = dot(f"M6 0{_shape(of[0].colour, 5.0)}", f"kp-spot kp-{of[0].colour}")
-        keys.append(Key(name, spot, known.get(name)))
+    order = (*COLOURS, OTHER)
+    by_domain = defaultdict[str, list[_Spot]](list)  # those without a colour of their own are one
+    for spot in sorted(spots, key=lambda spot: (order.index(spot.colour), spot.point.domain)):
+        by_domain[spot.point.domain if spot.colour != OTHER else "others"].append(spot)
+    for name, of in by_domain.items():
+        href = links.runs(domain=name) if name in domains else None
+        path, colour = f"M6 0{_shape(of[0].colour, 5.0)}", f"kp-spot kp-{of[0].colour}"
+        keys.append(Key(name, Mark("path", {"d": path, "class": colour}), href))
         cells = (name, f"{len(of):,}", f"{sum(spot.point.cleared for spot in of):,}")
-        rows.append(TableRow(cells, known.get(name)))
+        rows.append(TableRow(cells, href))
     table = Table(("Domain", "Runs", "Cleared"), rows)
     return Chart(finding, table, marks=marks, height=_HEIGHT, legend=keys)
-
-
-def _by_domain(spots: Sequence[_Spot]) -> Mapping[str, Sequence[_Spot]]:
-    """Return the spots of each domain; those without a colour of their own are one."""
-    found = defaultdict[str, list[_Spot]](list)
-    for spot in sorted(spots, key=lambda spot: (_ORDER.index(spot.colour), spot.point.domain)):
-        found[spot.point.domain if spot.colour != OTHER else "others"].append(spot)
-    return found
-
-
-def _joined(spots: Sequence[_Spot], nearest: int) -> list[Mark]:
-    """Join the first with so many after it, over all others."""
-    first, near = spots[0], spots[1 : nearest + 1]
-    return [
-        *(spot.drawn("kp-faint-spot") for spot in spots[nearest + 1 :]),
-        *(straight(first.x, first.y, spot.x, spot.y, "link") for spot in near),
-        *(spot.drawn("kp-cleared-spot") for spot in near),
-        first.drawn("kp-this-spot"),
-    ]
 
 
 def project(vectors: Sequence[bytes]) -> tuple[list[tuple[float, float]], float]:

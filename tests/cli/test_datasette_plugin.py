@@ -12,7 +12,7 @@ from datasette.app import Datasette
 from hand_made import put, run, step, with_value
 
 from kp_middleware.database import SCHEMA, connect
-from kp_middleware.web.databases import our_files
+from kp_middleware.web.plugin import our_files
 
 OVERVIEW = "/-/kp/kp"
 RUNS = f"{OVERVIEW}/runs"
