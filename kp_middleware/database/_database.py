@@ -298,6 +298,14 @@ class Queries:
         """Return the first value of the first row; None if there is none."""
         return next((value for value, *_ in self._run(sql, values)), None)
 
+    def _seq(self, sql: str, values: Values = ()) -> int | None:
+        seq: int | None = self._value(sql, values)
+        return seq
+
+    def _text(self, sql: str, values: Values = ()) -> str | None:
+        text: str | None = self._value(sql, values)
+        return text
+
     def _column(self, sql: str, values: Values = ()) -> list[Any]:
         """Return the first value of each row."""
         return [row[0] for row in self._run(sql, values)]

@@ -12,19 +12,22 @@ from kp_middleware.database import (
     open_to_all,
     schema_of,
 )
-from kp_middleware.storage._estimates import (
+from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
+from kp_middleware.storage._free_query import FreeQuery, domain_names, tool_names, trace_ids
+from kp_middleware.storage._history import History, ReviewItem
+from kp_middleware.storage._learning import (
+    Candidate,
     EstimateTable,
     Kind,
     KnownRun,
+    Question,
+    RecallTable,
     RunEstimate,
     StoredEstimate,
 )
-from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
-from kp_middleware.storage._free_query import FreeQuery, domain_names, tool_names, trace_ids
-from kp_middleware.storage._history import History
 from kp_middleware.storage._listing import COUNTED, SORTS, STATES, Filters
 from kp_middleware.storage._maintenance import SQLITE_VERSION, Pruning, vacuum
-from kp_middleware.storage._next_run import NextRun
+from kp_middleware.storage._next_run import NextRun, Retention
 from kp_middleware.storage._outbox import STILL_SENT, OutboxAdmin, OutboxTable, Queue
 from kp_middleware.storage._overview import (
     MOST_POINTS,
@@ -45,7 +48,6 @@ from kp_middleware.storage._pacing import (
     read_paces,
 )
 from kp_middleware.storage._past_runs import PastRun, PastRuns, Selection
-from kp_middleware.storage._recall import Candidate, Question, RecallTable
 from kp_middleware.storage._records import (
     Embedding,
     FeedbackRecord,
@@ -56,8 +58,6 @@ from kp_middleware.storage._records import (
     SimilarRun,
     StepRecord,
 )
-from kp_middleware.storage._retention import Retention
-from kp_middleware.storage._review import ReviewItem, SuccessRecord, Unjudged
 from kp_middleware.storage._shared_runs import Asking, SharedRuns, Unshared
 from kp_middleware.storage._sqlite_store import SqliteStore
 from kp_middleware.storage._statistics import (
@@ -71,7 +71,9 @@ from kp_middleware.storage._statistics import (
     Highlight,
     ModelTokens,
     Period,
+    SuccessRecord,
     ToolUse,
+    Unjudged,
 )
 from kp_middleware.storage._store import (
     CANCELLED_BY_HAND,

@@ -4,7 +4,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kp_middleware.database import Connection, Queries, transaction
@@ -21,7 +20,7 @@ _MOST_OF_ERROR: Final = 200
 _LEASE_S: Final = 40.0
 _LOOK_AGAIN_S: Final = 1.0
 _AT_ONCE: Final = 200
-_COLUMNS: Final = "seq, state, decision, visibility, started_at"
+_CANDIDATES: Final = "SELECT seq, state, decision, visibility, started_at FROM traces"
 
 
 class Place(NamedTuple):
@@ -38,21 +37,9 @@ class Place(NamedTuple):
     last_error: str | None = None
 
     def done(self, seq: int, *, sent: int = 0, failed: int = 0) -> "Place":
-        left = tuple(one for one in self.left if one != seq)
-        return self._replace(
-            until=max(self.until, seq),
-            left=left[-_MOST_LEFT:],
-            claimed_by=None,
-            claimed_until=0.0,
-            retry_at=0.0,
-            attempts=0,
-            sent=self.sent + sent,
-            failed=self.failed + failed,
-        )
-
-    def troubled(self, error: object) -> "Place":
-        """Return the place with what went wrong last."""
-        return self._replace(last_error=str(error)[:_MOST_OF_ERROR])
+        left = tuple(one for one in self.left if one != seq)[-_MOST_LEFT:]
+        counts = self.sent + sent, self.failed + failed
+        return Place(max(self.until, seq), left, None, 0.0, 0.0, 0, *counts, self.last_error)
 
 
 class ExporterStatus(NamedTuple):
@@ -109,12 +96,9 @@ class ExportCursor(Queries):
             document = self._history.document(seq)
             item = document and self._prepare(self._history.run(seq), document, before.attempts)
             if isinstance(item, OutboxItem):
-                claimed = place._replace(
-                    claimed_by=self._claimant,
-                    claimed_until=now + _LEASE_S,
-                    attempts=before.attempts,
-                )
-                return item if self._move(before, claimed) else None
+                until = now + _LEASE_S
+                place = place._replace(claimed_by=self._claimant, claimed_until=until)
+                return item if self._move(before, place) else None
             self._move(before, place.done(seq))
 
     def next_due(self) -> float | None:
@@ -134,30 +118,29 @@ class ExportCursor(Queries):
 
     def block(self, item: OutboxItem, reason: str, /) -> None:
         """Pass a run that was tried too often."""
-        self._end(lambda place: place.done(item.trace_seq, failed=1).troubled(reason))
+        self._end(lambda place: place.done(item.trace_seq, failed=1), error=reason)
 
     def postpone(
         self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
-        attempts = item.attempts + int(counted)
-        self._end(
-            lambda place: place._replace(retry_at=retry_at, attempts=attempts).troubled(error)
-        )
+        tried = item.attempts + int(counted)
+        self._end(lambda place: place._replace(retry_at=retry_at, attempts=tried), error=error)
 
-    def release(self, item: OutboxItem, /) -> None:
-        del item
+    def release(self, item: OutboxItem, /) -> None:  # noqa: ARG002
         self._end(lambda place: place)
 
     def retry_now(self) -> None:
         before = self._place()
-        if before.retry_at:
-            self._move(before, before._replace(retry_at=0.0))
+        self._move(before, before._replace(retry_at=0.0))
 
-    def _end(self, change: Callable[[Place], Place]) -> None:
+    def _end(self, change: Callable[[Place], Place], *, error: object = None) -> None:
         """Change the place and give the claim up; do nothing if another process has it."""
         before = self._place()
         if before.claimed_by == self._claimant:
-            self._move(before, change(before)._replace(claimed_by=None, claimed_until=0.0))
+            after = change(before)._replace(claimed_by=None, claimed_until=0.0)
+            if error is not None:
+                after = after._replace(last_error=str(error)[:_MOST_OF_ERROR])
+            self._move(before, after)
 
     def _is_claimed(self, place: Place, now: float) -> bool:
         is_ours = place.claimed_by in {None, self._claimant}
@@ -166,7 +149,7 @@ class ExportCursor(Queries):
     def _next(self, place: Place) -> tuple[int | None, Place]:
         """Return the next run for the exporter, and the place before it."""
         found, left, until = None, list[int](), place.until
-        for candidate in chain(self._among(place.left), self._after(until)):
+        for candidate in self._candidates(place):
             wanted = self._choose(candidate)
             if wanted:
                 found = candidate.seq
@@ -177,24 +160,24 @@ class ExportCursor(Queries):
             until = max(until, candidate.seq)
         return found, place._replace(until=until, left=tuple(left)[-_MOST_LEFT:])
 
-    def _among(self, left: tuple[int, ...]) -> list[ExportCandidate]:
-        among = f"SELECT {_COLUMNS} FROM traces WHERE seq IN (SELECT value FROM json_each(?))"
-        return self._all(ExportCandidate, f"{among} ORDER BY seq", (json.dumps(left),))
-
-    def _after(self, until: int) -> Iterator[ExportCandidate]:
-        after = f"SELECT {_COLUMNS} FROM traces WHERE seq > ? ORDER BY seq LIMIT ?"
+    def _candidates(self, place: Place) -> Iterator[ExportCandidate]:
+        among = f"{_CANDIDATES} WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq"
+        yield from self._all(ExportCandidate, among, (json.dumps(place.left),))
+        until, after = place.until, f"{_CANDIDATES} WHERE seq > ? ORDER BY seq LIMIT ?"
         while found := self._all(ExportCandidate, after, (until, _AT_ONCE)):
             yield from found
             until = found[-1].seq
 
     def _place(self) -> Place:
         sql = "SELECT value FROM meta WHERE key = ?"
-        stored = self._value(sql, (self._key,))
+        stored = self._text(sql, (self._key,))
         if stored is None:
             before = "SELECT coalesce(max(seq), 0) FROM traces WHERE started_at < ?"
-            begun = json.dumps(Place(self._value(before, (self._since,))))
-            self._write("INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)", (self._key, begun))
-            stored = self._value(sql, (self._key,))
+            stored = json.dumps(Place(self._value(before, (self._since,))))
+            self._write(
+                "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)", (self._key, stored)
+            )
+            stored = self._text(sql, (self._key,)) or stored
         until, left, *rest = json.loads(stored)
         return Place(until, tuple(left), *rest)
 
@@ -203,8 +186,8 @@ class ExportCursor(Queries):
         if before == after:
             return True
         with transaction(self._connection):
-            moved = self._run(
-                "UPDATE meta SET value = ? WHERE key = ? AND value = ? RETURNING key",
+            moved = self._value(
+                "UPDATE meta SET value = ? WHERE key = ? AND value = ? RETURNING 1",
                 (json.dumps(after), self._key, json.dumps(before)),
             )
-            return bool(moved.fetchall())
+        return moved is not None

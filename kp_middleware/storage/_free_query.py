@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -47,7 +47,8 @@ class FreeQuery:
         self._timer = timer
         self._connection = connect(path, read_only=True)
         self._connection.execute("PRAGMA query_only = ON")
-        self._connection.text_factory = _decoded
+        # A cast of bytes to text need not be UTF-8.
+        self._connection.text_factory = lambda text: text.decode(errors="replace")
         self._connection.set_authorizer(_verdict)
         self._connection.set_progress_handler(self._is_over, _OFTEN)
         self._until = 0.0
@@ -60,7 +61,12 @@ class FreeQuery:
         self._until, self._stopped = self._timer() + self._limit_s, False
         with self._in_words():
             cursor = self._connection.execute(sql, values)
-        columns = _different([column[0] for column in cursor.description or ()])
+        names = [column[0] for column in cursor.description or ()]
+        numbers = [names[: place + 1].count(name) for place, name in enumerate(names)]
+        columns = [
+            name if number == 1 else f"{name}_{number}"
+            for name, number in zip(names, numbers, strict=True)
+        ]
         return Answer(columns, self._rows(cursor, columns))
 
     def _rows(self, cursor: sqlite3.Cursor, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -82,15 +88,13 @@ class FreeQuery:
             code = getattr(error, "sqlite_errorcode", None)
             if code == sqlite3.SQLITE_INTERRUPT and not self._stopped:
                 raise KeyboardInterrupt from error  # SQLite swallowed it inside `_is_over`
-            raise DatabaseError(self._path, *self._told(error, code)) from error
-
-    def _told(self, error: Exception, code: int | None) -> tuple[str, str]:
-        if self._stopped:
-            return f"this takes longer than {self._limit_s:g} s", _LESS
-        if code in {sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY}:
-            return "only reading is allowed here", _WRITE
-        misused = isinstance(error, sqlite3.ProgrammingError | sqlite3.Warning)
-        return str(error).rstrip("."), _USE if misused else _TABLES
+            misused = isinstance(error, sqlite3.ProgrammingError | sqlite3.Warning)
+            told = str(error).rstrip("."), _USE if misused else _TABLES
+            if self._stopped:
+                told = f"this takes longer than {self._limit_s:g} s", _LESS
+            elif code in {sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY}:
+                told = "only reading is allowed here", _WRITE
+            raise DatabaseError(self._path, *told) from error
 
 
 def _verdict(action: int, what: str | None, setting: str | None, *_: object) -> int:
@@ -99,41 +103,21 @@ def _verdict(action: int, what: str | None, setting: str | None, *_: object) -> 
     return sqlite3.SQLITE_DENY if sets or action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
 
 
-def _decoded(text: bytes) -> str:
-    return text.decode(errors="replace")  # a cast of bytes to text need not be UTF-8
-
-
-def _different(names: Iterable[str]) -> list[str]:
-    """Make names unique by numbering repeated ones.
-
-    >>> _different(["id", "n", "id"])
-    ['id', 'n', 'id_2']
-    """
-    different: list[str] = []
-    for name in names:
-        candidate, number = name, 2
-        while candidate in different:
-            candidate, number = f"{name}_{number}", number + 1
-        different.append(candidate)
-    return different
-
-
 _COMPLETION_LIMIT_S: Final = 0.2
 _OFTEN_ENOUGH: Final = 1_000  # virtual instructions: some microseconds
 _MOST: Final = 50
 
 
+_IDS: Final = """
+    SELECT id, objective FROM traces WHERE seq IN (
+      SELECT seq FROM traces WHERE id >= :start AND id < :end ORDER BY seq DESC LIMIT :most
+    ) ORDER BY seq DESC
+"""
+
+
 def trace_ids(path: Path, start: str) -> list[tuple[str, str]]:
     """Return ids and objectives of the newest traces of a prefix; none if that takes too long."""
-    return _completions(
-        path,
-        """
-        SELECT id, objective FROM traces WHERE seq IN (
-          SELECT seq FROM traces WHERE id >= :start AND id < :end ORDER BY seq DESC LIMIT :most
-        ) ORDER BY seq DESC
-        """,
-        whole_id(start),
-    )
+    return _completions(path, _IDS, whole_id(start))
 
 
 def domain_names(path: Path, start: str) -> list[str]:

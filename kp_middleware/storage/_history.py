@@ -2,31 +2,30 @@
 
 import heapq
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from kp_middleware.core.gates import ScoredRun
 from kp_middleware.database import connect
-from kp_middleware.instants import epoch_s
-from kp_middleware.storage._estimates import EstimateTable
 from kp_middleware.storage._export_cursor import EXPORT, ExporterStatus, Place
+from kp_middleware.storage._learning import EstimateTable, RecallTable
 from kp_middleware.storage._listing import FROM, Filters, Listing, Tail
 from kp_middleware.storage._maintenance import Maintenance
-from kp_middleware.storage._outbox import Entry, OutboxAdmin, Queue
+from kp_middleware.storage._outbox import Entry, OutboxAdmin, Queue, due_s
 from kp_middleware.storage._overview import Overviews
-from kp_middleware.storage._recall import RecallTable
-from kp_middleware.storage._records import OutboxItemSummary, Run, SimilarRun, marked, run_of
-from kp_middleware.storage._review import (
-    RECENT,
-    UNJUDGED,
-    ReviewItem,
-    Unsure,
-    asked_first,
-    review_item,
+from kp_middleware.storage._records import (
+    OutboxItemSummary,
+    Run,
+    SimilarRun,
+    StepRecord,
+    marked,
+    run_of,
 )
 from kp_middleware.storage._shared_runs import SharedRuns, Unshared
+from kp_middleware.storage._statistics import RECENT, UNJUDGED
 
 _ALL: Final = Filters()
 _EPOCH_MS: Final = "CAST(round((julianday({}) - 2440587.5) * 86400000) AS INTEGER)"
@@ -39,6 +38,56 @@ _SCORED: Final = f"""
 _BINS: Final = 20
 _OF_STATES: Final = ":states = '[]' OR o.state IN (SELECT value FROM json_each(:states))"
 _BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
+
+
+WhyAsked: TypeAlias = Literal["forwarded", "uncertain"]
+"""Why a run is asked about: the gate lets it leave, or it is hard to tell how it ended."""
+
+_WAY_LINES: Final = 10
+_BEGINNING: Final = 4
+_LINE: Final = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewItem:
+    """A run that nobody has judged, with what it takes to judge it.
+
+    Attributes:
+        trace_id: The id of its trace, for `KnowledgePulse.feedback`.
+        why: ``forwarded``: the gate lets it leave; ``uncertain``: how it ended is in doubt.
+        is_forwarded: True if it has left, waits to be sent, or would be sent with an API key.
+        started_at: When it began: ``2026-11-01T09:14:03.120Z``.
+        domain: Its domain.
+        objective: What was asked.
+        way: What it did, in at most ten lines.
+        result: What came out; empty if nothing did.
+        score: Its score, from 0 to 1.
+        threshold: What its gate asked for, from 0 to 1; None if it asked for nothing.
+        p_success: The estimated probability that it did its task; None without an estimate.
+        p_reasons: The main reasons of that: a feature, how many standard deviations it lies from
+            the usual, and what it adds to the log-odds.
+    """
+
+    trace_id: str
+    why: WhyAsked
+    is_forwarded: bool
+    started_at: str
+    domain: str
+    objective: str
+    way: tuple[str, ...]
+    result: str
+    score: float | None
+    threshold: float | None
+    p_success: float | None = None
+    p_reasons: tuple[tuple[str, float, float], ...] = ()
+
+
+class Unsure(NamedTuple):
+    """A scored run that nobody has judged."""
+
+    seq: int
+    is_forwarded: bool
+    sureness: float  # how far its estimated success is from 0.5; 0: no estimate
 
 
 class History(Listing, Overviews, Maintenance):
@@ -76,12 +125,8 @@ class History(Listing, Overviews, Maintenance):
 
     def document(self, seq: int) -> str | None:
         """Return the recorded ReasoningTrace as JSON; None if it was lost in a damaged file."""
-        body: str | None = self._value(
-            f"SELECT {marked('d.body')} FROM documents d JOIN traces t ON t.seq = d.trace_seq"
-            " WHERE d.trace_seq = ?",
-            (seq,),
-        )
-        return body
+        sql = f"SELECT {marked('d.body')} FROM documents d JOIN traces t ON t.seq = d.trace_seq"
+        return self._text(f"{sql} WHERE d.trace_seq = ?", (seq,))
 
     def adjacent(self, seq: int) -> tuple[str | None, str | None]:
         """Return the ids of the runs recorded just before and just after one."""
@@ -101,8 +146,8 @@ class History(Listing, Overviews, Maintenance):
             {FROM} WHERE t.state = 'scored' AND {UNJUDGED} AND {where}
             ORDER BY t.seq DESC LIMIT {RECENT}
         """
-        chosen = asked_first(self._all(Unsure, sql, values), limit)
-        return [review_item(self.run(one.seq), is_forwarded=one.is_forwarded) for one in chosen]
+        chosen = _asked_first(self._all(Unsure, sql, values), limit)
+        return [_review_item(self.run(one.seq), is_forwarded=one.is_forwarded) for one in chosen]
 
     def tail(self, *, first: int = 0) -> Tail:
         """Return a tail of the file that begins with so many of the runs that have ended."""
@@ -208,8 +253,7 @@ class History(Listing, Overviews, Maintenance):
 
     def outbox_body(self, seq: int) -> str | None:
         """Return what was or would be sent of a run, exactly; None if nothing would."""
-        body: str | None = self._value("SELECT body FROM outbox WHERE trace_seq = ?", (seq,))
-        return body
+        return self._text("SELECT body FROM outbox WHERE trace_seq = ?", (seq,))
 
     def unshared(self) -> Unshared:
         return SharedRuns(self._connection).unshared()
@@ -225,6 +269,68 @@ class History(Listing, Overviews, Maintenance):
             """
         )
         return [
-            Queue(registry, waiting, epoch_s(due_at) if due_at else 0.0, claimed_until)
+            Queue(registry, waiting, due_s(due_at), claimed_until)
             for registry, waiting, due_at, claimed_until in rows
         ]
+
+
+def _asked_first(candidates: Sequence[Unsure], limit: int) -> list[Unsure]:
+    """Return which runs to ask about: those that leave, the newest first, then the doubtful."""
+    going = [one for one in candidates if one.is_forwarded]
+    others = [one for one in candidates if not one.is_forwarded]
+    others.sort(key=lambda one: one.sureness)
+    if len(going) >= limit:
+        going = going[: max((limit + 1) // 2, limit - len(others))]
+    return [*going, *others[: limit - len(going)]]
+
+
+def _review_item(run: Run, *, is_forwarded: bool) -> ReviewItem:
+    """Return what to tell of a run."""
+    steps, result = run.steps, run.result_summary
+    if len(steps) > 1 and steps[-1].tool is None and steps[-1].content == result:
+        steps = steps[:-1]  # it only says the result
+    return ReviewItem(
+        trace_id=run.id,
+        why="forwarded" if is_forwarded else "uncertain",
+        is_forwarded=is_forwarded,
+        started_at=run.started_at,
+        domain=run.domain,
+        objective=run.objective,
+        way=_way_of(steps),
+        result=result or "",
+        score=run.score,
+        threshold=None if run.scoring is None else run.scoring.threshold,
+        p_success=None if run.estimate is None else run.estimate.p,
+        p_reasons=() if run.estimate is None else run.estimate.reasons,
+    )
+
+
+def _way_of(steps: Sequence[StepRecord]) -> tuple[str, ...]:
+    """Tell a run's steps in at most ten lines: its beginning, and more of its end."""
+    lines: list[str] = []
+    called: dict[str, int] = {}
+    for step in steps:
+        if step.type == "tool_call":
+            called[step.tool or ""] = len(lines)
+            lines.append(f"{step.tool}({_arguments(step.input)})")
+        elif step.tool in called and step.type == "observation":
+            at = called.pop(step.tool)
+            lines[at] = f"{lines[at]} → {step.output_summary or ''}"
+        else:
+            text = step.content or step.output_summary or ""
+            mark = "! " if step.type == "error_recovery" else ""
+            lines.append(f"{mark}{f'{step.tool}: ' if step.tool else ''}{text}")
+    told = [" ".join(line.split()) for line in lines]
+    cut = [line if len(line) <= _LINE else f"{line[: _LINE - 1]}…" for line in told]
+    if len(cut) <= _WAY_LINES:
+        return tuple(cut)
+    end = _WAY_LINES - _BEGINNING - 1
+    return (*cut[:_BEGINNING], f"… {len(cut) - _BEGINNING - end} more …", *cut[-end:])
+
+
+def _arguments(given: object) -> str:
+    if not isinstance(given, dict):
+        return ""
+    told = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
+    line = ", ".join(told)
+    return line if len(line) <= _LINE // 2 else f"{line[: _LINE // 2]}…"

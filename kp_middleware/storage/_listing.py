@@ -3,7 +3,7 @@
 import json
 import re
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -119,7 +119,6 @@ _COLUMNS: Final = (
     " t.novelty, t.reason_args"
 )
 FROM: Final = "FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq"
-_SNIPPET: Final = "snippet(traces_fts, -1, :begin, :end, '…', 16) AS snippet"
 _ANYWHERE: Final = "(t.objective LIKE :{0} ESCAPE '!' OR t.result_summary LIKE :{0} ESCAPE '!')"
 _EXCERPT: Final = """
 (SELECT iif(at > 25, '…', '')
@@ -129,10 +128,12 @@ _EXCERPT: Final = """
        SELECT iif(instr(t.objective, :first), t.objective, t.result_summary) AS text)))
 """
 _GIVEN: Final = "SELECT value AS seq FROM json_each(:seqs)"
-_SIDES: Final = (
-    "t.margin >= 0 AND {} ORDER BY t.margin, abs(t.score - t.threshold), t.seq DESC",
-    "t.margin < 0 AND {} ORDER BY t.margin DESC, abs(t.score - t.threshold), t.seq DESC",
-)
+_GIVEN_AND_FOUND: Final = f"""
+    SELECT rowid AS seq, snippet(traces_fts, -1, :begin, :end, '…', 16) AS snippet
+    FROM traces_fts WHERE traces_fts MATCH :text AND rowid IN ({_GIVEN})
+"""
+_OF_A_SEARCH: Final = ("text", "first", "begin", "end")
+_SIDES: Final = {"t.margin >= 0": "margin", "t.margin < 0": "margin DESC"}
 
 _UNSENT: Final = "o.state IS NULL AND t.state = :state"
 _WAITING: Final = "t.score IS NULL AND " + _UNSENT  # as the index has it
@@ -243,31 +244,24 @@ class Listing(Names):
         Text that FTS5 cannot split into words is searched as a substring, the newest run first.
         """
         where, values = self._where(filters)
-        values |= {"limit": limit, "skip": skip}
         if near:
             sides = " UNION ALL ".join(
-                f"SELECT * FROM (SELECT t.seq {FROM} WHERE {side.format(where)} LIMIT :limit)"
-                for side in _SIDES
+                f"SELECT * FROM (SELECT t.seq, abs(t.score - t.threshold) AS far {FROM}"
+                f" WHERE {side} AND {where} ORDER BY t.{order}, far, t.seq DESC LIMIT :limit)"
+                for side, order in _SIDES.items()
             )
-            order = "abs(t.score - t.threshold), f.seq DESC"
-            return self._listed(sides, order, values)[:limit]
-        if filters.text is None or undivided_words(filters.text):
-            return self._listed(
-                f"SELECT t.seq {FROM} WHERE {where} ORDER BY t.seq DESC LIMIT :limit OFFSET :skip",
-                "f.seq DESC",
-                values,
-                snippet="NULL" if filters.text is None else _EXCERPT,
+            sql = f"{sides} ORDER BY far, seq DESC"
+        elif "text" in values:
+            where, _ = self._where(filters._replace(text=None))
+            sql = (
+                "SELECT t.seq FROM traces_fts JOIN traces t ON t.seq = traces_fts.rowid"
+                f" LEFT JOIN outbox o ON o.trace_seq = t.seq WHERE traces_fts MATCH :text"
+                f" AND {where} ORDER BY rank"
             )
-        without_text, _ = self._where(filters._replace(text=None))
-        return self._listed(
-            f"SELECT t.seq, rank, {_SNIPPET} FROM traces_fts JOIN traces t"
-            " ON t.seq = traces_fts.rowid LEFT JOIN outbox o ON o.trace_seq = t.seq"
-            f" WHERE traces_fts MATCH :text AND {without_text}"
-            " ORDER BY rank LIMIT :limit OFFSET :skip",
-            "f.rank, f.seq",  # as FTS5 itself orders equal ones, before the limit
-            values,
-            snippet="f.snippet",
-        )
+        else:
+            sql = f"SELECT t.seq {FROM} WHERE {where} ORDER BY t.seq DESC"
+        values |= {"limit": limit, "skip": skip}
+        return self._listed(self._column(f"{sql} LIMIT :limit OFFSET :skip", values), values)
 
     def page(
         self,
@@ -281,37 +275,41 @@ class Listing(Names):
         """Return the matching runs sorted by one of `SORTS`; ``after`` continues a page."""
         (where, values), key = self._where(filters), SORTS[sort]
         way, sign = ("DESC", "<") if descending else ("ASC", ">")
-        conditions, values["limit"] = [where], limit + 1
+        values["limit"] = limit + 1
         if cursor := _cursor(after):
-            value, values["seq"] = cursor
+            values["value"], values["seq"] = cursor
             here = f"({key} IS NULL AND t.seq {sign} :seq)"
-            if value is not None:
-                values["value"] = value
+            if cursor[0] is not None:
                 here = f"({key} IS NULL OR ({key}, t.seq) {sign} (:value, :seq))"
-            conditions.append(here)
+            where = f"{where} AND {here}"
         rows = self._run(
-            f"SELECT t.seq, {key} {FROM} WHERE {' AND '.join(conditions)}"
+            f"SELECT t.seq, {key} {FROM} WHERE {where}"
             f" ORDER BY {key} {way} NULLS LAST, t.seq {way} LIMIT :limit",
             values,
         ).fetchall()
-        seqs = json.dumps([seq for seq, _ in rows[:limit]])
-        found = {run.seq: run for run in self._found(seqs, values)}
         last = rows[limit - 1] if len(rows) > limit else None
         more = None if last is None else json.dumps([last[1], last[0]])
-        return RunsPage([found[seq] for seq, _ in rows[:limit]], more)
+        return RunsPage(self._listed([seq for seq, _ in rows[:limit]], values), more)
 
-    def _found(self, seqs: str, values: Mapping[str, Any]) -> list[RunSummary]:
-        """Return these runs; those that a search found with their snippets."""
-        if "text" in values:
-            of_search = (
-                f"SELECT t.seq, {_SNIPPET} FROM traces_fts JOIN traces t"
-                " ON t.seq = traces_fts.rowid WHERE traces_fts MATCH :text"
-                f" AND t.seq IN ({_GIVEN})"
-            )
-            told = {name: values[name] for name in ("text", "begin", "end")} | {"seqs": seqs}
-            return self._listed(of_search, "f.seq", told, snippet="f.snippet")
-        snippet = _EXCERPT if "first" in values else "NULL"
-        return self._listed(_GIVEN, "f.seq", {**values, "seqs": seqs}, snippet=snippet)
+    def runs_at(self, seqs: Collection[int]) -> list[RunSummary]:
+        """Return these runs, the oldest first."""
+        return self._listed(sorted(seqs), {})
+
+    def _listed(self, seqs: Sequence[int], values: Mapping[str, Any]) -> list[RunSummary]:
+        """Return these runs in this order; those that a search found with their snippets."""
+        told = {name: values[name] for name in _OF_A_SEARCH if name in values}
+        snippet, found = "NULL", _GIVEN
+        if "text" in told:
+            snippet, found = "f.snippet", _GIVEN_AND_FOUND
+        elif "first" in told:
+            snippet = _EXCERPT
+        rows = self._run(
+            f"SELECT {_COLUMNS.format(snippet=snippet)}"
+            f" FROM ({found}) f JOIN history h ON h.seq = f.seq JOIN traces t ON t.seq = f.seq",
+            {**told, "seqs": json.dumps(seqs)},
+        )
+        runs = {run.seq: run for run in map(_summary, rows)}
+        return [runs[seq] for seq in seqs if seq in runs]
 
     def choices(self) -> Choices:
         """Return the values to filter by: of recent runs, and of all tools."""
@@ -344,9 +342,6 @@ class Listing(Names):
         where, values = self._where(filters)
         return self._column(f"SELECT t.seq {FROM} WHERE {where} ORDER BY t.seq", values)
 
-    def runs_at(self, seqs: Collection[int]) -> list[RunSummary]:
-        return self._listed(_GIVEN, "f.seq", {"seqs": json.dumps([*seqs])})
-
     def embeddings(self, seqs: Collection[int]) -> dict[int, Embedding]:
         """Return the newest embedding of each of these runs that has one."""
         rows = self._run(
@@ -371,6 +366,7 @@ class Listing(Names):
             patterns = {f"word{number}": _pattern(word) for number, word in enumerate(words)}
             conditions += map(_ANYWHERE.format, patterns)
             conditions.remove(table["text"])
+            del values["text"]
             values |= {**patterns, "first": words[0]}
         elif filters.text is not None:
             values["text"] = self._words(filters.text)
@@ -386,18 +382,6 @@ class Listing(Names):
             words = (word.replace('"', "") for word in text.split())
             return " ".join(f'"{word}"' for word in words if any(map(str.isalnum, word))) or '""'
         return text
-
-    def _listed(
-        self, seqs: str, order: str, values: Mapping[str, Any], *, snippet: str = "NULL"
-    ) -> list[RunSummary]:
-        """Return the traces selected by a subquery ``f``, in the given order."""
-        rows = self._run(
-            f"SELECT {_COLUMNS.format(snippet=snippet)}"
-            f" FROM ({seqs}) f JOIN history h ON h.seq = f.seq JOIN traces t ON t.seq = f.seq"
-            f" ORDER BY {order}",
-            values,
-        )
-        return [*map(_summary, rows)]
 
 
 def _summary(row: tuple[Any, ...]) -> RunSummary:

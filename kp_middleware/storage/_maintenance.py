@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +47,8 @@ _STATUS: Final = """
            (SELECT started_at FROM traces WHERE score IS NULL AND state = 'paused'
             ORDER BY seq LIMIT 1),
            (SELECT started_at FROM traces WHERE seq = (
-              SELECT min(trace_seq) FROM outbox WHERE state IN ('pending', 'sending')))
+              SELECT min(trace_seq) FROM outbox WHERE state IN ('pending', 'sending'))),
+           (SELECT value FROM meta WHERE key = 'dropped')
 """
 SQLITE_VERSION: Final = sqlite3.sqlite_version
 """The version of Python's SQLite library."""
@@ -67,24 +69,19 @@ class Maintenance(Queries):
     """The status of one file, whether it is sound, and copies of it."""
 
     def file_status(self, path: Path) -> FileStatus:
-        oldest, newest, *waiting = self._row(_STATUS)
-        since = dict(zip(("unscored", "paused", "pending"), waiting, strict=True))
-        registries = self._column(
-            "SELECT DISTINCT registry FROM outbox WHERE state IN ('pending', 'sending')"
-        )
+        oldest, newest, unscored, paused, pending, dropped = self._row(_STATUS)
+        since = {"unscored": unscored, "paused": paused, "pending": pending}
+        files = [file for file in (path, Path(f"{path}-wal")) if file.exists()]
+        registries = "SELECT DISTINCT registry FROM outbox WHERE state IN ('pending', 'sending')"
         return FileStatus(
-            size_bytes=sum(
-                file.stat().st_size for file in (path, Path(f"{path}-wal")) if file.exists()
-            ),
+            size_bytes=sum(file.stat().st_size for file in files),
             schema=self._value("PRAGMA user_version"),
             oldest=oldest,
             newest=newest,
-            waiting_since={name: instant for name, instant in since.items() if instant},
-            registries=(*registries,),
-            dropped=int(self._value("SELECT value FROM meta WHERE key = 'dropped'") or 0),
-            set_aside=tuple(
-                sorted(str(file) for file in path.parent.glob(f"{escape(path.name)}.corrupt-*Z"))
-            ),
+            waiting_since={name: began for name, began in since.items() if began},
+            registries=(*self._column(registries),),
+            dropped=int(dropped or 0),
+            set_aside=(*map(str, _set_aside_copies(path)),),
         )
 
     def check_soundness(self, *, limit_s: float = float("inf")) -> Soundness:
@@ -100,8 +97,16 @@ class Maintenance(Queries):
         """
         *_, source = self._row("PRAGMA database_list")
         try:
-            self._copy(into, tell)
             with closing(sqlite3.connect(into)) as copy:
+                self._run("BEGIN")
+                try:
+                    self._run("SELECT count(*) FROM meta")  # starts the snapshot
+                    self._sqlite.backup(
+                        copy, pages=_PAGES, progress=lambda _, left, all_: tell(all_ - left, all_)
+                    )
+                finally:
+                    self._run("ROLLBACK")
+                copy.execute("PRAGMA journal_mode = DELETE")  # a WAL needs a writable folder
                 if _check(copy) == "sound":
                     return int(copy.execute("SELECT count(*) FROM traces").fetchone()[0])
         except sqlite3.Error as error:
@@ -110,18 +115,6 @@ class Maintenance(Queries):
                 raise DatabaseError(into.parent, problem, _NO_ROOM) from error
             raise DatabaseError(source, *_DAMAGED) from error
         raise DatabaseError(source, *_DAMAGED)
-
-    def _copy(self, into: Path, tell: Callable[[int, int], None]) -> None:
-        self._run("BEGIN")
-        try:
-            self._run("SELECT count(*) FROM meta")  # starts the snapshot
-            with closing(sqlite3.connect(into)) as copy:
-                self._sqlite.backup(
-                    copy, pages=_PAGES, progress=lambda _, left, count: tell(count - left, count)
-                )
-                copy.execute("PRAGMA journal_mode = DELETE")  # a WAL needs a writable folder
-        finally:
-            self._run("ROLLBACK")
 
     @property
     def _sqlite(self) -> sqlite3.Connection:
@@ -293,7 +286,10 @@ def _rescue(path: Path, descriptor: int, blocked: tuple[str, str, str]) -> Rescu
     fresh = path.with_name(f"{path.name}.rescued")
     _remove(fresh)
     try:
-        with closing(_opened(path)) as old:
+        with closing(sqlite3.connect(path, isolation_level=None)) as old:
+            old.text_factory = lambda raw: raw.decode("utf-8", "replace")
+            old.execute("PRAGMA writable_schema = ON")  # or nothing of a cut file can be read
+            old.execute("BEGIN IMMEDIATE")  # no other process writes to it
             _set_aside(descriptor, path, aside)
             with closing(connect(fresh)) as new:
                 traces = _copied(old, new, blocked)
@@ -301,45 +297,31 @@ def _rescue(path: Path, descriptor: int, blocked: tuple[str, str, str]) -> Rescu
                 new.backup(old)
     finally:
         _remove(fresh)
-    copies = sorted(path.parent.glob(f"{escape(path.name)}.corrupt-*Z"))
-    for older in copies[:-_MOST_ASIDE]:  # a failing disk may damage the file repeatedly
+    for older in _set_aside_copies(path)[:-_MOST_ASIDE]:  # a failing disk may damage it repeatedly
         _remove(older)
     return Rescue(aside, traces)
 
 
+def _set_aside_copies(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(f"{escape(path.name)}.corrupt-*Z"))
+
+
 def _set_aside(descriptor: int, path: Path, aside: Path) -> None:
     """Copy the file and its WAL byte by byte, so that an expert can still examine them."""
-    sources = [(descriptor, aside)]
-    with suppress(FileNotFoundError):  # closing this one releases no locks of SQLite's
-        sources.append((os.open(f"{path}-wal", _AS_BYTES), Path(f"{aside}-wal")))
-    try:
-        for source, target in sources:
-            make_private(target)
-            os.lseek(source, 0, os.SEEK_SET)
-            with target.open("wb") as copy:
-                while piece := os.read(source, 1 << 20):
-                    copy.write(piece)
-    finally:
-        for wal, _ in sources[1:]:
-            os.close(wal)
+    make_private(aside)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with aside.open("wb") as copy:
+        while piece := os.read(descriptor, 1 << 20):
+            copy.write(piece)
+    with suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as wal:
+        make_private(Path(f"{aside}-wal"))  # closing a WAL releases no locks of SQLite's
+        with Path(f"{aside}-wal").open("wb") as copy:
+            shutil.copyfileobj(wal, copy)
 
 
 def _remove(fresh: Path) -> None:
     for name in ("", "-wal", "-shm", "-journal"):
         Path(f"{fresh}{name}").unlink(missing_ok=True)
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    """Open the damaged file with a write lock, so that no other process writes to it."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    connection.execute("PRAGMA writable_schema = ON")  # or nothing of a cut file can be read
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _copied(old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str, str, str]) -> int:

@@ -1,4 +1,4 @@
-"""The order in which the recorded runs of a store are scored."""
+"""What is done next with the runs of a store: the order of scoring, and removal by age."""
 
 import math
 import random
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from kp_middleware.instants import instant
 from kp_middleware.storage._store import Store
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 _luck: Final = random.Random().random  # noqa: S311 - no secret; a program may have seeded the shared one
 _MOMENT_S: Final = 1.0
+_HOUR_S: Final = 3600.0
+_DAY_S: Final = 86_400.0
 _MOST_OF_OURS: Final = 10_000  # beyond, the file still knows of them
 _MOST_REMEMBERED: Final = 16  # documents in memory at once: 20 KB each, 1 MiB at most
 
@@ -68,9 +71,18 @@ class NextRun:
 
     def oldest(self, *, at_once: bool = False) -> int | None:
         """Return the next run that waits, or None; ``at_once`` includes others' newest."""
-        self._look(at_once=at_once)
-        ours = self.ours()
-        return self._of_others() if ours is None else ours
+        now_s = self._steady()
+        if at_once or now_s >= self._looked_s + _MOMENT_S:
+            newest, is_first = self._store.last_recorded() or 0, self._looked_s == -math.inf
+            self._left_until = newest if is_first or at_once else self._seen_until
+            self._seen_until, self._looked_s = newest, now_s
+        seq = self.ours()
+        if seq is None:
+            seq = self._store.next_recorded(self._from, self._left_until)
+        if seq is None and self._from:
+            self._from = 0
+            seq = self._store.next_recorded(0, self._left_until)
+        return seq
 
     def go_elsewhere(self) -> None:
         """Continue at a random place: another process has scored this run first."""
@@ -84,18 +96,35 @@ class NextRun:
             return math.inf
         return max(0.0, self._looked_s + _MOMENT_S - self._steady())
 
-    def _look(self, *, at_once: bool) -> None:
-        now_s = self._steady()
-        is_first = self._looked_s == -math.inf
-        if now_s < self._looked_s + _MOMENT_S and not at_once:
-            return
-        newest = self._store.last_recorded() or 0
-        self._left_until = newest if is_first or at_once else self._seen_until
-        self._seen_until, self._looked_s = newest, now_s
 
-    def _of_others(self) -> int | None:
-        seq = self._store.next_recorded(self._from, self._left_until)
-        if seq is None and self._from:
-            self._from = 0
-            seq = self._store.next_recorded(0, self._left_until)
-        return seq
+class Retention:
+    """Removes traces that are too old, once an hour.
+
+    A clock that jumps forward while we run makes nothing older than a day more than it is.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        days: float | None,
+        *,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._days = days
+        self._clock = clock
+        self._steady = steady
+        self._begun_s, self._began_at = steady(), clock()
+        self._next_s = self._begun_s
+
+    def remove_some(self) -> bool:
+        """Remove a few, in one short transaction; False if there is nothing to remove now."""
+        if self._days is None or self._steady() < self._next_s:
+            return False
+        latest = self._began_at + (self._steady() - self._begun_s) + _DAY_S
+        oldest = min(self._clock(), latest) - self._days * _DAY_S
+        if self._store.prune(instant(max(0.0, oldest))):
+            return True
+        self._next_s = self._steady() + _HOUR_S
+        return False

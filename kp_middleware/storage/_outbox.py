@@ -47,6 +47,42 @@ _PUT_RIGHT: Final = """
       OR json_extract(body, '$.metadata.quality_score') <> :score)
     RETURNING body
 """  # json(): SQLite's own conversion rounds
+_DUE: Final = """
+    SELECT trace_seq, body, idempotency_key, attempts,
+      state = 'sending' AND 'withhold' = (SELECT decision FROM traces WHERE seq = trace_seq)
+    FROM outbox
+    WHERE registry = :registry AND body IS NOT NULL AND (
+      (state = 'pending' AND (
+        coalesce(next_attempt_at, '') <= :now OR next_attempt_at > :longest_wait))
+      OR (state = 'sending' AND (claimed_until <= :now OR claimed_until > :longest_lease)))
+    ORDER BY next_attempt_at, trace_seq LIMIT 1
+"""
+_NEXT_DUE: Final = """
+    SELECT min(CASE
+      WHEN state = 'pending' AND next_attempt_at <= :longest_wait THEN next_attempt_at
+      WHEN state = 'sending' AND claimed_until <= :longest_lease THEN min(claimed_until, :soon)
+      ELSE '' END)
+    FROM outbox
+    WHERE state IN ('pending', 'sending') AND registry = :registry AND body IS NOT NULL
+"""
+_UNQUEUED: Final = """
+    SELECT t.seq FROM traces t JOIN documents d ON d.trace_seq = t.seq
+    LEFT JOIN outbox o ON o.trace_seq = t.seq
+    WHERE t.seq > ? AND t.decision = 'forward' AND t.visibility <> 'private' AND t.pod IS NULL
+      AND coalesce(o.state, 'cancelled') = 'cancelled' AND o.reason IS NOT ?
+    ORDER BY t.seq LIMIT 1
+"""
+_ADD: Final = """
+    INSERT INTO outbox (trace_seq, state, reason, idempotency_key, registry, redactor, redactions,
+                        body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (trace_seq) DO UPDATE SET
+      state = excluded.state, reason = excluded.reason, attempts = 0,
+      idempotency_key = excluded.idempotency_key, registry = excluded.registry,
+      redactor = excluded.redactor, redactions = excluded.redactions,
+      body = excluded.body, http_status = NULL
+    WHERE outbox.state = 'cancelled' AND outbox.reason IS NOT ?
+"""
 _LEASE_S: Final = 40.0  # a request takes 10 s at most; as long as a turn of the shared pace
 _LOOK_AGAIN_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # no answer of the registry postpones an item further
@@ -111,9 +147,8 @@ class OutboxItems(Queries):
         state, _, rejections, decision, code, args, success, assumed, confidence, score = row
         if decision == "withhold" and state == "pending":
             why = f"it cleared before it was decided anew: {reason_text(code, args)}"
-            unsent = {"next_attempt_at": None, "last_error": None}
-            cancelled = {"state": "cancelled", "reason": why, "body": None, "redactions": "{}"}
-            self._change(seq, **cancelled, **unsent)
+            gone = dict.fromkeys(("body", "next_attempt_at", "last_error"))
+            self._change(seq, state="cancelled", reason=why, redactions="{}", **gone)
             return
         facts = {"success": bool(success), "confidence": confidence, "score": score}
         as_json = {f"{name}_json": json.dumps(fact) for name, fact in facts.items()}
@@ -145,8 +180,9 @@ class OutboxTable(OutboxItems):
         self._claimant = f"{os.getpid()}-{os.urandom(4).hex()}"
 
     def claim(self, now: float, /) -> OutboxItem | None:
+        values = {"registry": self._registry, "now": instant(now), **_longest(now)}
         with transaction(self._connection):
-            while (row := self._due(now)) and row[-1]:  # withheld after its sender died
+            while (row := self._row(_DUE, values)) and row[-1]:  # withheld after its sender died
                 self._change(row[0], state="pending")
                 self.sync(row[0])
             if row is None:
@@ -156,42 +192,12 @@ class OutboxTable(OutboxItems):
             self._change(seq, state="sending", **lease)
         return OutboxItem(seq, body.encode(), key, attempts)
 
-    def _due(self, now: float) -> tuple[int, str, str, int, bool] | None:
-        """Return an item to claim, and whether its trace was withheld after its sender died."""
-        row: tuple[int, str, str, int, bool] | None = self._row(
-            """
-            SELECT trace_seq, body, idempotency_key, attempts,
-              state = 'sending' AND 'withhold' = (
-                SELECT decision FROM traces WHERE seq = trace_seq)
-            FROM outbox
-            WHERE registry = :registry AND body IS NOT NULL AND (
-              (state = 'pending' AND (
-                coalesce(next_attempt_at, '') <= :now OR next_attempt_at > :longest_wait))
-              OR (state = 'sending' AND (
-                claimed_until <= :now OR claimed_until > :longest_lease)))
-            ORDER BY next_attempt_at, trace_seq LIMIT 1
-            """,
-            {"registry": self._registry, "now": instant(now), **_longest(now)},
-        )
-        return row
-
     def next_due(self) -> float | None:
         now = self._clock()
-        due_at = self._value(
-            """
-            SELECT min(CASE
-              WHEN state = 'pending' AND next_attempt_at <= :longest_wait THEN next_attempt_at
-              WHEN state = 'sending' AND claimed_until <= :longest_lease
-                THEN min(claimed_until, :soon)
-              ELSE '' END)
-            FROM outbox
-            WHERE state IN ('pending', 'sending') AND registry = :registry AND body IS NOT NULL
-            """,
-            {"registry": self._registry, "soon": instant(now + _LOOK_AGAIN_S), **_longest(now)},
-        )
-        if due_at is None:
-            return None
-        return epoch_s(due_at) if due_at else 0.0
+        soon = instant(now + _LOOK_AGAIN_S)
+        values = {"registry": self._registry, "soon": soon, **_longest(now)}
+        due_at = self._text(_NEXT_DUE, values)
+        return None if due_at is None else due_s(due_at)
 
     def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
         self._end(
@@ -256,18 +262,7 @@ class OutboxTable(OutboxItems):
         self._sync(trace_seq, agent_id=self._agent_id)
 
     def next_unqueued(self, *, after: int) -> int | None:
-        found: int | None = self._value(
-            """
-            SELECT t.seq FROM traces t JOIN documents d ON d.trace_seq = t.seq
-            LEFT JOIN outbox o ON o.trace_seq = t.seq
-            WHERE t.seq > ? AND t.decision = 'forward' AND t.visibility <> 'private'
-              AND t.pod IS NULL
-              AND coalesce(o.state, 'cancelled') = 'cancelled' AND o.reason IS NOT ?
-            ORDER BY t.seq LIMIT 1
-            """,
-            (after, CANCELLED_BY_HAND),
-        )
-        return found
+        return self._seq(_UNQUEUED, (after, CANCELLED_BY_HAND))
 
     def add(
         self,
@@ -292,25 +287,9 @@ class OutboxTable(OutboxItems):
                 reason, body, redactor = _BY_OTHER_RULES, None, before
             state = "blocked" if body is None else "pending"
             key = idempotency_key(body or b"", agent_id=self._agent_id, rejections=int(rejections))
-            self._run(
-                """
-                INSERT INTO outbox (trace_seq, state, reason, idempotency_key, registry, redactor,
-                                    redactions, body)
-                VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-                ON CONFLICT (trace_seq) DO UPDATE SET
-                  state = excluded.state, reason = excluded.reason, attempts = 0,
-                  idempotency_key = excluded.idempotency_key, registry = excluded.registry,
-                  redactor = excluded.redactor, redactions = excluded.redactions,
-                  body = excluded.body, http_status = NULL
-                WHERE outbox.state = 'cancelled' AND outbox.reason IS NOT ?
-                """,
-                (
-                    *(trace_seq, state, reason, key, self._registry, redactor),
-                    json.dumps(dict(redactions)),
-                    None if body is None else body.decode(),
-                    CANCELLED_BY_HAND,
-                ),
-            )
+            item = (trace_seq, state, reason, key, self._registry, redactor)
+            text, counts = None if body is None else body.decode(), json.dumps(dict(redactions))
+            self._run(_ADD, (*item, counts, text, CANCELLED_BY_HAND))
             self._run(
                 "UPDATE traces SET reason_args = json_remove(reason_args, '$.delivery')"
                 " WHERE seq = ? AND reason_args ->> 'delivery' IN ('no_key', 'wrong_setting')",
@@ -319,8 +298,13 @@ class OutboxTable(OutboxItems):
 
     def _end(self, item: OutboxItem, *, attempts: int = 1, **columns: object) -> None:
         """Change the item and release its lease; do nothing if another process has the lease."""
-        ended = {"attempts": item.attempts + attempts, "claimed_by": None, "claimed_until": None}
-        self._change(item.trace_seq, "claimed_by = ?", self._claimant, **columns, **ended)
+        columns |= {"attempts": item.attempts + attempts, "claimed_by": None, "claimed_until": None}
+        self._change(item.trace_seq, "claimed_by = ?", self._claimant, **columns)
+
+
+def due_s(due_at: str) -> float:
+    """Return an instant in epoch seconds; 0 if it is empty, for now."""
+    return epoch_s(due_at) if due_at else 0.0
 
 
 def _longest(now: float) -> dict[str, str]:
@@ -338,9 +322,10 @@ class OutboxAdmin(OutboxItems):
         return transaction(self._connection)
 
     def entry(self, seq: int) -> Entry:
-        for entry in self._all(Entry, _ENTRY, (seq,)):
-            return entry
-        raise TraceNotFoundError("this run is not in the outbox: see kp-middleware show")
+        found = self._all(Entry, _ENTRY, (seq,))
+        if not found:
+            raise TraceNotFoundError("this run is not in the outbox: see kp-middleware show")
+        return found[0]
 
     def seqs(self, *states: str) -> list[int]:
         """Return the ``seq`` of each item in these states, oldest first."""
@@ -351,12 +336,10 @@ class OutboxAdmin(OutboxItems):
         )
 
     def states(self, seqs: Collection[int]) -> dict[str, int]:
-        cursor = self._run(
-            "SELECT state, count(*) FROM outbox"
-            " WHERE trace_seq IN (SELECT value FROM json_each(?)) GROUP BY state",
-            (json.dumps([*seqs]),),
+        sql = (
+            "SELECT state, count(*) FROM outbox WHERE trace_seq IN (SELECT value FROM json_each(?))"
         )
-        return dict(cursor.fetchall())
+        return dict(self._run(f"{sql} GROUP BY state", (json.dumps([*seqs]),)).fetchall())
 
     def sent(self, registry: str) -> list[Sent]:
         """Return the traces sent to one registry, oldest first."""
@@ -438,7 +421,7 @@ class OutboxAdmin(OutboxItems):
 
     def _cancel(self, seq: int, condition: str, *values: object) -> bool:
         with transaction(self._connection):
-            cancelled = self._run(
+            cancelled = self._value(
                 "UPDATE outbox SET rejections = rejections + (state IN ('sent', 'rejected')),"
                 " state = 'cancelled', reason = ?, claimed_until = NULL,"
                 " claimed_by = iif(state = 'sending', NULL, claimed_by),"  # else the shared log's
@@ -446,4 +429,4 @@ class OutboxAdmin(OutboxItems):
                 f" WHERE trace_seq = ? AND {condition} RETURNING 1",
                 (CANCELLED_BY_HAND, seq, *values),
             )
-            return bool(cancelled.fetchall())
+        return cancelled is not None

@@ -7,15 +7,34 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
-from kp_middleware.database import Connection
-from kp_middleware.storage._review import Reviews, SuccessRecord, Unjudged
-from kp_middleware.storage._statistics import Activities, Activity, Funnel, Statistics, ToolUse
+from kp_middleware.core.gates import DAY_S
+from kp_middleware.database import Connection, transaction
+from kp_middleware.storage._statistics import (
+    Activity,
+    Funnel,
+    Statistics,
+    SuccessRecord,
+    ToolUse,
+    Unjudged,
+)
 
 _LAST: Final = 100
 _TENTH: Final = 0.1
 _OF_A_DOMAIN: Final = 10  # fewer have no best tenth
 _DOMAINS: Final = 3
 _MORE: Final = "kp-middleware calibrate shows what each setting would do"
+_LARGER_SHARE: Final = "the runs before these were better: a larger share lets more through"
+_REMEDIES: Final = {
+    "daily_limit": "{} were good enough for it, and stayed for max_per_day: a higher one",
+    "gate_failed": "the gate fails each time: the log of your program says how",
+    "warming_up": f"{DEFAULT_THRESHOLD:g} holds until a domain has enough runs to tell its best:"
+    " nothing to do",
+    "below_share": _LARGER_SHARE,
+    "tied_with_share": _LARGER_SHARE,
+    "below_threshold": 'KP_THRESHOLD="top 10%", or threshold="top 10%" in the program, lets the'
+    " best tenth of each domain through",
+}
+"""The remedies, by the commonest verdict."""
 
 
 class LastDecisions(NamedTuple):
@@ -45,34 +64,17 @@ class LastDecisions(NamedTuple):
         if not self.is_dry:
             last = "1 scored run" if self.runs == 1 else f"the last {self.runs} scored runs"
             return f"{self.cleared} of {last} {their_gate}"
+        told = [f"{name!r} {score:.3f}" for name, score in self.domains.items()]
+        more = ["…"] if len(told) > _DOMAINS else []
+        by_domain = f" ({', '.join(told[:_DOMAINS] + more)})" if len(told) > 1 else ""
+        known = {name: runs for name, runs in self.withheld.items() if name in _REMEDIES}
+        why = max(known, key=lambda name: known[name], default="")
+        remedy = _REMEDIES.get(why, "that rule is your program's own")
         return (
             f"none of the last {self.runs} scored runs {their_gate}:"
             f" the best scored {self.best:.3f}, the best tenth {self.top_tenth:.3f} and"
-            f" more{self._by_domain()}; {self._remedy()}; {_MORE}"
+            f" more{by_domain}; {remedy.format(self.withheld.get(why))}; {_MORE}"
         )
-
-    def _by_domain(self) -> str:
-        if len(self.domains) < 2:
-            return ""
-        told = [f"{name!r} {score:.3f}" for name, score in [*self.domains.items()][:_DOMAINS]]
-        return f" ({', '.join(told)}{', …' if len(self.domains) > _DOMAINS else ''})"
-
-    def _remedy(self) -> str:
-        if limited := self.withheld.get("daily_limit"):
-            return f"{limited} were good enough for it, and stayed for max_per_day: a higher one"
-        if self.withheld.get("gate_failed") == self.runs:
-            return "the gate fails each time: the log of your program says how"
-        if self.withheld.get("warming_up", 0) > self.runs // 2:
-            until = "until a domain has enough runs to tell its best: nothing to do"
-            return f"{DEFAULT_THRESHOLD:g} holds {until}"
-        if self.withheld.get("below_share") or self.withheld.get("tied_with_share"):
-            return "the runs before these were better: a larger share lets more through"
-        if self.withheld.get("below_threshold"):
-            return (
-                'KP_THRESHOLD="top 10%", or threshold="top 10%" in the program, lets the best tenth'
-                " of each domain through"
-            )
-        return "that rule is your program's own"
 
 
 def read_last_decisions(connection: Connection) -> LastDecisions:
@@ -99,6 +101,27 @@ def read_last_decisions(connection: Connection) -> LastDecisions:
         withheld=verdicts,
         gates=len({gate for _, _, gate, _ in rows if gate}),
     )
+
+
+_ARE_DRY: Final = """
+    SELECT count(*) >= 100 AND total(verdict = 'forwarded') = 0
+    FROM (SELECT verdict FROM traces WHERE score IS NOT NULL ORDER BY seq DESC LIMIT 100)
+"""
+_CLAIM_TO_SAY: Final = """
+    INSERT INTO meta (key, value) VALUES ('said_that_none_cleared_at_s', :now)
+    ON CONFLICT (key) DO UPDATE SET value = :now
+      WHERE CAST(value AS REAL) NOT BETWEEN :now - :day AND :now
+    RETURNING 1
+"""
+
+
+def forwarding_warning(connection: Connection, now_s: float) -> str | None:
+    """Return why no recent run was forwarded; None if one was, or this was said today."""
+    if not connection.execute(_ARE_DRY).fetchone()[0]:
+        return None
+    with transaction(connection):
+        is_due = connection.execute(_CLAIM_TO_SAY, {"now": str(now_s), "day": DAY_S}).fetchone()
+    return read_last_decisions(connection).in_words() if is_due else None
 
 
 def _top_tenth(scores: list[float]) -> float:
@@ -263,7 +286,7 @@ _NEWEST: Final = """
 """
 
 
-class Overviews(Statistics, Reviews, Activities):
+class Overviews(Statistics):
     """The numbers and pictures of the runs of one file."""
 
     def overview(self, *, since: str | None = None) -> Overview:

@@ -1,14 +1,16 @@
-"""Past runs in the order of recording, for rescoring."""
+"""Past runs: in the order of recording, for rescoring, and as a gate knows them."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kp_middleware.core.evaluation import Ending
 from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, Weights
-from kp_middleware.database import Connection, Queries
-from kp_middleware.instants import epoch_s
+from kp_middleware.core.gates import DAY_S, Ranking
+from kp_middleware.database import Connection, Queries, record
+from kp_middleware.instants import epoch_s, instant
 from kp_middleware.storage._records import ENDING
 from kp_middleware.storage._store import CANCELLED_BY_HAND, LOST_ON_ITS_WAY
 
@@ -20,21 +22,19 @@ _KEPT: Final = frozenset({"sending", "sent", "rejected"})
 _SELECTED: Final = (
     "(:domain IS NULL OR t.domain = :domain) AND (:since IS NULL OR t.started_at >= :since)"
 )
-_PLAIN: Final = f"""
-    t.seq, t.id, t.domain, t.started_at, coalesce(t.duration_ms, 0), t.visibility,
-    t.nearest_seq, t.p_success, t.rank_key, t.credit, t.chosen,
-    f.success_before, f.confidence_before, t.gate, t.threshold, t.decision,
-    CASE t.decision WHEN 'forward' THEN t.decided_at END, o.state, o.reason, {_SELECTED},
-    v.seq, v.vector, (SELECT max(added_at_ms) FROM vectors WHERE trace_seq = t.seq)
+_COLUMNS: Final = f"""
+    t.seq, t.id, t.domain, t.started_at, coalesce(t.duration_ms, 0) AS duration_ms, t.visibility,
+    t.nearest_seq, t.p_success, t.rank_key, t.credit, t.chosen, f.success_before,
+    f.confidence_before, t.gate, t.threshold, t.decision,
+    iif(t.decision = 'forward', t.decided_at, NULL) AS let_through_at,
+    o.state AS outbox, o.reason AS outbox_reason, {_SELECTED} AS is_selected,
+    v.seq AS vector_seq, v.vector,
+    (SELECT max(added_at_ms) FROM vectors WHERE trace_seq = t.seq) AS added_at_ms,
+    t.step_count, iif(t.step_count = 1, (SELECT type FROM steps WHERE trace_seq = t.seq), NULL)
+      AS type, t.tool_count, t.recovery_count, {ENDING},
+    {", ".join(f"t.{name}, t.{name}_weight" for name in SIGNALS)},
+    coalesce(n.id, t.nearest_id, '') AS nearest_id, t.nearest_similarity, t.score, t.embedder
 """
-_PARTS: Final = f"""
-    t.step_count, iif(t.step_count = 1, (SELECT type FROM steps WHERE trace_seq = t.seq), NULL),
-    t.tool_count, t.recovery_count, {ENDING},
-    {", ".join(f"t.{name}" for name in SIGNALS)},
-    {", ".join(f"t.{name}_weight" for name in SIGNALS)},
-    coalesce(n.id, t.nearest_id, ''), t.nearest_similarity, t.score, t.embedder
-"""
-_SIZES: Final = (0, 4, 8, 12, 16, 18, 20)
 _FROM: Final = """
     FROM main.traces t LEFT JOIN outbox o ON o.trace_seq = t.seq
     LEFT JOIN main.traces n ON n.seq = t.nearest_seq
@@ -172,8 +172,7 @@ class PastRuns(Queries):
 
     def first(self) -> int | None:
         """Return the ``seq`` of the first selected run; None if there is none."""
-        seq: int | None = self._value(f"SELECT min(t.seq) {_CHOSEN}", self._asked)
-        return seq
+        return self._seq(f"SELECT min(t.seq) {_CHOSEN}", self._asked)
 
     def before(self, seq: int, limit: int) -> Iterator[Remembered]:
         """Yield the vectors of the last runs before a ``seq``, the oldest first."""
@@ -201,13 +200,12 @@ class PastRuns(Queries):
         return found[0] if found else None
 
     def _runs(self, which: str, values: Mapping[str, object]) -> list[PastRun]:
-        sql = f"SELECT {_PLAIN}, {_PARTS} {_FROM} WHERE {_SCORED} AND {which}"
-        return [*map(_past_run, self._run(sql, values))]
+        sql = f"SELECT {_COLUMNS} {_FROM} WHERE {_SCORED} AND {which}"
+        return [*map(_past_run, self._named(sql, values))]
 
     def document(self, seq: int) -> str | None:
         """Return the ReasoningTrace as JSON; None if it was lost."""
-        document: str | None = self._value("SELECT body FROM documents WHERE trace_seq = ?", (seq,))
-        return document
+        return self._text("SELECT body FROM documents WHERE trace_seq = ?", (seq,))
 
     def mend(self, seq: int) -> None:
         """Mark a failed run as scored, before its score is stored."""
@@ -245,14 +243,77 @@ class PastRuns(Queries):
         )
 
 
-def _past_run(row: Sequence[Any]) -> PastRun:
-    facts, parts = row[: -_SIZES[-1]], row[-_SIZES[-1] :]
-    (steps, kind, *counts), ending, signals, weights, nearest, (value, embedder) = (
-        parts[first:last] for first, last in pairwise(_SIZES)
-    )
-    score = None
-    if value is not None:
-        near = None if nearest[1] is None else Nearest(*nearest)
-        score = Score(value, Signals(*signals), Weights(*weights), (), near, embedder)
-    shape = Shape(steps, frozenset((kind,) if kind else ()), *counts)
-    return PastRun._make((*facts, shape, Ending(bool(ending[0]), *ending[1:]), score))
+def _past_run(row: Mapping[str, Any]) -> PastRun:
+    score, types = None, frozenset(filter(None, (row["type"],)))
+    if row["score"] is not None:
+        near = Nearest(row["nearest_id"], row["nearest_similarity"])
+        score = Score(
+            row["score"],
+            Signals(**{name: row[name] for name in SIGNALS}),
+            Weights(**{name: row[f"{name}_weight"] for name in SIGNALS}),
+            (),
+            None if near.similarity is None else near,
+            row["embedder"],
+        )
+    shape = Shape(row["step_count"], types, row["tool_count"], row["recovery_count"])
+    return record(PastRun, row, shape=shape, ending=record(Ending, row), score=score)
+
+
+_RANKED: Final = """
+    SELECT rank_key, gate = :gate, chosen, credit FROM traces
+    WHERE score IS NOT NULL AND domain = :domain AND seq < :seq ORDER BY seq DESC LIMIT :last
+"""
+_LATER_CREDIT: Final = """
+    SELECT credit FROM traces
+    WHERE score IS NOT NULL AND domain = :domain AND seq > :seq AND gate = :gate
+      AND credit IS NOT NULL AND (SELECT score IS NULL FROM traces WHERE seq = :seq)
+    ORDER BY seq DESC LIMIT 1
+"""
+"""The credit of a later run that was ranked before this one: the two processes share it."""
+
+
+class GateHistory(Queries):
+    """The scores and decisions before one run."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        domain: str,
+        seq: int,
+        *,
+        let_through_at: str | None = None,
+    ) -> None:
+        super().__init__(connection)
+        self.rank_key = 0.0
+        self.trouble: sqlite3.Error | None = None
+        self._let_through_at = let_through_at
+        self._values: dict[str, object] = {"domain": domain, "seq": seq}
+
+    def ranking(self, gate: str, last: int) -> Ranking:
+        """Return the last scored runs of the domain, and what the gate of this name chose."""
+        values = {**self._values, "gate": gate, "last": last}
+        ranking = Ranking(last)
+        for key, is_of_gate, chosen, credit in reversed(self._rows(_RANKED, values)):
+            gone = bool(is_of_gate and chosen)
+            ranking.add(key, gone=gone, credit=credit if is_of_gate else None)
+        for (credit,) in self._rows(_LATER_CREDIT, values):
+            ranking.credit = credit
+        return ranking
+
+    def forwarded_in_a_day(self) -> int:
+        """Count the other runs, none private, that were forwarded in the last 24 hours."""
+        then = self._let_through_at
+        then_s = time.time() if then is None else epoch_s(then)
+        ((count,),) = self._rows(
+            "SELECT count(*) FROM traces WHERE decision = 'forward' AND visibility <> 'private'"
+            " AND decided_at BETWEEN :since AND :now AND seq <> :seq",
+            {**self._values, "since": instant(then_s - DAY_S), "now": instant(then_s)},
+        )
+        return int(count)
+
+    def _rows(self, query: str, values: dict[str, object]) -> list[tuple[Any, ...]]:
+        try:
+            return self._run(query, values).fetchall()
+        except sqlite3.Error as error:
+            self.trouble = error
+            raise

@@ -9,7 +9,7 @@ from kp_middleware.core.evaluation import known_success
 from kp_middleware.core.formula import SIGNALS, Adjustment, Parts, Signals, Weights
 from kp_middleware.database import record
 from kp_middleware.reasons import reason_text
-from kp_middleware.storage._estimates import RunEstimate
+from kp_middleware.storage._learning import RunEstimate
 
 
 class RunSummary(NamedTuple):
@@ -69,8 +69,10 @@ ASSUMED: Final = (
 """The ``success_source`` of the document of the trace ``t``: NULL where somebody has said it."""
 
 
-ENDING: Final = """t.success, t.confidence, coalesce(t.success_source, 'assumed'),
-       coalesce(t.confidence_source, 'assumed')"""
+ENDING: Final = """
+    t.success, t.confidence, coalesce(t.success_source, 'assumed') AS success_source,
+    coalesce(t.confidence_source, 'assumed') AS confidence_source
+"""
 """The fields of an `Ending` of the trace ``t``."""
 
 

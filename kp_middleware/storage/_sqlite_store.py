@@ -1,17 +1,18 @@
-"""The SQLite file as the store of runs, and what its gates may know of earlier ones."""
+"""The SQLite file as the store of runs; a run is first ``recorded``, then ``scored`` once."""
 
 import json
 import logging
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager, closing
 from importlib.metadata import version
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kp_middleware.asked import said_in
 from kp_middleware.core.evaluation import Ending
-from kp_middleware.core.gates import DAY_S, Ranking
+from kp_middleware.core.formula import SIGNALS
 from kp_middleware.database import (
     Connection,
     Database,
@@ -21,56 +22,103 @@ from kp_middleware.database import (
     open_to_all,
     transaction,
 )
-from kp_middleware.instants import epoch_s, instant
+from kp_middleware.instants import instant, to_milliseconds
 from kp_middleware.outbox_items import OutboxItem
-from kp_middleware.storage._estimates import EstimateTable
 from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
 from kp_middleware.storage._history import History
+from kp_middleware.storage._learning import EstimateTable, RecallTable
 from kp_middleware.storage._maintenance import Pruning, rescue
 from kp_middleware.storage._outbox import OutboxTable
-from kp_middleware.storage._overview import read_last_decisions
-from kp_middleware.storage._past_runs import PastRun, PastRuns, Selection
-from kp_middleware.storage._records import ENDING, Run
+from kp_middleware.storage._overview import forwarding_warning
+from kp_middleware.storage._past_runs import GateHistory, PastRun, PastRuns, Selection
+from kp_middleware.storage._records import ENDING, Run, marked
 from kp_middleware.storage._shared_runs import SharedRuns
 from kp_middleware.storage._statistics import Backlog, Counts, Statistics
-from kp_middleware.storage._store import Belief, PausedRun, Rescue
-from kp_middleware.storage._traces import Traces
+from kp_middleware.storage._store import (
+    LAST_SEQ,
+    Belief,
+    EarlierReading,
+    PausedRun,
+    Rescue,
+    StoredRun,
+)
 
 if TYPE_CHECKING:
-    from kp_middleware.runs import RecordedRun
+    from kp_middleware.core.evaluation import Evaluation
+    from kp_middleware.runs import RecordedRun, StepFacts
+    from kp_middleware.traces import Step
 
 logger = logging.getLogger("kp_middleware")
 
 _FEEDBACK: Final = (
     "seq, trace_seq, given_at, success, confidence, success_before, confidence_before"
 )
-_SELECT: Final = """
+_ADD_FEEDBACK: Final = f"INSERT OR IGNORE INTO feedback ({_FEEDBACK}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_ADD_ALIAS: Final = """
+    INSERT OR IGNORE INTO aliases (id, trace_seq)
+    SELECT ?, ? WHERE EXISTS (SELECT 1 FROM traces WHERE seq = ?)
+"""
+_WAITING: Final = """
     SELECT w.trace_seq, w.run, d.body, w.is_left FROM waiting w
     JOIN documents d ON d.trace_seq = w.trace_seq
 """
-
-
-_ARE_DRY: Final = """
-    SELECT count(*) >= 100 AND total(verdict = 'forwarded') = 0
-    FROM (SELECT verdict FROM traces WHERE score IS NOT NULL ORDER BY seq DESC LIMIT 100)
+_OF_VERDICT: Final = ("gate", "threshold", "decision", "key", "bar", "chosen", "credit")
+_SAVE: Final = f"""
+    UPDATE traces SET
+      state = 'scored', score = :score, rules = :rules, scorer = :scorer, embedder = :embedder,
+      scored_ms = coalesce(:took_ms, scored_ms),
+      p_success = iif(:key IS NULL, p_success, :p_success),
+      {", ".join(f"{name} = :{name}, {name}_weight = :{name}_weight" for name in SIGNALS)},
+      nearest_seq = (SELECT seq FROM traces WHERE id = :nearest), nearest_similarity = :similarity,
+      nearest_id = iif(EXISTS (SELECT 1 FROM traces WHERE id = :nearest), NULL, :nearest),
+      rank_key = coalesce(:key, rank_key), bar = :bar,
+      chosen = iif(:key IS NULL AND gate = :gate, chosen, :chosen),
+      credit = iif(:key IS NULL AND gate = :gate, credit, :credit),
+      gate = :gate, threshold = :threshold, decision = :decision,
+      reason_code = :code, reason_args = :args,
+      decided_at = CASE WHEN decision = :decision THEN coalesce(decided_at, :now) ELSE :now END
+    WHERE seq = :seq AND state = :state
 """
-_CLAIM_TO_SAY: Final = """
-    INSERT INTO meta (key, value) VALUES ('said_that_none_cleared_at_s', :now)
-    ON CONFLICT (key) DO UPDATE SET value = :now
-      WHERE CAST(value AS REAL) NOT BETWEEN :now - :day AND :now
-    RETURNING 1
+_SHARE_CREDIT: Final = """
+    UPDATE traces SET credit = :credit WHERE seq = (
+      SELECT seq FROM traces
+      WHERE score IS NOT NULL AND domain = (SELECT domain FROM traces WHERE seq = :seq)
+        AND seq > :seq AND gate = :gate AND credit IS NOT NULL
+      ORDER BY seq DESC LIMIT 1)
 """
+_RECORDED: Final = "FROM traces WHERE score IS NULL AND state = 'recorded' AND shared_seq IS NULL"
 
 
-class SqliteStore(Traces):
+_STORED: Final = f"""
+    SELECT {marked("d.body")}, t.step_count, t.tool_count, t.recovery_count, t.score,
+           coalesce(a.said, '')
+    FROM traces t JOIN documents d ON d.trace_seq = t.seq
+      LEFT JOIN asked a ON a.trace_seq = t.seq
+    WHERE t.seq = ?
+"""
+_ADD_STEP: Final = """
+    INSERT INTO steps (trace_seq, step_id, type, tool, mcp_server, content, input, output_summary,
+      latency_ms, started_at, agent, call_id, parent, model, input_tokens, output_tokens,
+      model_latency_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_OF_METADATA: Final = ("success", "framework", "agent_id", "privacy_level", "visibility")
+_OF_RUN: Final = (
+    *("duration_ms", "error_type", "agent_name", "model", "thread_id", "owner"),
+    *("input_tokens", "output_tokens", "confidence_source", "success_source"),
+)
+
+
+class SqliteStore(Queries):
     """The runs in one SQLite file, shared by all processes that use it. See `Store`."""
 
     def __init__(
         self, connection: Connection, path: Path | None = None, *, scorer: str | None = None
     ) -> None:
-        super().__init__(connection, scorer=scorer or f"kp-middleware {version('kp-middleware')}")
-        self._path = path
+        super().__init__(connection)
+        self._path = path or Path()
         self._file: Identity | None = None
+        self._scorer = scorer or f"kp-middleware {version('kp-middleware')}"
 
     @classmethod
     def at(cls, path: Path) -> Self:
@@ -81,7 +129,7 @@ class SqliteStore(Traces):
         if isinstance(self._connection, Database):
             self._connection.open()
             before, self._file = self._file, self._connection.file
-            if before != self._file and (opened := open_to_all(self._known_path)):
+            if before != self._file and (opened := open_to_all(self._path)):
                 logger.warning("%s", opened)
         return self._file
 
@@ -89,13 +137,67 @@ class SqliteStore(Traces):
         self._connection.close()
 
     def apart(self) -> Self:
-        return self.at(self._known_path)
+        return self.at(self._path)
 
     def transaction(self) -> AbstractContextManager[None]:
         return transaction(self._connection)
 
     def repair(self, *, destination: str, redactor: str) -> Rescue | None:
-        return rescue(self._known_path, registry=destination, redactor=redactor)
+        return rescue(self._path, registry=destination, redactor=redactor)
+
+    def estimates(self) -> EstimateTable:
+        return EstimateTable(self._connection)
+
+    def vectors(self) -> VectorTable:
+        return VectorTable(self._connection)
+
+    def outbox(self, destination: str, agent_id: str | None) -> OutboxTable:
+        return OutboxTable(self._connection, registry=destination, agent_id=agent_id)
+
+    def history(self, seq: int, domain: str, *, let_through_at: str | None = None) -> GateHistory:
+        return GateHistory(self._connection, domain, seq, let_through_at=let_through_at)
+
+    def scored(self, seq: int) -> PastRun | None:
+        return PastRuns(self._connection, Selection(), None).run(seq)
+
+    def past_runs(
+        self, selection: Selection, embedder: str | None, *, dry_run: bool = False
+    ) -> PastRuns:
+        """Return the runs to rescore: see `PastRuns`."""
+        return PastRuns(self._connection, selection, embedder, dry_run=dry_run)
+
+    def shared_runs(self) -> SharedRuns:
+        """Return the part of the file that is shared with other hosts."""
+        return SharedRuns(self._connection)
+
+    def export_cursor(
+        self,
+        name: str,
+        *,
+        choose: Callable[[ExportCandidate], bool | None],
+        prepare: Callable[[Run, str, int], OutboxItem | None],
+        since: str,
+    ) -> ExportCursor:
+        """Return what an exporter beside the outbox has not been given yet."""
+        connection, history = self._connection, History(self._connection)
+        return ExportCursor(
+            connection, name, history=history, choose=choose, prepare=prepare, since=since
+        )
+
+    def counts(self) -> Counts:
+        with closing(Database(self._path, read_only=True)) as connection:
+            return Statistics(connection).counts()
+
+    def unfinished(self) -> Backlog:
+        with closing(Database(self._path, read_only=True)) as connection:
+            return Statistics(connection).unfinished()
+
+    def prune(self, before: str) -> int:
+        pruning = Pruning(self._connection)
+        return next(pruning.batches(pruning.doomed(before=before)), 0)
+
+    def forwarding_warning(self, now_s: float) -> str | None:
+        return forwarding_warning(self._connection, now_s)
 
     def record(
         self,
@@ -119,83 +221,181 @@ class SqliteStore(Traces):
                 self.add_aliases(seq, aliases)
         return seq
 
-    def history(self, seq: int, domain: str, *, let_through_at: str | None = None) -> "GateHistory":
-        return GateHistory(self._connection, domain, seq, let_through_at=let_through_at)
+    def _replace(self, seq: int, run: "RecordedRun") -> None:
+        """Replace a run under its ``seq``; its aliases and feedback stay."""
+        aliases = self._column("SELECT id FROM aliases WHERE trace_seq = ?", (seq,))
+        kept = self._run(f"SELECT {_FEEDBACK} FROM feedback WHERE trace_seq = ?", (seq,)).fetchall()
+        self.remove(seq)
+        self._insert(run, seq)
+        self.add_aliases(seq, aliases)
+        self._connection.executemany(_ADD_FEEDBACK, kept)
 
-    def estimates(self) -> EstimateTable:
-        return EstimateTable(self._connection)
+    def _insert(self, run: "RecordedRun", seq: int | None) -> int:
+        trace, metadata = run.trace, run.trace.metadata
+        latest = RecallTable(self._connection).latest_objectives()
+        awaits = run.part is not None and run.part.awaits is not None
+        state = "paused" if awaits else "recorded" if run.complete else "incomplete"
+        seq = self._add(
+            "traces",
+            seq=seq,
+            id=trace.id,
+            state=state,
+            started_at=to_milliseconds(metadata.created_at),
+            domain=metadata.task_domain,
+            objective=trace.task.objective,
+            result_summary=trace.outcome.result_summary,
+            confidence=trace.outcome.confidence,
+            tags=json.dumps(run.tags) if run.tags else None,
+            step_count=run.shape.steps,
+            tool_count=run.shape.tools,
+            recovery_count=run.shape.recoveries,
+            redactions=json.dumps(run.redactions),
+            recalled=json.dumps(run.recalled) if run.recalled else None,
+            **{name: getattr(metadata, name) for name in _OF_METADATA},
+            **{name: getattr(run, name) for name in _OF_RUN},
+        )
+        steps = enumerate(zip_longest(trace.steps, run.facts))  # a document's own ids may repeat
+        rows = ((seq, number, *_step_row(step, facts)) for number, (step, facts) in steps)
+        self._connection.executemany(_ADD_STEP, rows)
+        self._add("documents", trace_seq=seq, body=trace.model_dump_json())
+        if state == "recorded":
+            self._add("asked", trace_seq=seq, said=said_in(trace, latest))
+        return seq
 
-    def scored(self, seq: int) -> PastRun | None:
-        return PastRuns(self._connection, Selection(), None).run(seq)
+    def remove(self, seq: int) -> None:
+        self._run("DELETE FROM traces WHERE seq = ?", (seq,))
 
-    def past_runs(
-        self, selection: Selection, embedder: str | None, *, dry_run: bool = False
-    ) -> PastRuns:
-        """Return the runs to rescore: see `PastRuns`."""
-        return PastRuns(self._connection, selection, embedder, dry_run=dry_run)
+    def reading(self, trace_id: str) -> EarlierReading | None:
+        row = self._row(
+            "SELECT seq, started_at, step_count, duration_ms, success,"
+            " success_source = 'feedback',"
+            " EXISTS (SELECT 1 FROM outbox WHERE trace_seq = seq) FROM traces WHERE id = ?",
+            (trace_id,),
+        )
+        return None if row is None else EarlierReading(*row)
 
-    def vectors(self) -> VectorTable:
-        return VectorTable(self._connection)
-
-    def outbox(self, destination: str, agent_id: str | None) -> OutboxTable:
-        return OutboxTable(self._connection, registry=destination, agent_id=agent_id)
-
-    def shared_runs(self) -> SharedRuns:
-        """Return the part of the file that is shared with other hosts."""
-        return SharedRuns(self._connection)
-
-    def export_cursor(
-        self,
-        name: str,
-        *,
-        choose: Callable[[ExportCandidate], bool | None],
-        prepare: Callable[[Run, str, int], OutboxItem | None],
-        since: str,
-    ) -> ExportCursor:
-        """Return what an exporter beside the outbox has not been given yet."""
-        return ExportCursor(
-            self._connection,
-            name,
-            history=History(self._connection),
-            choose=choose,
-            prepare=prepare,
-            since=since,
+    def last_objective(self, thread_id: str, agent_name: str | None) -> str | None:
+        return self._text(
+            "SELECT objective FROM traces WHERE thread_id = ? AND agent_name IS ?"
+            " ORDER BY seq DESC LIMIT 1",
+            (thread_id, agent_name),
         )
 
-    def prune(self, before: str) -> int:
-        pruning = Pruning(self._connection)
-        return next(pruning.batches(pruning.doomed(before=before)), 0)
+    def next_recorded(self, first: int = 0, last: int = LAST_SEQ) -> int | None:
+        return self._seq(f"SELECT min(seq) {_RECORDED} AND seq BETWEEN ? AND ?", (first, last))
 
-    def forwarding_warning(self, now_s: float) -> str | None:
-        if not self._value(_ARE_DRY):
-            return None
-        with transaction(self._connection):
-            is_due = self._value(_CLAIM_TO_SAY, {"now": str(now_s), "day": DAY_S})
-        return read_last_decisions(self._connection).in_words() if is_due else None
+    def last_recorded(self) -> int | None:
+        return self._seq(f"SELECT max(seq) {_RECORDED}")
 
-    def counts(self) -> Counts:
-        with closing(Database(self._known_path, read_only=True)) as connection:
-            return Statistics(connection).counts()
+    def is_recorded(self, seq: int, trace_id: str | None = None) -> bool:
+        sql = f"SELECT 1 {_RECORDED} AND seq = ? AND id = coalesce(?, id)"
+        return self._value(sql, (seq, trace_id)) is not None
 
-    def unfinished(self) -> Backlog:
-        with closing(Database(self._known_path, read_only=True)) as connection:
-            return Statistics(connection).unfinished()
+    def stored(self, seq: int) -> StoredRun:
+        return StoredRun(*self._row(_STORED, (seq,)))
 
-    @property
-    def _known_path(self) -> Path:
-        if self._path is None:
-            raise ValueError("this store was created without a file path")
-        return self._path
+    def save_evaluation(
+        self,
+        seq: int,
+        evaluation: "Evaluation",
+        *,
+        took_ms: float | None = None,
+        p_success: float | None = None,
+    ) -> None:
+        score, verdict = evaluation
+        nearest = score.nearest
+        values = {
+            **{name: getattr(score.signals, name) for name in SIGNALS},
+            **{f"{name}_weight": getattr(score.weights, name) for name in SIGNALS},
+            **{name: getattr(verdict, name) for name in _OF_VERDICT},
+            "took_ms": None if took_ms is None else round(took_ms, 3),
+            "p_success": p_success,
+            "score": score.value,
+            "rules": json.dumps([adjustment._asdict() for adjustment in score.adjustments]),
+            "scorer": self._scorer,
+            "embedder": score.embedder,
+            "nearest": nearest and nearest.id,
+            "similarity": nearest and nearest.similarity,
+            "code": verdict.reason.code,
+            "args": json.dumps(verdict.reason.args, ensure_ascii=False),
+            "now": instant(time.time()),
+            "seq": seq,
+            "state": "scored" if took_ms is None else "recorded",
+        }
+        self._run(_SAVE, values)
+        if took_ms is not None and verdict.credit is not None:
+            self._run(_SHARE_CREDIT, values)  # a later run may be ranked already
+
+    def fail(self, seq: int, code: str, error: object) -> None:
+        self._write(
+            "UPDATE traces SET state = 'failed', reason_code = ?, reason_args = ?"
+            " WHERE seq = ? AND state = 'recorded'",
+            (code, json.dumps({"error": str(error)}), seq),
+        )
+
+    def give_reason(self, seq: int, code: str) -> None:
+        sql = "UPDATE traces SET reason_code = ?, reason_args = NULL WHERE seq = ?"
+        self._run(sql, (code, seq))
+
+    def count_dropped(self, count: int) -> None:
+        self._run(
+            "INSERT INTO meta (key, value) VALUES ('dropped', ?)"
+            " ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + excluded.value",
+            (str(count),),
+        )
+
+    def ending(self, seq: int) -> Ending:
+        success, *rest = self._row(f"SELECT {ENDING} FROM traces t WHERE seq = ?", (seq,))
+        return Ending(bool(success), *rest)
+
+    def unsaid(self, seq: int) -> str | None:
+        return self._text(
+            "SELECT coalesce(thread_id, id) FROM traces WHERE seq = ?"
+            " AND success_source = 'assumed'",
+            (seq,),
+        )
+
+    def save_ending(self, seq: int, ending: Ending) -> None:
+        self._run(
+            "UPDATE traces SET success = ?, confidence = ?, success_source = ?,"
+            " confidence_source = ? WHERE seq = ?",
+            (*ending, seq),
+        )
+        self._run(
+            "UPDATE documents SET body = json_set(body, '$.metadata.success', json(?),"
+            " '$.outcome.confidence', json(?)) WHERE trace_seq = ?",
+            (*map(json.dumps, ending[:2]), seq),  # as JSON: SQLite's own conversion rounds
+        )
+
+    def save_opening(self, seq: int, embedder: str, vector: bytes) -> None:
+        sql = "UPDATE asked SET embedder = ?, vector = ? WHERE trace_seq = ?"
+        self._run(sql, (embedder, vector, seq))
 
     def paused(self, thread: str) -> list[PausedRun]:
-        return self._read(f"{_SELECT} WHERE w.thread = ? ORDER BY w.trace_seq", thread)
+        return self._waiting(f"{_WAITING} WHERE w.thread = ? ORDER BY w.trace_seq", thread)
 
     def overdue(self, now: str) -> list[PausedRun]:
-        return self._read(f"{_SELECT} WHERE w.until <= ? ORDER BY w.until LIMIT 1", now)
+        return self._waiting(f"{_WAITING} WHERE w.until <= ? ORDER BY w.until LIMIT 1", now)
+
+    def _waiting(self, sql: str, value: str) -> list[PausedRun]:
+        from kp_middleware.runs import RecordedRun  # read-only commands need none
+
+        found = []
+        for seq, facts, body, is_left in self._run(sql, (value,)).fetchall():
+            document = {**json.loads(facts), "trace": json.loads(body)}
+            try:
+                run = RecordedRun.model_validate_json(json.dumps(document))
+            except ValueError as error:  # it would block the others
+                logger.warning("trace %d waited and cannot be read: it is kept as failed", seq)
+                self._run("DELETE FROM waiting WHERE trace_seq = ?", (seq,))
+                self._run("UPDATE traces SET state = 'recorded' WHERE seq = ?", (seq,))
+                self.fail(seq, "not_resumed", str(error)[:200])
+            else:
+                found.append(PausedRun(seq, run, bool(is_left)))
+        return found
 
     def next_overdue(self) -> str | None:
-        until: str | None = self._value("SELECT min(until) FROM waiting")
-        return until
+        return self._text("SELECT min(until) FROM waiting")
 
     def paused_threads(self) -> frozenset[str]:
         return frozenset(self._column("SELECT DISTINCT thread FROM waiting"))
@@ -205,11 +405,7 @@ class SqliteStore(Traces):
 
     def add_aliases(self, seq: int, ids: Iterable[str]) -> None:
         """Add ids that also lead to this trace."""
-        self._connection.executemany(
-            "INSERT OR IGNORE INTO aliases (id, trace_seq) SELECT ?, ?"
-            " WHERE EXISTS (SELECT 1 FROM traces WHERE seq = ?)",
-            ((one, seq, seq) for one in ids),
-        )
+        self._connection.executemany(_ADD_ALIAS, ((one, seq, seq) for one in ids))
 
     def belief(self, trace_id: str) -> Belief | None:
         row = self._row(
@@ -235,99 +431,21 @@ class SqliteStore(Traces):
         given_at: str,
         told: tuple[bool | None, float | None],
     ) -> None:
-        self._run(
-            f"INSERT INTO feedback ({_FEEDBACK}) VALUES (NULL, ?, ?, ?, ?, ?, ?)",
-            (before.seq, given_at, *told, *before.ending[:2]),
-        )
+        self._run(_ADD_FEEDBACK, (None, before.seq, given_at, *told, *before.ending[:2]))
         self.save_ending(before.seq, after)
 
-    def _replace(self, seq: int, run: "RecordedRun") -> None:
-        """Replace a run under its ``seq``; its aliases and feedback stay."""
-        aliases = self._column("SELECT id FROM aliases WHERE trace_seq = ?", (seq,))
-        kept = self._run(f"SELECT {_FEEDBACK} FROM feedback WHERE trace_seq = ?", (seq,)).fetchall()
-        self.remove(seq)
-        self._insert(run, seq)
-        self.add_aliases(seq, aliases)
-        self._connection.executemany(
-            f"INSERT OR IGNORE INTO feedback ({_FEEDBACK}) VALUES (?, ?, ?, ?, ?, ?, ?)", kept
-        )
 
-    def _read(self, sql: str, value: str) -> list[PausedRun]:
-        from kp_middleware.runs import RecordedRun  # read-only commands need none
-
-        found = []
-        for seq, facts, body, is_left in self._run(sql, (value,)).fetchall():
-            document = {**json.loads(facts), "trace": json.loads(body)}
-            try:
-                run = RecordedRun.model_validate_json(json.dumps(document))
-            except ValueError as error:  # it would block the others
-                logger.warning("trace %d waited and cannot be read: it is kept as failed", seq)
-                self._run("DELETE FROM waiting WHERE trace_seq = ?", (seq,))
-                self._run(
-                    "UPDATE traces SET state = 'failed', reason_code = 'not_resumed',"
-                    " reason_args = ? WHERE seq = ?",
-                    (json.dumps({"error": str(error)[:200]}), seq),
-                )
-            else:
-                found.append(PausedRun(seq, run, bool(is_left)))
-        return found
-
-
-_RANKED: Final = """
-    SELECT rank_key, gate = :gate, chosen, credit FROM traces
-    WHERE score IS NOT NULL AND domain = :domain AND seq < :seq ORDER BY seq DESC LIMIT :last
-"""
-_LATER_CREDIT: Final = """
-    SELECT credit FROM traces
-    WHERE score IS NOT NULL AND domain = :domain AND seq > :seq AND gate = :gate
-      AND credit IS NOT NULL AND (SELECT score IS NULL FROM traces WHERE seq = :seq)
-    ORDER BY seq DESC LIMIT 1
-"""
-"""The credit of a later run that was ranked before this one: the two processes share it."""
-
-
-class GateHistory(Queries):
-    """The scores and decisions before one run."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        domain: str,
-        seq: int,
-        *,
-        let_through_at: str | None = None,
-    ) -> None:
-        super().__init__(connection)
-        self.rank_key = 0.0
-        self.trouble: sqlite3.Error | None = None
-        self._let_through_at = let_through_at
-        self._values: dict[str, object] = {"domain": domain, "seq": seq}
-
-    def ranking(self, gate: str, last: int) -> Ranking:
-        """Return the last scored runs of the domain, and what the gate of this name chose."""
-        values = {**self._values, "gate": gate, "last": last}
-        ranking = Ranking(last)
-        for key, is_of_gate, chosen, credit in reversed(self._rows(_RANKED, values)):
-            gone = bool(is_of_gate and chosen)
-            ranking.add(key, gone=gone, credit=credit if is_of_gate else None)
-        for (credit,) in self._rows(_LATER_CREDIT, values):
-            ranking.credit = credit
-        return ranking
-
-    def forwarded_in_a_day(self) -> int:
-        """Count the other runs, none private, that were forwarded in the last 24 hours."""
-        then = self._let_through_at
-        then_s = time.time() if then is None else epoch_s(then)
-        ((count,),) = self._rows(
-            "SELECT count(*) FROM traces WHERE decision = 'forward' AND visibility <> 'private'"
-            " AND decided_at BETWEEN :since AND :now AND seq <> :seq",
-            {**self._values, "since": instant(then_s - DAY_S), "now": instant(then_s)},
-        )
-        return int(count)
-
-    def _rows(self, query: str, values: dict[str, object]) -> list[tuple[Any, ...]]:
-        try:
-            return self._run(query, values).fetchall()
-        except sqlite3.Error as error:
-            self.trouble = error
-            raise
+def _step_row(step: "Step", facts: "StepFacts | None") -> tuple[Any, ...]:
+    tool = step.tool
+    started_s, *rest = facts or (None,) * 8  # a submitted document has none
+    return (
+        step.type,
+        None if tool is None else tool.name,
+        None if tool is None else tool.mcp_server,
+        step.content,
+        None if step.input is None else json.dumps(step.input, ensure_ascii=False, default=str),
+        step.output_summary,
+        step.latency_ms,
+        None if started_s is None else instant(started_s),
+        *rest,
+    )

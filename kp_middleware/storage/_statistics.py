@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from kp_middleware.core.evaluation import known_success
 from kp_middleware.database import Queries
+from kp_middleware.storage._learning import TOLD_SQL
 
 WITHHELD: Final = (
     *("below_threshold", "below_share", "tied_with_share", "warming_up", "daily_limit"),
@@ -176,100 +177,10 @@ _QUEUED_THOUGH_NOT_CLEARED: Final = """
 """
 
 
-class Statistics(Queries):
-    """Counts and means of the runs of one file."""
-
-    def counts(self) -> Counts:
-        (counts,) = self._all(Counts, _COUNTS)
-        return counts
-
-    def unfinished(self) -> Backlog:
-        (backlog,) = self._all(Backlog, _BACKLOG)
-        return backlog
-
-    def without_tokens(self) -> tuple[int, int]:
-        """Count the runs that used a model: those without token counts, and all of them."""
-        without, every = self._row(
-            "SELECT coalesce(sum(input_tokens IS NULL AND output_tokens IS NULL), 0), count(*)"
-            " FROM traces WHERE model IS NOT NULL"
-        )
-        return int(without), int(every)
-
-    def funnel(self, *, first: int = 0) -> Funnel:
-        """Count the runs at each stage, from the run ``first`` on."""
-        reasons = dict(self._run(_BLOCKED, (first,)))
-        counts, private = self._row(_FUNNEL, {"first": first}), self._row(_PRIVATE, (first,))
-        return Funnel._make((*counts, reasons, *private))
-
-    def groups(self, by: str) -> list[GroupCounts]:
-        """Return the statistics by ``domain``, ``model``, ``day`` or ``week``.
-
-        The most runs come first; days and weeks are in order.
-        """
-        is_time = by in {"day", "week"}
-        sql = _GROUPS.format(
-            group="date(key, 'weekday 0', '-6 days')" if by == "week" else "key",
-            key=_DAY if is_time else by,
-            index="NOT INDEXED" if by == "model" else "INDEXED BY traces_counted",
-            order="of" if is_time else "runs DESC, of",
-        )
-        return self._all(GroupCounts, sql)
-
-    def states(self) -> dict[str, int]:
-        """Return the numbers of runs by state, as the view ``history`` has it, the most first."""
-        counts = Counter[str]()
-        for _, verdict, state, runs, _ in self._run(_VERDICTS):
-            unqueued = "not queued" if verdict == "forwarded" else "withheld"
-            counts[unqueued if state == "scored" else state] += runs
-        for state, runs in self._run("SELECT state, count(*) FROM outbox GROUP BY state"):
-            counts[state] += runs
-            counts["not queued"] -= runs
-        for counted_as, runs in self._run(_QUEUED_THOUGH_NOT_CLEARED):
-            counts["not queued"] += runs
-            counts[counted_as] -= runs
-        return dict(sorted((+counts).items(), key=lambda item: (-item[1], item[0])))
-
-    def gates(self) -> list[GateCounts]:
-        """Return the numbers of forwarded and withheld runs by gate, the latest gate first."""
-        kinds, last = dict[str, Counter[str]](), Counter[str]()
-        for gate, verdict, _, runs, newest in self._run(_VERDICTS):
-            if gate is not None:
-                kinds.setdefault(gate, Counter())[verdict] += runs
-                last[gate] = max(last[gate], newest)
-        return [
-            GateCounts(gate, of.total(), of["forwarded"], {kind: of[kind] for kind in WITHHELD})
-            for gate, of in ((gate, kinds[gate]) for gate, _ in last.most_common())
-        ]
-
-    def tools(
-        self, *, first: int = 0, domain: str | None = None, counts_runs: bool = True
-    ) -> list[ToolUse]:
-        runs = "count(DISTINCT trace_seq)" if counts_runs else "NULL"
-        return self._all(ToolUse, _TOOLS.format(runs=runs), {"first": first, "domain": domain})
-
-    def highlights(self, frameworks: Collection[str], *, limit: int) -> list[list[Highlight]]:
-        """Return the most novel, the best and the hardest runs of these frameworks."""
-        asked = json.dumps([*frameworks]), limit
-        return [
-            self._all(
-                Highlight,
-                f"SELECT id, {figure}, objective FROM traces WHERE state = 'scored' AND {condition}"
-                " AND framework IN (SELECT value FROM json_each(?))"
-                f" ORDER BY {figure} DESC, seq LIMIT ?",
-                asked,
-            )
-            for figure, condition in (
-                *(("novelty", "TRUE"), ("score", "TRUE")),
-                ("recovery_count", "success = 1 AND recovery_count > 0"),
-            )
-        ]
-
-
 DAYS: Final = 30
 _MOST_RUNS: Final = 20_000
 _FAILURES_OF: Final = 2_000  # runs
-_MOST_FAILURES: Final = 6
-_MOST_MODELS: Final = 6
+_MOST_SHOWN: Final = 6
 _LINE: Final = 100
 _NUMBER: Final = re.compile(r"\d+\.\d+|\d{4,}")  # a shorter one may be a status
 
@@ -370,8 +281,152 @@ _FAILURES: Final = """
 """
 
 
-class Activities(Queries):
-    """Queries of the recent activity in one file."""
+_ENOUGH: Final = 10  # forwarded runs that say something about a gate
+UNJUDGED: Final = """(
+    coalesce(t.success_source, 'assumed') = 'assumed'
+    OR t.success_source = 'said' AND t.reason_args ->> 'delivery' = 'unconfirmed'
+)"""
+"""The runs ``t`` of which nobody has said how they ended, or whose agent's word is not enough."""
+
+RECENT: Final = 500
+"""The last runs that are asked about: the estimate forgets what was said of older ones."""
+
+_SUCCESSES: Final = f"""
+    SELECT count(*), coalesce(sum(success), 0), coalesce(sum(chosen), 0),
+           coalesce(sum(success AND chosen), 0), EXISTS (
+             SELECT 1 FROM (SELECT reason_args FROM traces WHERE decision = 'forward'
+                            ORDER BY seq DESC LIMIT ?)
+             WHERE reason_args ->> 'delivery' IN ('unconfirmed', 'not_done', 'too_late'))
+    FROM traces INDEXED BY traces_ranked
+    WHERE score IS NOT NULL AND success_source IN ({TOLD_SQL}) AND visibility <> 'private'
+      AND seq >= ?
+"""
+
+
+class Unjudged(NamedTuple):
+    """How many of the last runs that a gate let through nobody has judged."""
+
+    unjudged: int
+    forwarded: int
+
+
+class SuccessRecord(NamedTuple):
+    """The successes among the scored runs whose outcome is known."""
+
+    known: int = 0  # without private ones
+    succeeded: int = 0
+    forwarded_known: int = 0  # of them: chosen before that was told
+    forwarded_succeeded: int = 0
+    some_stay: bool = False  # chosen, but awaiting a confirmation
+
+    @property
+    def is_worse_than_chance(self) -> bool:
+        """True if of ten or more forwarded ones a smaller share succeeded than of all."""
+        return (
+            self.forwarded_known >= _ENOUGH
+            and self.forwarded_succeeded * self.known < self.succeeded * self.forwarded_known
+        )
+
+
+class Statistics(Queries):
+    """Counts and means of the runs of one file."""
+
+    def counts(self) -> Counts:
+        (counts,) = self._all(Counts, _COUNTS)
+        return counts
+
+    def unfinished(self) -> Backlog:
+        (backlog,) = self._all(Backlog, _BACKLOG)
+        return backlog
+
+    def without_tokens(self) -> tuple[int, int]:
+        """Count the runs that used a model: those without token counts, and all of them."""
+        without, every = self._row(
+            "SELECT coalesce(sum(input_tokens IS NULL AND output_tokens IS NULL), 0), count(*)"
+            " FROM traces WHERE model IS NOT NULL"
+        )
+        return int(without), int(every)
+
+    def funnel(self, *, first: int = 0) -> Funnel:
+        """Count the runs at each stage, from the run ``first`` on."""
+        reasons = dict(self._run(_BLOCKED, (first,)))
+        counts, private = self._row(_FUNNEL, {"first": first}), self._row(_PRIVATE, (first,))
+        return Funnel._make((*counts, reasons, *private))
+
+    def groups(self, by: str) -> list[GroupCounts]:
+        """Return the statistics by ``domain``, ``model``, ``day`` or ``week``.
+
+        The most runs come first; days and weeks are in order.
+        """
+        is_time = by in {"day", "week"}
+        sql = _GROUPS.format(
+            group="date(key, 'weekday 0', '-6 days')" if by == "week" else "key",
+            key=_DAY if is_time else by,
+            index="NOT INDEXED" if by == "model" else "INDEXED BY traces_counted",
+            order="of" if is_time else "runs DESC, of",
+        )
+        return self._all(GroupCounts, sql)
+
+    def states(self) -> dict[str, int]:
+        """Return the numbers of runs by state, as the view ``history`` has it, the most first."""
+        counts = Counter[str]()
+        for _, verdict, state, runs, _ in self._run(_VERDICTS):
+            unqueued = "not queued" if verdict == "forwarded" else "withheld"
+            counts[unqueued if state == "scored" else state] += runs
+        for state, runs in self._run("SELECT state, count(*) FROM outbox GROUP BY state"):
+            counts[state] += runs
+            counts["not queued"] -= runs
+        for counted_as, runs in self._run(_QUEUED_THOUGH_NOT_CLEARED):
+            counts["not queued"] += runs
+            counts[counted_as] -= runs
+        return dict(sorted((+counts).items(), key=lambda item: (-item[1], item[0])))
+
+    def gates(self) -> list[GateCounts]:
+        """Return the numbers of forwarded and withheld runs by gate, the latest gate first."""
+        kinds, last = dict[str, Counter[str]](), Counter[str]()
+        for gate, verdict, _, runs, newest in self._run(_VERDICTS):
+            if gate is not None:
+                kinds.setdefault(gate, Counter())[verdict] += runs
+                last[gate] = max(last[gate], newest)
+        return [
+            GateCounts(gate, of.total(), of["forwarded"], {kind: of[kind] for kind in WITHHELD})
+            for gate, of in ((gate, kinds[gate]) for gate, _ in last.most_common())
+        ]
+
+    def tools(
+        self, *, first: int = 0, domain: str | None = None, counts_runs: bool = True
+    ) -> list[ToolUse]:
+        runs = "count(DISTINCT trace_seq)" if counts_runs else "NULL"
+        return self._all(ToolUse, _TOOLS.format(runs=runs), {"first": first, "domain": domain})
+
+    def highlights(self, frameworks: Collection[str], *, limit: int) -> list[list[Highlight]]:
+        """Return the most novel, the best and the hardest runs of these frameworks."""
+        asked = json.dumps([*frameworks]), limit
+        return [
+            self._all(
+                Highlight,
+                f"SELECT id, {figure}, objective FROM traces WHERE state = 'scored' AND {condition}"
+                " AND framework IN (SELECT value FROM json_each(?))"
+                f" ORDER BY {figure} DESC, seq LIMIT ?",
+                asked,
+            )
+            for figure, condition in (
+                *(("novelty", "TRUE"), ("score", "TRUE")),
+                ("recovery_count", "success = 1 AND recovery_count > 0"),
+            )
+        ]
+
+    def unjudged(self) -> Unjudged:
+        """Count the last runs that a gate let through, and those of them that nobody judged."""
+        sql = (
+            f"SELECT coalesce(sum(un), 0), count(*) FROM (SELECT {UNJUDGED} AS un FROM traces t"
+            " WHERE decision = 'forward' AND visibility <> 'private' ORDER BY seq DESC LIMIT ?)"
+        )
+        return Unjudged(*self._row(sql, (RECENT,)))
+
+    def success_record(self, *, first: int = 0) -> SuccessRecord:
+        """Count the known endings, of scored runs and of those forwarded, from ``first`` on."""
+        return self._all(SuccessRecord, _SUCCESSES, (RECENT, first))[0]
 
     def activity(self, *, since: str | None = None) -> Activity:
         """Return what happened in the 30 days up to the newest run, and since an instant."""
@@ -386,7 +441,7 @@ class Activities(Queries):
         )
         days = sorted(_periods((one.day, one) for one in seen))
         failures = self._failures(since or "")
-        return Activity((*days,), (*models[:_MOST_MODELS],), (*failures,), (*_endings(seen),))
+        return Activity((*days,), (*models[:_MOST_SHOWN],), (*failures,), (*_endings(seen),))
 
     def tokens(self, seqs: Iterable[int] | None = None, *, since: str = "") -> list[ModelTokens]:
         """Return the tokens by model of these runs, or of those that started since an instant."""
@@ -401,7 +456,7 @@ class Activities(Queries):
             same = tool, line if tool is None else _NUMBER.sub("0", line)
             times[same] += number
             lines[same] = max(lines.get(same, (0, "")), (number, line))
-        most = times.most_common(_MOST_FAILURES)
+        most = times.most_common(_MOST_SHOWN)
         return [Failure(same[0], lines[same][1], number) for same, number in most]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from kp_middleware.core.evaluation import Ending
 from kp_middleware.instants import to_milliseconds
 from kp_middleware.outbox_items import Outbox
-from kp_middleware.storage._estimates import EstimateTable
+from kp_middleware.storage._learning import EstimateTable
 
 if TYPE_CHECKING:
     from kp_middleware.core.evaluation import Evaluation
