@@ -35,11 +35,6 @@ E = TypeVar("E", bound=BaseException)
 _UNTRUSTED: Final = frozenset({18, 19, 20, 21})
 """OpenSSL's codes for an untrusted chain; all others mean an invalid certificate."""
 
-_WHY: Final = {
-    ProblemKind.REFUSED: "connection refused",
-    ProblemKind.UNKNOWN_HOST: "no such host",
-    ProblemKind.NO_CONNECTION: "no answer",
-}
 _PIECE_BYTES: Final = 4096  # small enough for one send, so that each has its own timeout
 _PROXIES: Final = (
     *("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"),
@@ -76,7 +71,11 @@ class Registry:
     ) -> None:
         self.agent_id = agent_id  # set before the checks below, so that repr works in a traceback
         self.timeout_s = timeout_s
-        self._url = _safe_url(url)
+        try:
+            address = httpx2.URL(registry_address(url))
+        except httpx2.InvalidURL:
+            raise ValueError("the registry URL is not valid") from None  # it may hold a password
+        self._url = address.copy_with(query=None, fragment=None)
         self._api_key = api_key
         api_key_text(api_key.get_secret_value())
         self._deadline = _Deadline(clock)
@@ -208,14 +207,6 @@ class Registry:
         return RegistryUnavailableError(words, status=status, problem=problem)
 
 
-def _safe_url(text: str) -> httpx2.URL:
-    try:
-        url = httpx2.URL(registry_address(text))
-    except httpx2.InvalidURL:
-        raise ValueError("the registry URL is not valid") from None  # it may hold a password
-    return url.copy_with(query=None, fragment=None)
-
-
 class _Deadline:
     """The deadline of the current request, and a way to abort it: `break_off`, from any thread."""
 
@@ -345,24 +336,29 @@ def _diagnosis(
         untrusted = certificate.verify_code in _UNTRUSTED
         kind = ProblemKind.UNTRUSTED if untrusted else ProblemKind.BAD_CERTIFICATE
         return Problem(kind, certificate.verify_message)
-    variable = _proxy_variable(url)
+    names = (name for name in _PROXIES if name.lower() in {f"{url.scheme}_proxy", "all_proxy"})
+    variable = next((name for name in names if os.environ.get(name)), None)
+    if variable and proxy_bypass(url.host):
+        variable = None
     if variable and isinstance(error, httpx2.ProxyError):
         return Problem(ProblemKind.PROXY_REFUSES, f"{variable} {error}")
-    problem = _of_the_way(error, url)
-    if problem.kind is ProblemKind.SILENCE:
+    why = str(error)
+    if _cause(error, ConnectionRefusedError):
+        problem, why = Problem(ProblemKind.REFUSED), "connection refused"
+    elif _cause(error, socket.gaierror, UnicodeError):  # not a valid host name
+        problem, why = Problem(ProblemKind.UNKNOWN_HOST, url.host), "no such host"
+    elif isinstance(error, httpx2.TimeoutException | TimeoutError):
         kind = ProblemKind.SILENCE if connected else ProblemKind.NO_CONNECTION
-        problem = Problem(kind, f"{timeout_s:g}")
-    if variable and not connected:
-        return Problem(ProblemKind.PROXY, f"{variable} {_WHY.get(problem.kind) or error}")
-    return problem
-
-
-def _proxy_variable(url: httpx2.URL) -> str | None:
-    """Return the environment variable that names the proxy for this URL, or None."""
-    if proxy_bypass(url.host):
-        return None
-    names = (name for name in _PROXIES if name.lower() in {f"{url.scheme}_proxy", "all_proxy"})
-    return next((name for name in names if os.environ.get(name)), None)
+        problem, why = Problem(kind, f"{timeout_s:g}"), "no answer"
+    elif tls := _cause(error, ssl.SSLError):
+        problem = Problem(ProblemKind.NO_TLS, tls.reason or str(tls))
+    elif isinstance(error, httpx2.ConnectError):
+        problem = Problem(ProblemKind.UNREACHABLE, why)
+    else:
+        problem = Problem(ProblemKind.BROKEN, f"{type(error).__name__}: {error}")
+    return (
+        Problem(ProblemKind.PROXY, f"{variable} {why}") if variable and not connected else problem
+    )
 
 
 def _unusable_proxy() -> Problem:
@@ -379,20 +375,6 @@ def _unusable_proxy() -> Problem:
             break
     detail = f"{variable} its address is no URL such as http://proxy.example:3128"
     return Problem(ProblemKind.PROXY_UNUSABLE, detail)
-
-
-def _of_the_way(error: BaseException, url: httpx2.URL) -> Problem:
-    if _cause(error, ConnectionRefusedError):
-        return Problem(ProblemKind.REFUSED)
-    if _cause(error, socket.gaierror, UnicodeError):  # not a valid host name
-        return Problem(ProblemKind.UNKNOWN_HOST, url.host)
-    if isinstance(error, httpx2.TimeoutException | TimeoutError):
-        return Problem(ProblemKind.SILENCE)
-    if tls := _cause(error, ssl.SSLError):
-        return Problem(ProblemKind.NO_TLS, tls.reason or str(tls))
-    if isinstance(error, httpx2.ConnectError):
-        return Problem(ProblemKind.UNREACHABLE, str(error))
-    return Problem(ProblemKind.BROKEN, f"{type(error).__name__}: {error}")
 
 
 def _cause(error: BaseException | None, *kinds: type[E]) -> E | None:

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import AliasPath, BaseModel, Field, ValidationError
+from pydantic_core import from_json
 
 from kp_middleware.errors import (
     Problem,
@@ -19,19 +18,16 @@ from kp_middleware.errors import (
 from kp_middleware.outbox_items import Receipt
 from kp_middleware.rate_limit import Allowance
 
-M = TypeVar("M", bound=BaseModel)
-
 _DEFAULT_WAIT_S: Final = 60.0
 _LONGEST_WAIT_S: Final = 86_400.0
 _LONGEST_REASON: Final = 2000
 _LONGEST_PLACE: Final = 120
+_MOST_DIGITS: Final = 9
 _KINDS: Final = {
     **dict.fromkeys((404, 405, 410), ProblemKind.WRONG_PATH),
     **dict.fromkeys((502, 503, 504), ProblemKind.GATEWAY),
     **dict.fromkeys((401, 403, 407, 451), ProblemKind.BARRED),
 }
-_LIMITS: Final = ("Limit", "Remaining")
-_MOST_DIGITS: Final = 9
 
 
 class Answer(NamedTuple):
@@ -41,48 +37,33 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
 
-
-class _Unit(BaseModel):
-    id: str
-
-
-class _Stored(BaseModel):
-    data: _Unit
-
-
-class _Issue(BaseModel):
-    path: str
-    message: str
-
-
-class _Complaint(BaseModel):
-    error: str
-    issues: tuple[_Issue, ...] = ()
-
-
-class _Found(BaseModel):
-    data: list[object]
-
-
-class _Exported(BaseModel):
-    units: tuple[_Unit, ...] = Field(validation_alias=AliasPath("data", "knowledge_units"))
+    @property
+    def json(self) -> Any:
+        """The body; None if it is not JSON that can be stored."""
+        try:
+            return from_json(self.body)
+        except ValueError:
+            return None
 
 
 def receipt_of(answer: Answer) -> Receipt:
     """Return the receipt for a posted document, or raise the RegistryError that says what to do."""
-    if answer.status != 201:
-        raise _refusal(answer)
-    stored = _read(_Stored, answer)
-    return Receipt(stored.data.id, answer.status, allowance_of(answer.headers))
+    match answer.status, answer.json:
+        case 201, {"data": {"id": str(remote_id)}}:
+            return Receipt(remote_id, answer.status, allowance_of(answer.headers))
+        case 201, _:
+            raise _nonsense(answer)
+    raise _refusal(answer)
 
 
 def check_search(answer: Answer) -> None:
     """Check that a registry gave this answer to a search; a 429 with its rate limit also counts."""
-    if answer.status == 429 and "X-RateLimit-Limit" in answer.headers:
-        return
-    if answer.status != 200:
-        raise _nonsense(answer)
-    _read(_Found, answer)
+    match answer.status, answer.json:
+        case 200, {"data": [*_]}:
+            return
+        case 429, _ if "X-RateLimit-Limit" in answer.headers:
+            return
+    raise _nonsense(answer)
 
 
 def check_complaint(answer: Answer, status: int) -> None:
@@ -93,16 +74,12 @@ def check_complaint(answer: Answer, status: int) -> None:
 
 def exported_ids(answer: Answer) -> frozenset[str]:
     """Return the ids of all units in an agent's export."""
-    if answer.status != 200:
-        raise _refusal(answer)
-    return frozenset(unit.id for unit in _read(_Exported, answer).units)
-
-
-def _read(kind: type[M], answer: Answer) -> M:
-    try:
-        return kind.model_validate_json(answer.body)
-    except ValidationError as exc:
-        raise _nonsense(answer) from exc
+    match answer.status, answer.json:
+        case 200, {"data": {"knowledge_units": [*units]}}:
+            ids = [unit["id"] for unit in units if isinstance(unit, dict) and "id" in unit]
+            if len(ids) == len(units):
+                return frozenset(map(str, ids))
+    raise _nonsense(answer) if answer.status == 200 else _refusal(answer)
 
 
 def allowance_of(headers: Mapping[str, str]) -> Allowance:
@@ -111,42 +88,30 @@ def allowance_of(headers: Mapping[str, str]) -> Allowance:
     >>> allowance_of({"X-RateLimit-Limit": "30", "X-RateLimit-Remaining": "soon"})
     Allowance(per_minute=30, remaining=None)
     """
-    limit, remaining = (_count(headers.get(f"X-RateLimit-{name}", "")) for name in _LIMITS)
+    counts = [headers.get(f"X-RateLimit-{name}", "").strip() for name in ("Limit", "Remaining")]
+    limit, remaining = (
+        int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
+        for text in counts
+    )
     return Allowance(limit or None, remaining)
 
 
-def _count(text: str) -> int | None:
-    text = text.strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
-
-
 def wait_asked_s(headers: Mapping[str, str]) -> float:
-    """Return the seconds that ``Retry-After`` asks for, at most a day; 60 if it is invalid.
-
-    A date is relative to the registry's own ``Date``: our clock may be wrong.
-    """
-    text = headers.get("Retry-After", "")
+    """Return the seconds that ``Retry-After`` asks for, at most a day; 60 if it is invalid."""
     try:
-        wait_s = float(text)
+        wait_s = float(headers.get("Retry-After", ""))
     except ValueError:
-        wait_s = _instant(text) - _instant(headers.get("Date", ""))
+        return _DEFAULT_WAIT_S
     return min(wait_s, _LONGEST_WAIT_S) if 0 <= wait_s < math.inf else _DEFAULT_WAIT_S
 
 
-def _instant(text: str) -> float:
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except (ValueError, OverflowError):
-        return math.nan
-
-
 def _refusal(answer: Answer) -> RegistryError:
-    complaint = _complaint(answer)
-    match answer.status:
+    status, complaint = answer.status, _complaint(answer)
+    match status:
         case 413:
             return RegistryRejectedError(413, complaint or "the document is too large")
         case 429 if answer.headers.get("X-RateLimit-Limit", "").strip() == "0":
-            return _forbidden(429, Problem(ProblemKind.DEAD_KEY))
+            problem = Problem(ProblemKind.DEAD_KEY)
         case 429:
             return RegistryUnavailableError(
                 "the registry asks for patience (429)",
@@ -157,16 +122,13 @@ def _refusal(answer: Answer) -> RegistryError:
         case 400 if complaint is not None:  # else the page of a proxy or firewall
             return RegistryRejectedError(400, complaint)
         case 401 if complaint is not None:
-            return _forbidden(401, Problem(ProblemKind.DEAD_KEY))
+            problem = Problem(ProblemKind.DEAD_KEY)
+        case 403 if complaint is not None and "scope" in complaint.casefold():
+            problem = Problem(ProblemKind.READ_ONLY_KEY)
         case 403 if complaint is not None:
-            if "scope" in complaint.casefold():
-                return _forbidden(403, Problem(ProblemKind.READ_ONLY_KEY))
-            return _forbidden(403, Problem(ProblemKind.FORBIDDEN, complaint))
+            problem = Problem(ProblemKind.FORBIDDEN, complaint)
         case _:
             return _nonsense(answer)
-
-
-def _forbidden(status: int, problem: Problem) -> RegistryForbiddenError:
     return RegistryForbiddenError(status, problem.what, problem.remedy, problem=problem)
 
 
@@ -196,12 +158,18 @@ def _place(headers: Mapping[str, str]) -> str:
 
 def _complaint(answer: Answer) -> str | None:
     """Return the registry's error and issues in one line; None if the registry did not answer."""
-    try:
-        complaint = _Complaint.model_validate_json(answer.body)
-    except ValidationError:
-        return None
-    issues = "; ".join(f"{issue.path}: {issue.message}" for issue in complaint.issues)
-    words = f"{complaint.error}: {issues}" if issues else complaint.error
+    match answer.json:
+        case {"error": str(error), "issues": [*issues]}:
+            told = [
+                f"{one.get('path')}: {one.get('message')}"
+                for one in issues
+                if isinstance(one, dict)
+            ]
+            words = f"{error}: {'; '.join(told)}" if told else error
+        case {"error": str(words)}:
+            pass
+        case _:
+            return None
     return _in_one_line(words)[:_LONGEST_REASON]
 
 
