@@ -1,25 +1,22 @@
 """`KnowledgePulse`, the public interface of the pipeline."""
 
 import threading
-import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from types import EllipsisType, TracebackType
-from typing import Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from kp_middleware.confidence import Confidences
 from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder, shared_embedder
 from kp_middleware.export import Exporter
 from kp_middleware.forks import at_fork
-from kp_middleware.instants import instant
-from kp_middleware.outbox_items import Receipt
 from kp_middleware.pipeline._endings import is_judging
 from kp_middleware.pipeline._imports import Imported, Wanted, import_runs
-from kp_middleware.pipeline._pipeline import Pipeline, Stats, tell_once
-from kp_middleware.pipeline._queue import Feedback, Owned, ThreadEnd
-from kp_middleware.pipeline._reading import Reading, since_text
+from kp_middleware.pipeline._pipeline import Pipeline, tell_once
+from kp_middleware.pipeline._queue import Built, Feedback, ThreadEnd
+from kp_middleware.pipeline._reading import Reading
 from kp_middleware.recording import (
     Limits,
     Naming,
@@ -29,9 +26,8 @@ from kp_middleware.recording import (
     propagate_context,
     recorded_tool,
 )
-from kp_middleware.runs import ExportedRun
 from kp_middleware.settings import Settings, SettingsKeywords
-from kp_middleware.storage import Backlog, SqliteStore, Store
+from kp_middleware.storage import SqliteStore, Store
 from kp_middleware.traces import ReasoningTrace
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,7 +35,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class KnowledgePulse(Reading):
+class KnowledgePulse(Reading, Pipeline):
     """Records runs, scores them in the background, keeps them all, and forwards what is worth it.
 
     Nothing is opened, loaded or started before the first run has ended. Trouble of ours is logged
@@ -84,19 +80,17 @@ class KnowledgePulse(Reading):
         store: Store | None = None,
         **settings: Unpack[SettingsKeywords],
     ) -> None:
-        self.settings = Settings.as_far_as_usable(**settings)
-        tell_once(self.settings)
-        self._limits = Limits.of(self.settings)
+        usable = Settings.as_far_as_usable(**settings)
+        tell_once(usable)
+        self._limits = Limits.of(usable)
         if isinstance(embedder, str):
             raise TypeError("embedder must be an Embedder or None; set names in KP_EMBEDDER")
         if gate is not None and not callable(getattr(gate, "decide", None)):
             raise TypeError('gate is an object with a name that decides; threshold takes "top 10%"')
         if embedder is ...:
-            threads = self.settings.embedder_threads
-            embedder = shared_embedder(self.settings.embedder, threads=threads)
-        self._embedder = embedder
-        self._store = SqliteStore.at(self.settings.db) if store is None else store
-        self._pipeline = Pipeline(self._store, self.settings, embedder, gate, exporter)
+            embedder = shared_embedder(usable.embedder, threads=usable.embedder_threads)
+        store = SqliteStore.at(usable.db) if store is None else store
+        super().__init__(store, usable, embedder, gate, exporter)
 
     @classmethod
     def default(cls) -> "KnowledgePulse":
@@ -106,22 +100,17 @@ class KnowledgePulse(Reading):
                 KnowledgePulse._default = cls()
             return KnowledgePulse._default
 
-    @property
-    def closed(self) -> bool:
-        """Whether the pipeline is closed and records nothing more."""
-        return self._pipeline.closed
-
     def start_recording(self, framework: str) -> Recorder | None:
         """Return a recorder for one run of a framework, or None if recording is off.
 
         When the recorder is finished, its run goes through the pipeline.
         """
-        if not self.settings.enabled or is_judging():
+        if not self.settings.enabled or is_judging.get():
             return None
-        if self._pipeline.closed:
-            self._pipeline.drop()
+        if self.closed:
+            self._drop()
             return None
-        return Recorder(self._pipeline.submit, self._limits, framework=framework)
+        return Recorder(self._take, self._limits, framework=framework)
 
     @overload
     def capture(self, function: F, /) -> F: ...
@@ -195,35 +184,6 @@ class KnowledgePulse(Reading):
 
         return record if function is None else record(function)
 
-    def add_exporter(
-        self,
-        exporter: Callable[[ExportedRun], Receipt | None],
-        *,
-        send: Literal["cleared", "all"] = "cleared",
-        name: str | None = None,
-        since: datetime | None = None,
-    ) -> None:
-        """Give runs to an exporter of your own as well, redacted as those that the registry gets.
-
-        It is called in a thread of its own, at least once for each run that is scored, fails to be,
-        or is incomplete; where it was is kept in the file. What is told of a run later is not
-        given to it.
-
-        Args:
-            exporter: A function of one `ExportedRun`, such as ``kp_otel.OTLPExporter``; it raises
-                what an `Exporter` does.
-            send: ``cleared`` for what may leave by the gate, or ``all`` that is not private.
-            name: By which it is known in the file, also after a restart; by default its own.
-            since: The runs that began then or later are the first; None means now. Counts when the
-                file first hears its name.
-
-        Raises:
-            TypeError: If it is not callable, or the pipeline has a store of its own.
-            ValueError: If there is one of this name.
-        """
-        first = since_text(since) or instant(time.time())
-        self._pipeline.add_exporter(exporter, send=send, name=name, since=first)
-
     def wrap_context(self, function: Callable[P, R], /) -> Callable[P, R]:
         """Return the function bound to the current run, for calls from other threads.
 
@@ -249,7 +209,7 @@ class KnowledgePulse(Reading):
         if not isinstance(trace, ReasoningTrace):
             raise TypeError(f"expected a ReasoningTrace, got {type(trace).__name__}")
         if self.settings.enabled:
-            self._pipeline.submit(trace if owner is None else Owned(trace, owner))
+            self._take(Built(trace, owner))
 
     def import_runs(
         self,
@@ -310,7 +270,7 @@ class KnowledgePulse(Reading):
         """
         end = ThreadEnd.of(thread_id, success=success, confidence=confidence)
         if self.settings.enabled:
-            self._pipeline.submit(end)
+            self._take(end)
 
     def feedback(
         self,
@@ -338,31 +298,7 @@ class KnowledgePulse(Reading):
         """
         told = Feedback.of(trace_id, success=success, confidence=confidence)
         if self.settings.enabled and told is not None:
-            self._pipeline.submit(told)
-
-    def flush(self, timeout_s: float = 5.0) -> Backlog:
-        """Wait until what was recorded is scored and what may leave is sent, or the time is over.
-
-        The registry takes 30 traces a minute, or what it says: for 40 at once give it a minute.
-        Returns at once where waiting is of no use: without a key or with one that is refused, while
-        a model is being downloaded, for a file that cannot be opened, and where nothing may be sent
-        until a minute after the time is over, as when the registry has asked for an hour.
-
-        Returns:
-            What is not done.
-        """
-        return self._pipeline.flush(timeout_s)
-
-    def stats(self) -> Stats:
-        """Return the counts of runs by state. Never raises; quick (30 ms for 100,000 runs)."""
-        return self._pipeline.stats()
-
-    def close(self, timeout_s: float = 5.0) -> None:
-        """Flush, then stop; the next process handles what is left. Idempotent.
-
-        Takes longer only where finished runs are in memory and the file takes them.
-        """
-        self._pipeline.end(time.monotonic(), timeout_s)
+            self._take(told)
 
     def __enter__(self) -> Self:
         return self

@@ -21,22 +21,18 @@ from kp_middleware.estimate import (
     is_trusted,
 )
 from kp_middleware.outcomes import Judge, probability
-from kp_middleware.pipeline._lifecycle import start_daemon
+from kp_middleware.pipeline._threads import start_daemon
 from kp_middleware.recording import shield
 from kp_middleware.storage import EstimateTable, Kind, KnownRun, StoredEstimate
 from kp_middleware.traces import ReasoningTrace
 
 _MOST: Final = 10_000
-_is_judging: ContextVar[bool] = ContextVar("kp_middleware_is_judging", default=False)
+is_judging: Final[ContextVar[bool]] = ContextVar("kp_middleware_is_judging", default=False)
+"""Whether a judge is asked here: what it does is not recorded, nor judged in turn."""
 
 
 class JudgeNotReadyError(KnowledgePulseError):
     """The run's judge is asked: look again when it has answered."""
-
-
-def is_judging() -> bool:
-    """Return whether a judge is asked here: what it does is not recorded, nor judged in turn."""
-    return _is_judging.get()
 
 
 class _Question(NamedTuple):
@@ -52,27 +48,21 @@ class Judging:
 
     def __init__(self, on_answer: Callable[[], None]) -> None:
         self._on_answer = on_answer
-        self._judges: dict[str, Judge] = {}
+        self.judges: dict[str, Judge] = {}
+        """Those that have not been heard, by the id of their run's thread or trace."""
         self._question: _Question | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self._judges)
-
     def expect(self, run: str, judge: Judge) -> None:
-        """Remember the judge of a run, by the id of its thread or trace; the oldest is dropped."""
-        self._judges[run] = judge
-        if len(self._judges) > _MOST:
-            del self._judges[next(iter(self._judges))]
-
-    def is_expected(self, run: str) -> bool:
-        """Return whether a run has a judge that has not been heard."""
-        return run in self._judges
+        """Remember the judge of a run; the oldest is dropped."""
+        self.judges[run] = judge
+        if len(self.judges) > _MOST:
+            del self.judges[next(iter(self.judges))]
 
     def told(self, run: str, trace: ReasoningTrace) -> float | None:
         """Return the probability of success that the run's judge tells, or None if none does."""
         asked = self._question
         if asked is None or (asked.answer.done() and asked.trace_id != trace.id):
-            asked = self._question = self._asked(self._judges[run], trace)
+            asked = self._question = self._asked(self.judges[run], trace)
         if asked.trace_id == trace.id:
             if asked.answer.done():
                 return asked.answer.result()
@@ -86,7 +76,7 @@ class Judging:
         answer: Future[float | None] = Future()
 
         def ask() -> None:
-            _is_judging.set(True)
+            is_judging.set(True)
             told = None
             try:
                 said = judge.judge(trace)
@@ -100,10 +90,6 @@ class Judging:
 
         start_daemon("kp-judge", ask)
         return _Question(trace.id, time.monotonic() + judge.timeout_s, answer)
-
-    def close(self, run: str) -> None:
-        """Forget a run's judge: its answer is in the file."""
-        self._judges.pop(run, None)
 
 
 _AGE: Final = 200  # runs after which what was told of one no longer counts
@@ -127,66 +113,58 @@ class Estimating:
         self._solved: dict[Kind, _Solved] = {}
 
     def of(
-        self, seq: int, kind: Kind, own: Features, vector: Vector | None
+        self, seq: int, trace: ReasoningTrace, own: Features, vector: Vector | None
     ) -> tuple[float | None, StoredEstimate | None]:
         """Return the probability of success, None where nothing is known, and what to `save`."""
-        solved = self._current(seq, kind, own)
+        kind = Kind(trace.metadata.task_domain, trace.metadata.framework)
+        known = self._table.known(kind, before=seq, age=_AGE)
+        if not known:
+            return None, None
+        solved = self._solved.get(kind)
+        if (
+            solved is None
+            or solved.known != known
+            or not solved.process.holds_at(1 + self._table.count(kind, before=seq, most=_SEEN))
+        ):
+            solved = self._solve(kind, seq, known, own)
         if solved is None:
             return None, None
+        self._solved[kind] = solved
         said = solved.process.estimate(own, _of_width(solved.width, vector))
-        return said.p, StoredEstimate(said.raw, said.base, len(solved.known), said.reasons)
+        return said.p, StoredEstimate(said.raw, said.base, len(known), said.reasons)
 
     def save(self, seq: int, own: Features, estimate: StoredEstimate | None) -> None:
         """Store an estimate, and what it was read from; in a transaction."""
         self._table.save(seq, own.astype("<f4").tobytes(), estimate)
 
-    def _current(self, seq: int, kind: Kind, own: Features) -> _Solved | None:
-        """Return what is solved of all that is known before a run; None where nothing is."""
-        known = self._table.known(kind, before=seq, age=_AGE)
-        if not known:
-            return None
-        solved = self._solved.get(kind)
-        if solved is not None and solved.known == known:
-            seen = 1 + self._table.count(kind, before=seq, most=_SEEN)
-            if solved.process.holds_at(seen):
-                return solved
-        solved = self._solve(kind, seq, known, own)
-        if solved is not None:
-            self._solved[kind] = solved
-        return solved
-
     def _solve(
         self, kind: Kind, seq: int, known: Sequence[KnownRun], own: Features
     ) -> _Solved | None:
+        """Solve all that is known before a run; None where none of it is of this version."""
         success = dict(known)
         embedder = None if self._embedder is None else self._embedder.name
         learned = [
-            run
+            (run, read)
             for run in self._table.learned(success, embedder)
-            if len(_read(run.features)) == len(FEATURES)  # those of this version
+            if len(read := _read(run.features)) == len(FEATURES)
         ]
         if not learned:
             return None
         trusted = is_trusted(
             Foretold(run.p, run.base, success[run.seq])
-            for run in learned
+            for run, _ in learned
             if run.p is not None and run.base is not None
         )
-        vectors = [None if run.vector is None else _read(run.vector) for run in learned]
+        vectors = [None if run.vector is None else _read(run.vector) for run, _ in learned]
         width = max((len(vector) for vector in vectors if vector is not None), default=0)
         of = Known(
-            np.array([_read(run.features) for run in learned]),
+            np.array([read for _, read in learned]),
             np.array([_of_width(width, vector) for vector in vectors]),
-            np.array([success[run.seq] for run in learned]),
+            np.array([success[run.seq] for run, _ in learned]),
         )
         seen = [_read(one) for one in self._table.seen(kind, before=seq, most=_SEEN)]
         usual = np.array([*(one for one in seen if len(one) == len(own)), own])
         return _Solved(known, Process(usual, of, is_trusted=trusted), width)
-
-
-def kind_of(trace: ReasoningTrace) -> Kind:
-    """Return the kind of run that its estimate learns from."""
-    return Kind(trace.metadata.task_domain, trace.metadata.framework)
 
 
 def _read(numbers: bytes) -> Features:

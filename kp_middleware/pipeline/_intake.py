@@ -5,15 +5,13 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Collection
-from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 from uuid import UUID
 
 from kp_middleware import privacy
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.pipeline._queue import Owned, ThreadEnd
+from kp_middleware.pipeline._queue import Built, ThreadEnd
 from kp_middleware.recording import (
     Limits,
     Recorder,
@@ -26,7 +24,7 @@ from kp_middleware.recording import (
 )
 from kp_middleware.runs import RecordedRun, ThreadPart, fingerprint
 from kp_middleware.settings import Settings
-from kp_middleware.storage import PausedRun, Store
+from kp_middleware.storage import NextRun, PausedRun, Store
 from kp_middleware.traces import Outcome, ReasoningTrace, Step, Task
 
 logger = logging.getLogger("kp_middleware")
@@ -50,48 +48,84 @@ _UNSPOKEN_METADATA: Final = {
 }
 _UNSPOKEN_FACTS: Final[dict[str, object]] = {"tags": (), "facts": (), "part": None}
 _LOOK_AGAIN_S: Final = 1.0
-_NOBODY_SAYS: Final = ThreadEnd(thread="", success=None, confidence=None)
-
-Written: TypeAlias = dict[int, RecordedRun | None]
-"""Runs by ``seq``; None where the file is to be asked whether and how it is to be scored."""
 
 
 class Intake:
-    """Writes finished runs; what waits in its thread is joined with what follows, or ended."""
+    """Writes finished runs; what waits in its thread is joined with what follows, or ended.
 
-    def __init__(self, store: Store, settings: Settings, policy: privacy.Policy) -> None:
+    What is to be scored then is added to ``next``.
+    """
+
+    def __init__(
+        self, store: Store, settings: Settings, policy: privacy.Policy, next_: NextRun
+    ) -> None:
         self._store = store
         self._settings = settings
         self._limits = Limits.of(settings)
         self._policy = policy
         self._waits_s = {"human": settings.paused_ttl_s, "turn": settings.thread_idle_s}
+        self._next = next_
         self._secrets: dict[str, privacy.KnownSecrets] = {}
         """Of threads in which a run waits, by fingerprint: they are never written."""
-        self._said: set[str] = set()
         self._overdue_at: str | None = None
         self._looked_s = -math.inf
 
-    def keep(self, run: Recorder | ReasoningTrace | Owned | ThreadEnd) -> Written:
-        """Write a run without its secrets, unless it has no step; return what has changed."""
-        if isinstance(run, ThreadEnd):
-            self._looked_s = -math.inf
-            with self._store.transaction():
-                changed = dict(self._end(paused, run) for paused in self._store.paused(run.thread))
+    def keep(self, run: Recorder | Built) -> None:
+        """Write a run without its secrets, unless it has no step."""
+        recorded = self._recorded_run(run)
+        if recorded is None:
+            return
+        thread = ""
+        if recorded.part is not None:
+            thread, self._looked_s = recorded.part.thread, -math.inf
+        known = self._secrets.get(thread) or privacy.KnownSecrets()
+        is_ours = isinstance(run, Recorder)
+        try:
+            clean = self._without_secrets(recorded, known)
+            self._write(clean, known, is_ours=is_ours)
+        except RedactionError as error:
+            logger.warning("trace %s is kept without its texts: %s", recorded.trace.id, error)
+            self._write(_without_words(recorded), known, is_ours=is_ours, failed=error)
         else:
-            recorded = self._recorded_run(run)
-            if recorded is None:
-                return {}
-            if recorded.part is not None:
-                self._looked_s = -math.inf
-            changed = self._keep(recorded, is_ours=isinstance(run, Recorder))
-        self._forget_secrets()
-        return changed
+            if thread and known:
+                self._secrets.pop(thread, None)
+                self._secrets[thread] = known
+        if self._secrets:
+            self._forget_secrets()
+
+    def end(self, told: ThreadEnd | None = None) -> bool:
+        """End the waiting runs of a thread; None: the first that has waited too long.
+
+        False if there is none.
+        """
+        if told is None and self.next_end_in_s() > 0:
+            return False
+        success, confidence = (None, None) if told is None else told[1:]
+        with self._store.transaction():
+            paused = (
+                self._store.overdue(instant(time.time()))
+                if told is None
+                else self._store.paused(told.thread)
+            )
+            for one in paused:
+                if not one.run.shape.steps:
+                    self._store.remove(one.seq)
+                    continue
+                over = ended(one.run, success=success, confidence=confidence)
+                self._store.record(over, seq=one.seq)
+                if not over.complete and one.part.awaits == "human":
+                    self._store.give_reason(one.seq, "not_continued")
+        self._next.add(dict.fromkeys(one.seq for one in paused))
+        self._looked_s = -math.inf
+        if self._secrets:
+            self._forget_secrets()
+        return bool(paused)
 
     def bring_in(self, run: RecordedRun) -> tuple[int, ReasoningTrace] | None:
         """Write a run of another tool, or what was added to it; None if it need not be scored."""
-        failed, known = None, privacy.KnownSecrets()
+        failed = None
         try:
-            clean = self._without_secrets(run, known)
+            clean = self._without_secrets(run, privacy.KnownSecrets())
         except RedactionError as error:
             logger.warning("trace %s is kept without its texts: %s", run.trace.id, error)
             clean, failed = _without_words(run), error
@@ -104,17 +138,6 @@ class Intake:
                 self._store.fail(seq, "not_redacted", failed)
             return (seq, clean.trace) if self._store.is_recorded(seq) else None
 
-    def end_overdue(self) -> Written:
-        """End the first run that has waited too long for what follows; return it."""
-        if self.next_end_in_s() > 0:
-            return {}
-        with self._store.transaction():
-            overdue = self._store.overdue(instant(time.time()))
-            changed = dict(self._end(paused, _NOBODY_SAYS) for paused in overdue)
-        self._looked_s = -math.inf
-        self._forget_secrets()
-        return changed
-
     def next_end_in_s(self) -> float:
         """Return the seconds until the next waiting run times out; infinity if none waits."""
         now_s = time.monotonic()
@@ -123,22 +146,6 @@ class Intake:
         until = self._overdue_at
         return math.inf if until is None else max(0.0, epoch_s(until) - time.time())
 
-    def _keep(self, recorded: RecordedRun, *, is_ours: bool) -> Written:
-        thread = "" if recorded.part is None else recorded.part.thread
-        known = self._secrets.get(thread) or privacy.KnownSecrets()
-        try:
-            clean = self._without_secrets(recorded, known)
-            kept = self._write(clean, known, is_ours=is_ours)
-        except RedactionError as error:
-            logger.warning("trace %s is kept without its texts: %s", recorded.trace.id, error)
-            return self._write(_without_words(recorded), known, is_ours=is_ours, failed=error)
-        if thread and known:
-            self._secrets.pop(thread, None)
-            self._secrets[thread] = known
-            while sum(map(len, self._secrets.values())) > _MOST_SECRETS:
-                del self._secrets[next(iter(self._secrets))]
-        return kept
-
     def _write(
         self,
         run: RecordedRun,
@@ -146,34 +153,39 @@ class Intake:
         *,
         is_ours: bool,
         failed: RedactionError | None = None,
-    ) -> Written:
-        """Write a clean run; one of ours whose id the file has gets another."""
+    ) -> None:
+        """Write a clean run, joined with the one it continues: one trace, to which both ids lead.
+
+        One of ours whose id the file has gets another.
+        """
+        seq, aliases = None, set[str]()
         with self._store.transaction():
             if (stored := self._store.reading(run.trace.id)) is not None:
                 if not is_ours:
-                    shield.count("submit: a trace with the id of one in the file")
-                    self._warn_once(_THERE, _THERE, run.trace.id)
-                    return {}
+                    if shield.count("submit: a trace with the id of one in the file"):
+                        logger.warning(_THERE, run.trace.id)
+                    return
                 if not stored.is_of(run):  # else it was written, and is tried again
                     run = _under_another_id(run)
-            if failed is None:
-                return self._write_part(run, known)
-            seq = self._store.record(run)
-            self._store.fail(seq, "not_redacted", failed)
-        return {}
-
-    def _write_part(self, run: RecordedRun, known: privacy.KnownSecrets) -> Written:
-        """Write a run, joined with the one it continues: one trace, to which both ids lead."""
-        earlier = self._before(run)
-        if earlier is None:
-            whole = self._alone(run)
-            return {} if whole is None else self._record(whole, None)
-        parts = (earlier.run, run)  # in the order of their start, not of writing
-        first, second = sorted(parts, key=lambda part: part.trace.metadata.created_at)
-        whole = joined(first, second, self._limits)
-        whole = _without_known(whole, policy=self._policy, known=known)
-        aliases = {earlier.run.trace.id, run.trace.id} - {whole.trace.id}
-        return self._record(whole, earlier.seq, aliases)
+            if failed is not None:
+                self._store.fail(self._store.record(run), "not_redacted", failed)
+                return
+            if (earlier := self._before(run)) is not None:
+                parts = (earlier.run, run)  # in the order of their start, not of writing
+                first, second = sorted(parts, key=lambda part: part.trace.metadata.created_at)
+                run = joined(first, second, self._limits)
+                if known:  # one part was written before all of them were known
+                    run = _cleaned(run, self._policy, known, is_new=False)
+                seq, aliases = earlier.seq, {one.trace.id for one in parts} - {run.trace.id}
+            elif run.part is not None and run.part.follows and run.part.awaits is None:
+                whole = alone(run) if run.shape.steps else None
+                if whole is None:
+                    return  # nothing waits for it: it is not a run
+                run = self._with_its_objective(whole, run.part)
+            awaits = None if run.part is None else run.part.awaits
+            until = None if awaits is None else instant(time.time() + self._waits_s[awaits])
+            seq = self._store.record(run, seq=seq, until=until, aliases=aliases)
+        self._next.add({seq: run if until is None and run.complete else None})
 
     def _before(self, run: RecordedRun) -> PausedRun | None:
         """Return the paused run of the same thread that this one continues, or None.
@@ -199,13 +211,6 @@ class Intake:
         ]
         return next(reversed(asked or ours), None)
 
-    def _alone(self, run: RecordedRun) -> RecordedRun | None:
-        """Return a run that nothing waits for as a whole run; None if it is not one."""
-        if run.part is None or not run.part.follows or run.part.awaits is not None:
-            return run
-        whole = alone(run) if run.shape.steps else None
-        return None if whole is None else self._with_its_objective(whole, run.part)
-
     def _with_its_objective(self, run: RecordedRun, part: ThreadPart) -> RecordedRun:
         """Give a run that resumes a failed one the objective of its thread."""
         if part.was_asked or run.thread_id is None or fingerprint(run.thread_id) != part.thread:
@@ -216,30 +221,14 @@ class Intake:
         task = run.trace.task.model_copy(update={"objective": objective})
         return run.model_copy(update={"trace": run.trace.model_copy(update={"task": task})})
 
-    def _record(self, run: RecordedRun, seq: int | None, aliases: Collection[str] = ()) -> Written:
-        until = None
-        if run.part is not None and run.part.awaits is not None:
-            until = instant(time.time() + self._waits_s[run.part.awaits])
-        seq = self._store.record(run, seq=seq, until=until, aliases=aliases)
-        return {seq: run if until is None and run.complete else None}
-
-    def _end(self, paused: PausedRun, end: ThreadEnd) -> tuple[int, RecordedRun | None]:
-        if not paused.run.shape.steps:
-            self._store.remove(paused.seq)
-            return paused.seq, None
-        over = ended(paused.run, success=end.success, confidence=end.confidence)
-        self._store.record(over, seq=paused.seq)
-        if not over.complete and paused.part.awaits == "human":
-            self._store.give_reason(paused.seq, "not_continued")
-        return paused.seq, None
-
     def _forget_secrets(self) -> None:
-        """Forget the secrets of threads in which no run waits."""
-        if self._secrets:
-            threads = self._store.paused_threads()
-            self._secrets = {one: self._secrets[one] for one in self._secrets if one in threads}
+        """Forget the secrets of threads in which no run waits, and of the oldest if too many."""
+        threads = self._store.paused_threads()
+        self._secrets = {one: known for one, known in self._secrets.items() if one in threads}
+        while sum(map(len, self._secrets.values())) > _MOST_SECRETS:
+            del self._secrets[next(iter(self._secrets))]
 
-    def _recorded_run(self, run: Recorder | ReasoningTrace | Owned) -> RecordedRun | None:
+    def _recorded_run(self, run: Recorder | Built) -> RecordedRun | None:
         settings = self._settings
         if isinstance(run, Recorder):
             return assemble(
@@ -249,26 +238,28 @@ class Intake:
                 privacy_level=settings.privacy_level,
                 agent_id=settings.agent_id,
             )
-        trace, owner = run if isinstance(run, Owned) else (run, None)
-        recorded = bounded(_as_strict_as(settings, trace), self._limits)
-        if owner is None:
-            return recorded
-        return recorded.model_copy(update={"owner": fingerprint(owner)})
-
-    def _warn_once(self, kind: str, words: str, fact: object) -> None:
-        if kind not in self._said:
-            self._said.add(kind)
-            logger.warning(words, fact)
+        recorded = bounded(_as_strict_as(settings, run.trace), self._limits)
+        owner = None if run.owner is None else fingerprint(run.owner)
+        return recorded.model_copy(update={"owner": owner})
 
     def _without_secrets(self, run: RecordedRun, known: privacy.KnownSecrets) -> RecordedRun:
-        """Return the redacted run; rules whose package is missing are left to the outbox."""
-        try:
-            return _without_secrets(run, self._policy, known)
-        except RedactionError as error:
-            if error.reason not in privacy.ENGINE_TROUBLE:
-                raise
-            self._warn_once(error.where, "nothing will be sent: %s", error)
-            return _without_secrets(run, self._policy.without_packages(), known)
+        """Return the redacted run, without its largest steps if it is too large to redact.
+
+        Rules whose package is missing are left to the outbox.
+        """
+        policy, too_large = self._policy, 0
+        while True:
+            try:
+                return _cleaned(run, policy, known)
+            except RedactionError as error:
+                if error.reason == "too_large" and too_large < _MOST_TOO_LARGE:
+                    logger.warning("a step of trace %s is not kept: %s", run.trace.id, error)
+                    run, too_large = _without_largest_step(run), too_large + 1
+                elif error.reason in privacy.ENGINE_TROUBLE and policy is self._policy:
+                    shield.tell(logging.WARNING, f"nothing will be sent: {error}")
+                    policy = policy.without_packages()
+                else:
+                    raise
 
 
 def _as_strict_as(settings: Settings, trace: ReasoningTrace) -> ReasoningTrace:
@@ -289,21 +280,6 @@ def _under_another_id(run: RecordedRun) -> RecordedRun:
     return run.model_copy(update={"trace": run.trace.model_copy(update={"id": another})})
 
 
-def _without_secrets(
-    run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecrets
-) -> RecordedRun:
-    """Return the redacted run, without its largest steps if it is too large to redact."""
-    for _ in range(_MOST_TOO_LARGE):
-        try:
-            return _redacted(run, policy, known)
-        except RedactionError as error:
-            if error.reason != "too_large":
-                raise
-            logger.warning("a step of trace %s is not kept: %s", run.trace.id, error)
-            run = _without_largest_step(run)
-    return _redacted(run, policy, known)
-
-
 def _without_largest_step(run: RecordedRun) -> RecordedRun:
     steps = [*run.trace.steps]
     at = max(range(len(steps)), key=lambda at: len(steps[at].model_dump_json()))
@@ -312,50 +288,35 @@ def _without_largest_step(run: RecordedRun) -> RecordedRun:
     return run.model_copy(update={"trace": run.trace.model_copy(update={"steps": tuple(steps)})})
 
 
-def _redacted(run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecrets) -> RecordedRun:
-    """Return the run redacted: a secret found in one place is removed everywhere."""
-    redact = partial(
-        privacy.redact_jsonable, _facts(run), level="private", policy=policy, known=known
-    )
-    beside, count = redact(), len(known)
-    redacted = privacy.redact_trace(run.trace, level="private", policy=policy, known=known)
-    return _cleaned(run, redact() if len(known) > count else beside, redacted)
-
-
-def _without_known(
-    run: RecordedRun, *, policy: privacy.Policy, known: privacy.KnownSecrets
-) -> RecordedRun:
-    """Remove known secrets from a run that was written before all of them were known."""
-    if not known:
-        return run
-    beside = privacy.spread_in_jsonable(_facts(run), level="private", policy=policy, known=known)
-    redacted = privacy.spread_in_trace(run.trace, level="private", policy=policy, known=known)
-    return _cleaned(run, beside, redacted)
-
-
-def _facts(run: RecordedRun) -> dict[str, object]:
-    facts = {name: getattr(run, name) for name in _SPOKEN_FACTS}
-    return {**facts, "names": _names(run)}
-
-
-def _names(run: RecordedRun) -> list[str]:
-    """Return the distinct names of the steps' agents, parents and models."""
-    named = ((step.agent, step.parent, step.model) for step in run.facts)
-    return [*dict.fromkeys(name for names in named for name in names if name is not None)]
-
-
 def _cleaned(
-    run: RecordedRun, beside: privacy.RedactedValue, redacted: privacy.RedactedTrace
+    run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecrets, *, is_new: bool = True
 ) -> RecordedRun:
-    cleaned = {**beside.value, "trace": redacted.trace}
-    names: dict[str | None, str | None] = {None: None}
-    names.update(zip(_names(run), cleaned.pop("names"), strict=True))
-    cleaned["facts"] = tuple(
-        step._replace(agent=names[step.agent], parent=names[step.parent], model=names[step.model])
+    """Return the run redacted: a secret found in one place is removed everywhere.
+
+    Of one that is not new only the known ones are removed.
+    """
+    of_facts, of_trace = (
+        (privacy.redact_jsonable, privacy.redact_trace)
+        if is_new
+        else (privacy.spread_in_jsonable, privacy.spread_in_trace)
+    )
+    named = [name for step in run.facts for name in (step.agent, step.parent, step.model)]
+    names = [*dict.fromkeys(name for name in named if name is not None)]
+    facts = {**{name: getattr(run, name) for name in _SPOKEN_FACTS}, "names": names}
+    beside = of_facts(facts, level="private", policy=policy, known=known)
+    count = len(known)
+    redacted = of_trace(run.trace, level="private", policy=policy, known=known)
+    if len(known) > count:
+        beside = of_facts(facts, level="private", policy=policy, known=known)
+    clean: dict[str | None, str | None] = {None: None}
+    clean.update(zip(names, beside.value.pop("names"), strict=True))
+    steps = tuple(
+        step._replace(agent=clean[step.agent], parent=clean[step.parent], model=clean[step.model])
         for step in run.facts
     )
     counts = Counter(run.redactions) + Counter(beside.counts) + Counter(redacted.counts)
-    return run.model_copy(update={**cleaned, "redactions": dict(counts)})
+    told = {"trace": redacted.trace, "facts": steps, "redactions": dict(counts)}
+    return run.model_copy(update={**beside.value, **told})
 
 
 def _without_words(run: RecordedRun) -> RecordedRun:

@@ -3,7 +3,6 @@
 import math
 import threading
 import time
-from collections import deque
 from contextlib import suppress
 from numbers import Real
 from queue import Empty, SimpleQueue
@@ -12,6 +11,13 @@ from typing import Final, NamedTuple, Self, TypeAlias
 from kp_middleware.recording import Recorder
 from kp_middleware.runs import fingerprint
 from kp_middleware.traces import ReasoningTrace
+
+
+class Built(NamedTuple):
+    """A trace that a user built, and whose it is; None: nobody's."""
+
+    trace: ReasoningTrace
+    owner: str | None
 
 
 class ThreadEnd(NamedTuple):
@@ -24,8 +30,7 @@ class ThreadEnd(NamedTuple):
     @classmethod
     def of(cls, thread_id: str | int, *, success: bool | None, confidence: float | None) -> Self:
         """Check what the program says. Raises as `KnowledgePulse.end_thread`."""
-        sure = _checked_confidence(confidence)
-        return cls(fingerprint(str(thread_id)), _checked_success(success), sure)
+        return cls(fingerprint(str(thread_id)), *_checked(success, confidence))
 
 
 class Feedback(NamedTuple):
@@ -41,48 +46,38 @@ class Feedback(NamedTuple):
         cls, trace_id: str | None, *, success: bool | None, confidence: float | None
     ) -> Self | None:
         """Check what is said, now; None of no trace. Raises as `KnowledgePulse.feedback`."""
-        said, sure = _checked_success(success), _checked_confidence(confidence)
-        if success is None and confidence is None:
+        told = _checked(success, confidence)
+        if told == (None, None):
             raise ValueError("feedback needs success, confidence or both")
         if trace_id is None:
             return None
         if not isinstance(trace_id, str):
             raise TypeError(f"trace_id must be a str, got {type(trace_id).__name__}")
-        return cls(trace_id, said, sure, time.time())
+        return cls(trace_id, *told, time.time())
 
 
-def _checked_success(success: bool | None) -> bool | None:  # noqa: FBT001 - its only argument
+def _checked(
+    success: bool | None,  # noqa: FBT001 - an outcome
+    confidence: float | None,
+) -> tuple[bool | None, float | None]:
     if success not in {None, True, False}:
         raise TypeError(f"success must be a bool, got {success!r}")
-    return None if success is None else bool(success)
-
-
-def _checked_confidence(confidence: float | None) -> float | None:
+    said = None if success is None else bool(success)
     if confidence is None:
-        return None
+        return said, None
     if isinstance(confidence, bool) or not isinstance(confidence, Real):
         raise TypeError(f"confidence must be a number (0 to 1), got {confidence!r}")
     if not 0 <= float(confidence) <= 1:
         raise ValueError(f"confidence is from 0 to 1, this is {confidence!r}")
-    return float(confidence)
+    return said, float(confidence)
 
 
-class Owned(NamedTuple):
-    """A trace that a user built, with its owner."""
-
-    trace: ReasoningTrace
-    owner: str
-
-
-FinishedRun: TypeAlias = Recorder | ReasoningTrace | Owned | ThreadEnd | Feedback
+FinishedRun: TypeAlias = Recorder | Built | ThreadEnd | Feedback
 """What was recorded, a trace that a user built, or what is told of those that came before."""
 
 _OVERHEAD_BYTES: Final = 3072
 _STEP_BYTES: Final = 320  # of a dict with its texts, beside what is in them
 _BUILT_STEP_BYTES: Final = 1024  # of a pydantic model
-
-_Waiting: TypeAlias = tuple[FinishedRun, int]
-"""A run and its size in bytes: a plain tuple, because the agent's thread makes it."""
 
 
 class RunQueue:
@@ -93,15 +88,12 @@ class RunQueue:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._runs: SimpleQueue[_Waiting | None] = SimpleQueue()  # None only wakes
-        self._again: deque[FinishedRun] = deque()
+        self._runs: SimpleQueue[tuple[FinishedRun, int] | None] = SimpleQueue()  # None only wakes
         self._size_bytes = 0
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._stored = threading.Condition(self._lock)
+        self._changed = threading.Condition(threading.RLock())
         self._kept_s = -math.inf
         self._in_trouble = self._stuck = False
-        self._ours_done = self._done = True
+        self._ours_done = True
         self.asks = self.answered = 0
         """The number of requests to look into the file, and of those that were answered."""
         self.waiting = 0
@@ -112,20 +104,18 @@ class RunQueue:
     def put(self, run: FinishedRun) -> bool:
         """Add a run without waiting; False if there is no room: it is dropped."""
         size_bytes = _size_bytes(run)
-        with self._lock:
+        with self._changed:
             if self._size_bytes + size_bytes > self._max_bytes:
                 return False
             self._size_bytes += size_bytes
             self.waiting += 1
-            self._ours_done = self._done = False
+            self._ours_done = False
         self._runs.put((run, size_bytes))
         return True
 
     def take(self, timeout_s: float) -> FinishedRun | None:
         """Take the oldest run, or return None after the timeout or a call of `wake`."""
-        if self._again:
-            return self._again.popleft()
-        waiting: _Waiting | None = None
+        waiting: tuple[FinishedRun, int] | None = None
         with suppress(Empty):
             waiting = self._runs.get(timeout=timeout_s) if timeout_s else None
             while waiting is None:
@@ -136,35 +126,31 @@ class RunQueue:
             self._size_bytes -= waiting[1]
         return waiting[0]
 
-    def put_back(self, run: FinishedRun) -> None:
-        """Make a run that was taken the next one again."""
-        self._again.appendleft(run)
+    def wake(self) -> None:
+        """Let the worker look again: it does not begin to sleep now, or wakes up."""
+        self._runs.put(None)
 
     def kept(self) -> None:
         """Note that a run that was taken is stored, or given up."""
-        with self._stored:
+        with self._changed:
             self.waiting -= 1
             self._kept_s = time.monotonic()
-            self._stored.notify_all()
+            self._changed.notify_all()
 
     def ask_to_look(self) -> None:
         """Let the worker look into the file: something is unfinished until it has."""
         with self._changed:
             self.asks += 1
-            self._done = False
         self.wake()
 
-    def ours_done(self) -> None:
-        """Note that the runs of this process are scored, or cannot be now."""
+    def done(self, asks: int | None = None) -> None:
+        """Note that the runs of this process are scored, or cannot be now.
+
+        With the number of an ask: nothing else in the file can be scored either, as it was then.
+        """
         with self._changed:
             self._ours_done = not self.waiting
-            self._changed.notify_all()
-
-    def all_done(self, asks: int) -> None:
-        """Note that nothing in the file can be scored, as it was at the ask of this number."""
-        with self._changed:
-            self.answered = asks
-            self._done = self._ours_done and asks == self.asks
+            self.answered = self.answered if asks is None else asks
             self._changed.notify_all()
 
     def drop(self) -> int:
@@ -179,32 +165,24 @@ class RunQueue:
         with self._changed:
             self.untold -= count
 
-    def wake(self) -> None:
-        """Let the worker look again: it does not begin to sleep now, or wakes up."""
-        self._runs.put(None)
-
     def meet_trouble(self, *, lasting: bool) -> None:
         """Note that runs cannot be stored now; if ``lasting``, waiting for them is no use."""
         with self._changed:
             self._in_trouble, self._stuck = True, lasting
             self._changed.notify_all()
-            self._stored.notify_all()
 
-    def end_trouble(self) -> None:
-        """Note that runs can be stored again."""
+    def end_trouble(self, *, lasting: bool = False) -> None:
+        """Note that runs can be stored again; or where it is ``lasting``, are tried once more."""
         with self._changed:
-            self._in_trouble = self._stuck = False
-
-    def hope(self) -> None:
-        """Note that runs which could not be stored for good are tried once more."""
-        with self._changed:
-            if self._stuck:
+            if self._stuck or not lasting:
                 self._in_trouble = self._stuck = False
 
     def wait_until_done(self, timeout_s: float) -> None:
         """Return when every run is done or none can be, or when the time is over."""
         with self._changed:
-            self._changed.wait_for(lambda: self._done or self._stuck, timeout_s)
+            self._changed.wait_for(
+                lambda: self._stuck or (self._ours_done and self.answered == self.asks), timeout_s
+            )
 
     def wait_until_ours_done(self, *, patience_in_trouble_s: float) -> None:
         """Return when the runs of this process are done, or cannot be kept."""
@@ -221,24 +199,23 @@ class RunQueue:
 
         ``since_s`` is monotonic; in trouble, a worker has failed and tries again.
         """
-        with self._stored:
+        with self._changed:
             while self.waiting and not self._stuck:
                 most_s = patience_in_trouble_s if self._in_trouble else patience_s
                 left_s = max(since_s, self._kept_s) + most_s - time.monotonic()
                 if left_s <= 0:
                     return
-                self._stored.wait(left_s)
+                self._changed.wait(left_s)
 
 
 def _size_bytes(run: FinishedRun) -> int:
     """Estimate the memory that it takes."""
-    if isinstance(run, Recorder):
-        log, texts = run.log, len(run.objective) + len(run.result_summary)
-        steps_bytes = log.size_bytes + log.kept * _STEP_BYTES
-        return steps_bytes + run.later_bytes + texts + _OVERHEAD_BYTES
-    if isinstance(run, ThreadEnd | Feedback):
-        return _OVERHEAD_BYTES
-    if isinstance(run, Owned):
-        run = run.trace
-    steps = len(run.steps) * _BUILT_STEP_BYTES
-    return len(run.model_dump_json()) + steps + _OVERHEAD_BYTES
+    match run:
+        case Recorder():
+            log, texts = run.log, len(run.objective) + len(run.result_summary)
+            steps_bytes = log.size_bytes + log.kept * _STEP_BYTES
+            return steps_bytes + run.later_bytes + texts + _OVERHEAD_BYTES
+        case Built():
+            steps_bytes = len(run.trace.steps) * _BUILT_STEP_BYTES
+            return len(run.trace.model_dump_json()) + steps_bytes + _OVERHEAD_BYTES
+    return _OVERHEAD_BYTES

@@ -9,7 +9,7 @@ from functools import cached_property
 from kp_middleware.embedding import Embedder
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import instant
-from kp_middleware.pipeline._lifecycle import start_daemon
+from kp_middleware.pipeline._threads import start_daemon
 from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory, Recalled, question
 from kp_middleware.recording import current_recorder, shield

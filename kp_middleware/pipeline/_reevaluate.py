@@ -26,18 +26,15 @@ from kp_middleware.storage import CANCELLED_BY_HAND, Belief, PastRun, Store
 logger = logging.getLogger("kp_middleware")
 
 
-class WarnOnce:
-    """Remembers the kinds of failure that were logged."""
+GATE_FAILED: Final = "a run stays here, the gate failed"
 
-    def __init__(self) -> None:
-        self._kinds: set[str] = set()
 
-    def warn(self, what: str, error: BaseException) -> None:
-        """Log one warning for each kind of failure, and the rest for debugging."""
-        kind = f"{what}: {type(error).__name__}"
-        level = logging.DEBUG if kind in self._kinds else logging.WARNING
-        self._kinds.add(kind)
-        logger.log(level, "%s: %s", kind, error)
+def warn_once(kinds: set[str], what: str, error: BaseException) -> None:
+    """Log one warning for each kind of failure, and the rest for debugging."""
+    kind = f"{what}: {type(error).__name__}"
+    level = logging.DEBUG if kind in kinds else logging.WARNING
+    kinds.add(kind)
+    logger.log(level, "%s: %s", kind, error)
 
 
 _LEFT: Final = ("sent", "sending")
@@ -55,7 +52,7 @@ class Reevaluation:
         self._store = store
         self._dispatch = dispatch
         self._gate = gate
-        self._warn = partial(WarnOnce().warn, "a run stays here, the gate failed")
+        self._warn = partial(warn_once, set(), GATE_FAILED)
 
     @classmethod
     def of(cls, store: Store, settings: Settings) -> Self:

@@ -22,10 +22,10 @@ from kp_middleware.embedding import (
 )
 from kp_middleware.estimate import Features, features
 from kp_middleware.instants import instant
-from kp_middleware.pipeline._endings import Estimating, kind_of
+from kp_middleware.pipeline._endings import Estimating
 from kp_middleware.pipeline._reevaluate import Reevaluation
 from kp_middleware.settings import Settings
-from kp_middleware.storage import Kind, PastRun, Selection, SqliteStore
+from kp_middleware.storage import PastRun, Selection, SqliteStore
 from kp_middleware.traces import ReasoningTrace
 
 Became: TypeAlias = Literal[
@@ -56,7 +56,7 @@ class _Replayed(NamedTuple):
 
     run: PastRun
     today: Run | None = None
-    seen: tuple[Kind, Features, Vector | None] | None = None
+    seen: tuple[ReasoningTrace, Features, Vector | None] | None = None
     new_vector: Vector | None = None
 
 
@@ -163,7 +163,7 @@ class Rescoring:
         )
         if (near := today.nearest) and then and _are_alike([then.similarity], [near.similarity]):
             today = replace(today, nearest=near._replace(similarity=then.similarity))
-        return _Replayed(run, today, (kind_of(trace), features(trace), vector), new)
+        return _Replayed(run, today, (trace, features(trace), vector), new)
 
     def _remember(self, key: str, vector: bytes) -> None:
         self._cache.add(np.frombuffer(vector, dtype="<f4"), key, embedder=self._name or "")

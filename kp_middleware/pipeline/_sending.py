@@ -3,11 +3,9 @@
 import logging
 import math
 import platform
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from kp_middleware import locations, privacy
@@ -15,7 +13,6 @@ from kp_middleware.core.formula import SIGNALS
 from kp_middleware.core.gates import DAY_S
 from kp_middleware.errors import (
     KnowledgePulseError,
-    MissingExtraError,
     RedactionError,
     RegistryForbiddenError,
     RegistryUnavailableError,
@@ -24,13 +21,12 @@ from kp_middleware.export import Outbox, OwnExporter, Registry, Sender, payload
 from kp_middleware.instants import epoch_s
 from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline._dispatch import Dispatch
-from kp_middleware.pipeline._lifecycle import start_daemon
+from kp_middleware.pipeline._threads import LAST_STEP_S, LOOK_AGAIN_S, Worker
 from kp_middleware.rate_limit import OwnPace, Pace, PaceKeeper
 from kp_middleware.runs import ExportedRun, StepFacts
 from kp_middleware.settings import Settings
 from kp_middleware.sharing import Link, PaceOfAll, SharedOutbox, load
 from kp_middleware.storage import (
-    PASSING_TROUBLE,
     TROUBLE,
     ExportCandidate,
     ExportCursor,
@@ -40,7 +36,6 @@ from kp_middleware.storage import (
     SharedPace,
     SqliteStore,
     Store,
-    in_words,
     no_fork,
 )
 from kp_middleware.traces import ReasoningTrace
@@ -48,156 +43,112 @@ from kp_middleware.traces import ReasoningTrace
 logger = logging.getLogger("kp_middleware")
 
 _AT_MOST_S: Final = 3600.0  # then we look again, whatever the clock did
-_LOOK_AGAIN_S: Final = 1.0
-_LAST_STEP_S: Final = 0.3
 _WORTH_WAITING_S: Final = 60.0  # past a deadline: what is due sooner may come sooner
 
 
-class SendingWorker:
-    """Sends what is in the outbox: only where there is a key, or an exporter of the user's.
-
-    ``trouble`` says why nothing is sent now, and what to do about it; None if all is well.
-    """
+class SendingWorker(Worker):
+    """Sends what is in the outbox: only where there is a key, or an exporter of the user's."""
 
     def __init__(
         self,
         store: Store,
         settings: Settings,
         exporter: Registry | OwnExporter,
-        outbox_of: Callable[[Store], Outbox | None] | None = None,
+        outbox_of: Callable[[Store], Outbox] | None = None,
     ) -> None:
+        super().__init__("kp-sending", settings.db, "nothing is sent for now")
         self._store = store
-        self._outbox_of = outbox_of or (lambda _: None)
+        self._outbox_of = outbox_of
         self._settings = settings
         self._exporter = exporter
         self._sender: Sender | None = None
-        self._thread: threading.Thread | None = None
-        self._starting = threading.RLock()  # a finalizer may come back here in the same thread
-        self._stopping = threading.Event()
-        self._wake = threading.Event()
-        self._resting = threading.Condition()
         self._next_at: float | None = math.inf
-        self.trouble: str | None = None
 
     def start(self) -> None:
         """Look into the outbox, in the background."""
-        with self._resting:
+        with self._changed:
             self._next_at = None
             self._wake.set()
-        with self._starting:
-            if self._thread is None:
-                with suppress(RuntimeError):  # Python 3.12.0 to 3.12.2 start none at the very end
-                    self._thread = start_daemon("kp-sending", self._work)
+        super().start()
 
-    def stop(self, timeout_s: float) -> None:
+    def stop(self, timeout_s: float) -> bool:
         """Stop after the trace in hand; one that the registry is silent to is given back."""
-        self._stopping.set()
-        self._wake.set()
-        thread = self._thread  # it takes itself off when it ends
-        if thread is None:
-            return
-        thread.join(timeout_s)
-        if thread.is_alive() and not self._abandoned():
-            thread.join(_LAST_STEP_S)
+        if super().stop(timeout_s):
+            return True
+        try:
+            given_back = self._sender is not None and self._sender.abandon()
+        except TROUBLE as error:
+            logger.debug("the trace in hand is sent when its lease has ended: %s", error)
+            given_back = True
+        return not given_back and super().stop(LAST_STEP_S)
 
-    def wait_until_idle(self, timeout_s: float) -> None:
+    def wait_until_idle(self, deadline: float) -> None:
         """Return when nothing can be sent now, or when the time is over."""
-        with self._resting:
-            self._resting.wait_for(partial(self._rests_until_after, -math.inf), timeout_s)
+        self._wait_for_rest(-math.inf, deadline - time.monotonic())
 
     def wait_until_sent(self, deadline: float, look: Callable[[], None] = lambda: None) -> None:
         """Return when all is sent, or the time is over; at once if nothing goes for much longer."""
         while (left_s := deadline - time.monotonic()) > 0:
-            with self._resting:
-                may_end = partial(self._rests_until_after, deadline + _WORTH_WAITING_S)
-                if self._resting.wait_for(may_end, min(left_s, _LOOK_AGAIN_S)):
-                    return
+            if self._wait_for_rest(deadline + _WORTH_WAITING_S, min(left_s, LOOK_AGAIN_S)):
+                return
             look()
 
-    def _rests_until_after(self, instant: float) -> bool:
-        return self._thread is None or (self._next_at is not None and self._next_at > instant)
+    def _wait_for_rest(self, until: float, timeout_s: float) -> bool:
+        """Wait until nothing can be sent before an instant; return False if the time is over."""
+
+        def rests() -> bool:
+            return self._thread is None or (self._next_at is not None and self._next_at > until)
+
+        with self._changed:
+            return self._changed.wait_for(rests, max(0.0, timeout_s))
 
     def _rest_until(self, next_at: float | None) -> None:
         """Set when the next item is sent, on the monotonic clock; None while one is sent."""
-        with self._resting:
-            self._next_at = next_at
-            self._resting.notify_all()
-
-    def _abandoned(self) -> bool:
-        try:
-            return self._sender is not None and self._sender.abandon()
-        except TROUBLE as error:
-            logger.debug("the trace in hand is sent when its lease has ended: %s", error)
-            return True
+        with self._changed:
+            if next_at is None or not self._wake.is_set():
+                self._next_at = next_at
+                self._changed.notify_all()
 
     def _work(self) -> None:
-        try:
-            link = shared_link(self._settings)
-            with (
-                closing(self._store.apart()) as store,
-                closing(self._exporter),
-                nullcontext() if link is None else closing(link),
-            ):
-                outbox = self._outbox_of(store) or self._usual_outbox(store, link)
-                pace = self._pace(link)
-                self._sender = Sender(outbox, self._exporter, pace=pace, clock=time.time)
-                self._go_on(self._sender)
-        except MissingExtraError as error:
-            self.trouble = str(error)
-            logger.warning("nothing is sent: %s", error)
-        except Exception:
-            words = (
-                "nothing is sent until the next run: a defect of kp-middleware, please report it"
-            )
-            logger.warning(words, exc_info=True)
-        finally:
-            self._thread = None
-            self._rest_until(math.inf)
+        link = shared_link(self._settings)
+        with (
+            closing(self._store.apart()) as store,
+            closing(self._exporter),
+            nullcontext() if link is None else closing(link),
+        ):
+            outbox, pace = self._outbox_and_pace(store, link)
+            sender = self._sender = Sender(outbox, self._exporter, pace=pace, clock=time.time)
+            while not self._stopping.is_set():
+                self._wake.clear()
+                self._rest_until(None)  # or a program could end in the midst of a request
+                try:
+                    more_in_s = sender.send_due(self._stopping)
+                except TROUBLE as error:
+                    self._say(error)
+                    self._rest_until(math.inf)
+                    self._stopping.wait(LOOK_AGAIN_S)
+                    continue
+                self.trouble = None
+                wait_s = math.inf if more_in_s is None else more_in_s
+                if wait_s > 0:
+                    self._rest_until(time.monotonic() + wait_s)
+                    self._wake.wait(min(wait_s, _AT_MOST_S))
+            with suppress(*TROUBLE):
+                sender.send_due(self._stopping)  # what is answered is written, our turn is over
 
-    def _usual_outbox(self, store: Store, link: Link | None) -> Outbox:
-        """Return the outbox of all hosts where they share one, else that of the file."""
-        registry = self._exporter
-        if link is not None and isinstance(registry, Registry):
-            return SharedOutbox.of(link, registry.url, registry.agent_id, registry.key_hash)
-        return store.outbox(destination(self._settings, self._exporter), self._settings.agent_id)
-
-    def _pace(self, link: Link | None) -> PaceKeeper:
-        """Return the shared pace of a registry, or a private one for an exporter."""
-        if isinstance(self._exporter, Registry):
-            return shared_pace(self._exporter, self._settings, link)
-        return OwnPace(Pace().at_interval(time.time(), 0.0), time.time)
-
-    def _go_on(self, sender: Sender) -> None:
-        while not self._stopping.is_set():
-            self._rest_until(None)  # or a program could end in the midst of a request
-            self._wake.clear()
-            try:
-                more_in_s = sender.send_due(self._stopping)
-            except TROUBLE as error:
-                self._wait_for_the_file(error)
-                continue
-            self.trouble = None
-            self._wait(more_in_s)
-        with suppress(*TROUBLE):
-            sender.send_due(self._stopping)  # what is answered is written, our turn is over
-
-    def _wait(self, more_in_s: float | None) -> None:
-        if more_in_s is not None and more_in_s <= 0:
-            return
-        wait_s = math.inf if more_in_s is None else more_in_s
-        with self._resting:
-            if not self._wake.is_set():
-                self._rest_until(time.monotonic() + wait_s)
-        self._wake.wait(min(wait_s, _AT_MOST_S))
-
-    def _wait_for_the_file(self, error: Exception) -> None:
-        words = in_words(self._settings.db, error)
-        if self.trouble is None:
-            unknown = None if isinstance(error, PASSING_TROUBLE) else error
-            logger.warning("nothing is sent for now: %s", words, exc_info=unknown)
-        self.trouble = str(words)
-        self._rest_until(math.inf)
-        self._stopping.wait(_LOOK_AGAIN_S)
+    def _outbox_and_pace(self, store: Store, link: Link | None) -> tuple[Outbox, PaceKeeper]:
+        """Return those of all hosts where they share a log; an exporter has a pace of its own."""
+        exporter, settings = self._exporter, self._settings
+        if isinstance(exporter, OwnExporter):
+            own = OwnPace(Pace().at_interval(time.time(), 0.0), time.time)
+            if self._outbox_of is not None:
+                return self._outbox_of(store), own
+            return store.outbox(exporter.url, settings.agent_id), own
+        pace = shared_pace(exporter, settings, link)
+        if link is None:
+            return store.outbox(settings.registry_url, settings.agent_id), pace
+        key = exporter.url, exporter.agent_id, exporter.key_hash
+        return SharedOutbox.of(link, *key), pace
 
 
 def destination(settings: Settings, exporter: Registry | OwnExporter | None) -> str:

@@ -21,7 +21,7 @@ from kp_middleware.export import OwnExporter, Registry
 from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline._copying import take_back
 from kp_middleware.pipeline._dispatch import Dispatch, prepare_payload
-from kp_middleware.pipeline._reevaluate import WarnOnce
+from kp_middleware.pipeline._reevaluate import GATE_FAILED, warn_once
 from kp_middleware.pipeline._sending import destination
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
@@ -99,7 +99,7 @@ class Exchange:
         self._dispatch = Dispatch(store, settings, self._policy, own)
         self._outbox = store.outbox(destination(settings, own), settings.agent_id)
         self._weights = Scorer(profiles=settings.profiles).weights
-        self._warn = partial(WarnOnce().warn, "a run stays here, the gate failed")
+        self._warn = partial(warn_once, set(), GATE_FAILED)
         self._pull_at_s = self._beat_at_s = 0.0
 
     def run(self) -> bool:

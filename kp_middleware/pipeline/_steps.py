@@ -5,24 +5,32 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 from kp_middleware import privacy
 from kp_middleware.asked import LONG, said_in
-from kp_middleware.core.evaluation import Ending, Run, Terms, Verdict, evaluate, known_success
+from kp_middleware.core.evaluation import (
+    Ending,
+    Evaluation,
+    Run,
+    Terms,
+    Verdict,
+    evaluate,
+    known_success,
+)
 from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, SettingsGate
-from kp_middleware.embedding import Embedded, Embedder, Scorer, Vector, VectorCache
+from kp_middleware.embedding import Embedded, Embedder, Scorer, VectorCache
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
-from kp_middleware.estimate import Features, features
+from kp_middleware.estimate import features
 from kp_middleware.export import OwnExporter
 from kp_middleware.outcomes import LIKELY
 from kp_middleware.pipeline._dispatch import Dispatch
-from kp_middleware.pipeline._endings import Estimating, JudgeNotReadyError, Judging, kind_of
+from kp_middleware.pipeline._endings import Estimating, JudgeNotReadyError, Judging
 from kp_middleware.pipeline._intake import Intake
-from kp_middleware.pipeline._queue import Feedback, FinishedRun
-from kp_middleware.pipeline._reevaluate import Reevaluation, WarnOnce
+from kp_middleware.pipeline._queue import Feedback, FinishedRun, ThreadEnd
+from kp_middleware.pipeline._reevaluate import GATE_FAILED, Reevaluation, warn_once
 from kp_middleware.recall import packed
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
@@ -35,7 +43,6 @@ from kp_middleware.storage import (
     SharedRuns,
     SqliteStore,
     Store,
-    StoredEstimate,
     StoredRun,
     is_damage,
 )
@@ -72,13 +79,11 @@ class Stages:
         self._embedder = embedder
         self._recalls = settings.recall
         self._withheld = 0
-        self._warn_once = WarnOnce()
-        self._warn_of_gate = partial(self._warn_once.warn, "a run stays here, the gate failed")
+        self._warned: set[str] = set()
         policy = privacy.Policy.of(settings)
-        self.intake = Intake(store, settings, policy)
-        self.dispatch = Dispatch(store, settings, policy, exporter)
         self.next = NextRun(store)
-        self._reevaluation = Reevaluation(store, self.dispatch, self._gate)
+        self.intake = Intake(store, settings, policy, self.next)
+        self.dispatch = Dispatch(store, settings, policy, exporter)
         self._retention = Retention(store, settings.retention_days)
         self._judging = Judging(on_answer)
         self._shared = shared_runs(store) if settings.shared is not None else None
@@ -87,12 +92,31 @@ class Stages:
 
     def keep(self, run: FinishedRun) -> None:
         """Write a run, if it has a step, without its secrets, or what is told of one."""
-        if isinstance(run, Feedback):
-            self._learn(run)
-        else:
-            self.next.add(self.intake.keep(run))
-            if isinstance(run, Recorder) and run.confidence_estimate.judge is not None:
-                self._judging.expect(run.thread_id or run.trace_id, run.confidence_estimate.judge)
+        match run:
+            case Feedback():
+                try:
+                    self._reevaluation.learn(run)
+                except TraceNotFoundError as error:
+                    if shield.count("feedback on no trace"):
+                        logger.warning(_ON_NO_TRACE, error)
+            case ThreadEnd():
+                self.intake.end(run)
+            case _:
+                self.intake.keep(run)
+                if isinstance(run, Recorder) and run.confidence_estimate.judge is not None:
+                    thread = run.thread_id or run.trace_id
+                    self._judging.expect(thread, run.confidence_estimate.judge)
+
+    @cached_property
+    def _reevaluation(self) -> Reevaluation:
+        return Reevaluation(self._store, self.dispatch, self._gate)
+
+    def score_ours(self) -> bool:
+        """Score the next run that we wrote; False if none waits. Raises as `score_next`."""
+        seq = self.next.ours()
+        if seq is not None:
+            self._score(seq)
+        return seq is not None
 
     def score_next(self, *, at_once: bool = False) -> bool:
         """Score a run that waits, ours first, or do what else is left; False if nothing is, now.
@@ -106,7 +130,7 @@ class Stages:
         if seq is not None:
             self._score(seq)
             return True
-        return self.dispatch.queue_left() or self.end_overdue()
+        return self.dispatch.queue_left() or self.intake.end()
 
     def bring_in(self, runs: Iterable[RecordedRun]) -> Iterator[int]:
         """Write runs of other tools in their order and score them; yield how many are done."""
@@ -125,22 +149,9 @@ class Stages:
 
         for embedded in self._scorer.embed_many_with(kept()):
             seq, trace, shape = written.popleft()
-            self._score(seq, known=(trace, shape, embedded))
+            self._score(seq, (trace, shape, embedded))
             yield taken - len(written)
         yield taken
-
-    def score_ours(self) -> bool:
-        """Score the next run that we wrote; False if none waits. Raises as `score_next`."""
-        seq = self.next.ours()
-        if seq is not None:
-            self._score(seq)
-        return seq is not None
-
-    def end_overdue(self) -> bool:
-        """End the first run that has waited too long for what follows; False if none has."""
-        ended = self.intake.end_overdue()
-        self.next.add(ended)
-        return bool(ended)
 
     def remove_old(self) -> bool:
         """Remove a few traces that are too old; False if there are none."""
@@ -149,21 +160,13 @@ class Stages:
             self._cache.reload()  # it may remember their vectors
         return removed
 
-    def _score(
-        self,
-        seq: int,
-        *,
-        known: tuple[ReasoningTrace, Shape, Embedded] | None = None,
-    ) -> None:
-        """Score a run that waits, after its judge; ``known`` is what was read and embedded."""
+    def _score(self, seq: int, read: tuple[ReasoningTrace, Shape, Embedded] | None = None) -> None:
+        """Score a run that waits, after its judge, and queue it if it may leave."""
         started = time.perf_counter()
         try:
-            if known is None:
-                trace, shape, said = self._read(seq)
-                if self._judging:
-                    self._ask_its_judge(seq, trace)
-                known = trace, shape, self._embedded(trace, said)  # slow: outside the transaction
-            self._score_and_queue(seq, *known, started=started)
+            leaves = self._evaluate(seq, *(read or self._read(seq)), started)
+            if leaves is not None:
+                self.dispatch.queue(seq, *leaves)
         except (EmbedderNotReadyError, JudgeNotReadyError, *PASSING_TROUBLE):
             raise
         except Exception as error:
@@ -173,102 +176,115 @@ class Stages:
             self._store.fail(seq, "not_scored", error)
         self.next.done(seq)
 
-    def _read(self, seq: int) -> tuple[ReasoningTrace, Shape, str]:
-        """Return the document of a run, the counts of its steps, and what people said in it."""
+    def _read(self, seq: int) -> tuple[ReasoningTrace, Shape, Embedded]:
+        """Return a run's document, the counts of its steps, and its vectors; hear its judge."""
         run = self.next.remembered(seq)
         if run is not None and len(run.trace.task.objective) <= LONG:  # else it may be cut
-            shape = replace(run.shape, types=run.trace.shape.types)
-            return run.trace, shape, said_in(run.trace)
-        stored = self._store.stored(seq)
-        trace = ReasoningTrace.model_validate_json(stored.document)
-        return trace, *_shape_and_said(stored, trace)
+            trace = run.trace
+            shape, said = replace(run.shape, types=trace.shape.types), said_in(trace)
+        else:
+            stored = self._store.stored(seq)
+            trace = ReasoningTrace.model_validate_json(stored.document)
+            shape, said = _shape_and_said(stored, trace)
+        if self._judging.judges:
+            self._hear_its_judge(seq, trace)
+        try:
+            return trace, shape, self._scorer.embed_with(trace, said if self._recalls else "")
+        except (EmbedderNotReadyError, *PASSING_TROUBLE):
+            raise
+        except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
+            warn_once(self._warned, "novelty is 0.5, the embedder failed", error)
+            return trace, shape, Embedded()
 
-    def _ask_its_judge(self, seq: int, trace: ReasoningTrace) -> None:
+    def _hear_its_judge(self, seq: int, trace: ReasoningTrace) -> None:
         run = self._store.unsaid(seq)
-        if run is None or not self._judging.is_expected(run):
+        if run is None or run not in self._judging.judges:
             return
         told = self._judging.told(run, _ended(trace, self._store.ending(seq)))
         if told is not None:
             with self._store.transaction():
                 ending = self._store.ending(seq).extracted(told >= LIKELY, told)
                 self._store.save_ending(seq, ending)
-        self._judging.close(run)
+        del self._judging.judges[run]
 
-    def _score_and_queue(
-        self,
-        seq: int,
-        trace: ReasoningTrace,
-        shape: Shape,
-        embedded: Embedded,
-        *,
-        started: float,
-    ) -> None:
+    def _evaluate(
+        self, seq: int, trace: ReasoningTrace, shape: Shape, embedded: Embedded, started: float
+    ) -> tuple[ReasoningTrace, float] | None:
+        """Score a run and decide on it; return what to queue, None if it stays here."""
         vector = embedded.of_run
         if vector is not None:
-            self._scorer.load()
-        own = features(trace)
+            self._scorer.load()  # slow: outside the transaction
+        own, metadata = features(trace), trace.metadata
         p, estimate = None, None
         if self._estimating is not None:
-            p, estimate = self._estimating.of(seq, kind_of(trace), own, vector)
+            p, estimate = self._estimating.of(seq, trace, own, vector)
         try:
             with self._store.transaction():
                 if not self._store.is_recorded(seq, trace.id):
                     self.next.go_elsewhere()  # another process was first
-                    return
-                ending = self._ending(seq, own, p, estimate)
-                p_success = ending.p_success(p)
+                    return None
+                ending = self._store.ending(seq)  # feedback may have come meanwhile
+                if self._estimating is not None:
+                    self._estimating.save(seq, own, estimate)
+                    before, ending = ending, ending.estimated(p)
+                    if ending != before:
+                        self._store.save_ending(seq, ending)
                 trace = _ended(trace, ending)
                 run = replace(
                     self._scorer.compare(trace, vector, shape),
-                    p_success=p_success,
+                    p_success=ending.p_success(p),
                     is_stated=ending.is_stated,
                 )
-                metadata = trace.metadata
-                history = self._store.history(seq, metadata.task_domain)
-                weights = self._scorer.weights(metadata.task_domain)
-                evaluation = evaluate(run, history, Terms(weights, self._gate, self._warn_of_gate))
-                blocking_reason = self.dispatch.blocking_reason(
-                    metadata.visibility, ending, metadata.created_at
-                )
-                took_ms = (time.perf_counter() - started) * 1000
-                self._save_opening(seq, embedded.opening)
-                if self._asks_all_hosts(trace, evaluation.verdict):
-                    self._ask_all_hosts(seq, trace.id, run, took_ms)
-                    return
-                leaves = evaluation.verdict.decision == "forward"
-                if leaves and blocking_reason is not None:
-                    leaves, verdict = False, evaluation.verdict.staying(blocking_reason)
-                    evaluation = evaluation._replace(verdict=verdict)
-                self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=p_success)
-                if self._shared is not None:
-                    self._shared.mark(seq, stays=metadata.visibility == "private")
+                if embedded.opening is not None and self._embedder is not None:
+                    opening = packed(embedded.opening)
+                    self._store.save_opening(seq, self._embedder.name, opening)
+                evaluation = self._decided(seq, run, trace, ending, started)
         except BaseException:
             self._cache.reload()  # what it remembers of this run was rolled back
             raise
-        if evaluation.verdict.decision == "withhold" and trace.metadata.visibility != "private":
+        if evaluation is None:
+            return None
+        score, verdict = evaluation
+        if verdict.decision == "withhold" and metadata.visibility != "private":
             self._warn_of_withheld()
-        if leaves:
-            self.dispatch.queue(seq, trace, evaluation.score.value)
+        stays = verdict.decision == "withhold" or "delivery" in verdict.reason.args
+        return None if stays else (trace, score.value)
 
-    def _asks_all_hosts(self, trace: ReasoningTrace, verdict: Verdict) -> bool:
+    def _decided(
+        self, seq: int, run: Run, trace: ReasoningTrace, ending: Ending, started: float
+    ) -> Evaluation | None:
+        """Store the score and the decision; None if all hosts are asked."""
+        metadata = trace.metadata
+        history = self._store.history(seq, metadata.task_domain)
+        weights = self._scorer.weights(metadata.task_domain)
+        warn = partial(warn_once, self._warned, GATE_FAILED)
+        evaluation = evaluate(run, history, Terms(weights, self._gate, warn))
+        why = self.dispatch.blocking_reason(metadata.visibility, ending, metadata.created_at)
+        took_ms = (time.perf_counter() - started) * 1000
+        is_private = metadata.visibility == "private"
+        if self._shared is not None and not is_private and self._asks_all_hosts(evaluation.verdict):
+            id_, similarity = (None, None) if run.nearest is None else run.nearest
+            self._shared.ask(
+                Asking(seq, trace.id, 0, id_, similarity, run.embedder, run.p_success, took_ms)
+            )
+            return None
+        if why is not None and evaluation.verdict.decision == "forward":
+            evaluation = evaluation._replace(verdict=evaluation.verdict.staying(why))
+        self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=run.p_success)
+        if self._shared is not None:
+            self._shared.mark(seq, stays=is_private)
+        return evaluation
+
+    def _asks_all_hosts(self, verdict: Verdict) -> bool:
         """Return whether a run is decided on by another thread, where all hosts are known.
 
         What a fixed threshold withholds here it would withhold with all that others know: novelty
         only falls. So only what would clear asks, and all runs where a share or another gate
         decides.
         """
-        if self._shared is None or trace.metadata.visibility == "private":
-            return False
         gate = self._gate
         is_fixed = isinstance(gate, SettingsGate) and not gate.last
         return not is_fixed or verdict.decision == "forward"
-
-    def _ask_all_hosts(self, seq: int, trace_id: str, run: Run, took_ms: float) -> None:
-        assert self._shared is not None  # noqa: S101 - it asks
-        id_, similarity = (None, None) if run.nearest is None else run.nearest
-        self._shared.ask(
-            Asking(seq, trace_id, 0, id_, similarity, run.embedder, run.p_success, took_ms)
-        )
 
     def _warn_of_withheld(self) -> None:
         """Warn now and then if no recent run of the file has cleared the gate."""
@@ -277,40 +293,6 @@ class Stages:
             return
         if (words := self._store.forwarding_warning(time.time())) is not None:
             logger.warning("nothing leaves: %s", words)
-
-    def _save_opening(self, seq: int, vector: Vector | None) -> None:
-        if vector is not None and self._embedder is not None:
-            self._store.save_opening(seq, self._embedder.name, packed(vector))
-
-    def _ending(
-        self, seq: int, own: Features, p: float | None, estimate: StoredEstimate | None
-    ) -> Ending:
-        """Return the ending as it is known now; store the estimate and what follows from it."""
-        ending = self._store.ending(seq)  # feedback may have come meanwhile
-        if self._estimating is None:
-            return ending
-        self._estimating.save(seq, own, estimate)
-        estimated = ending.estimated(p)
-        if estimated != ending:
-            self._store.save_ending(seq, estimated)
-        return estimated
-
-    def _learn(self, told: Feedback) -> None:
-        try:
-            self._reevaluation.learn(told)
-        except TraceNotFoundError as error:
-            if shield.count("feedback on no trace"):
-                logger.warning(_ON_NO_TRACE, error)
-
-    def _embedded(self, trace: ReasoningTrace, said: str) -> Embedded:
-        """Return the embeddings, none if the embedder fails; warn once per kind of failure."""
-        try:
-            return self._scorer.embed_with(trace, said if self._recalls else "")
-        except (EmbedderNotReadyError, *PASSING_TROUBLE):
-            raise
-        except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
-            self._warn_once.warn("novelty is 0.5, the embedder failed", error)
-            return Embedded()
 
 
 def _shape_and_said(stored: StoredRun, trace: ReasoningTrace) -> tuple[Shape, str]:

@@ -77,7 +77,7 @@ def _member(owner: type, name: str) -> Iterator[str]:
 
 def _members(owner: type) -> Iterator[str]:
     """Its public methods and properties, also inherited ones, that have something to say."""
-    kept = [one for one in owner.__mro__ if one is owner or one.__name__ == "Reading"]
+    kept = [one for one in owner.__mro__ if one is owner or one.__name__ in {"Pipeline", "Reading"}]
     members = {name: value for one in kept for name, value in vars(one).items()}
     for name, value in members.items():
         documented = isinstance(value, property | classmethod | staticmethod) or callable(value)

@@ -112,7 +112,7 @@ def test_the_file_goes_from_its_earliest_run_to_its_latest(pulse, connection, db
 def test_trouble_is_told_where_the_file_can_be_read_but_not_written(pulse):
     kp = pulse(sync=True)
     kp.capture(lambda text: text)("one")
-    connection = kp._pipeline._scorer._store._connection
+    connection = kp._scorer._store._connection
     connection.execute("PRAGMA max_page_count = 1")  # a full disk
     kp.capture(lambda text: text * 10_000)("two")
     told = kp.stats()
