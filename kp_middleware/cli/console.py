@@ -49,7 +49,6 @@ _HEADS: Final = {  # as the pages have them, of columns in words or with a unit
     "mean_ms": "mean",
     "max_ms": "longest",
 }
-_HEIGHTS: Final = "▁▂▃▄▅▆▇█"
 
 
 class Figure(str):
@@ -280,15 +279,3 @@ def bar(share: float, width: int) -> str:
     ('██', '█', '')
     """
     return "█" * max(round(share * width), share > 0)
-
-
-def sparkline(values: Sequence[float | None]) -> str:
-    """Return one sign for each value from 0 to 1; a blank where there is none.
-
-    >>> sparkline([0, 0.5, None, 1])
-    '▁▅ █'
-    """
-    most = len(_HEIGHTS)
-    return "".join(
-        " " if value is None else _HEIGHTS[min(int(value * most), most - 1)] for value in values
-    )

@@ -15,7 +15,6 @@ from kp_middleware.cli.console import FOUND
 from kp_middleware.cli.rows import Output, json_option
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import (
-    Found,
     KnownSecrets,
     Policy,
     Redacted,
@@ -102,40 +101,32 @@ def _decoded(content: bytes) -> str:
 
 
 def _cleaned(text: str, level: "PrivacyLevel", policy: Policy) -> Redacted:
-    document, known = document_in(text), KnownSecrets()
-    if document is not None:
-        return _clean_json(text, document, level, policy, known)
-    lines = text.splitlines(keepends=True)
-    if any(line.strip() and document_in(line) is None for line in lines):
-        return _clean_text(text, level, policy)
-    cleaned = _each(
-        lines, lambda line: _clean_json(line, document_in(line), level, policy, known), known
-    )
-    found = (
-        one._replace(path=f"line {number}: {one.path}")
-        for number, line in enumerate(cleaned, 1)
-        for one in line.found
-    )
-    return Redacted("".join(line.text for line in cleaned), tuple(found))
-
-
-def _clean_text(text: str, level: "PrivacyLevel", policy: Policy) -> Redacted:
-    """Redact plain text of any length."""
-    if len(text) <= _AT_ONCE:
-        return redact_text(text, level=level, policy=policy)
+    """Redact JSON, JSON lines or a text of any length; a secret found anywhere goes everywhere."""
     known = KnownSecrets()
-    clean = partial(redact_text, level=level, policy=replace(policy, numbered=False))
-    parts = [*_parts(text, clean)]
-    cleaned = _each(parts, partial(clean, known=known), known)
-    found: list[Found] = []
-    lines = 0
-    for part, redacted in zip(parts, cleaned, strict=True):
-        for one in redacted.found:
-            number = lines + int(one.path.removeprefix("line "))
-            found.append(one._replace(path=f"line {number}"))
-        lines += part.count("\n")
-    unnumbered = ", without numbers" if policy.numbered else ""
-    click.echo(f"a long text: cleaned in {len(parts)} parts{unnumbered}", err=True)
+    clean_json = partial(_clean_json, level=level, policy=policy, known=known)
+    lines = text.splitlines(keepends=True)
+    if document_in(text) is not None:
+        return clean_json(text)
+    if all(document_in(line) is not None for line in lines if line.strip()):
+        cleaned = _each(lines, clean_json, known)
+        found = [
+            one._replace(path=f"line {number}: {one.path}")
+            for number, line in enumerate(cleaned, 1)
+            for one in line.found
+        ]
+    elif len(text) <= _AT_ONCE:
+        return redact_text(text, level=level, policy=policy)
+    else:
+        clean = partial(redact_text, level=level, policy=replace(policy, numbered=False))
+        parts = [*_parts(text, clean)]
+        cleaned, found, above = _each(parts, partial(clean, known=known), known), [], 0
+        for part, redacted in zip(parts, cleaned, strict=True):
+            for one in redacted.found:
+                number = above + int(one.path.removeprefix("line "))
+                found.append(one._replace(path=f"line {number}"))
+            above += part.count("\n")
+        unnumbered = ", without numbers" if policy.numbered else ""
+        click.echo(f"a long text: cleaned in {len(parts)} parts{unnumbered}", err=True)
     return Redacted("".join(one.text for one in cleaned), tuple(found))
 
 
@@ -171,10 +162,10 @@ def _each(
 
 
 def _clean_json(
-    text: str, document: object, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
+    text: str, *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
 ) -> Redacted:
     """Redact JSON; return the text unchanged if nothing had to be removed."""
-    redacted = redact_jsonable(document, level=level, policy=policy, known=known)
+    redacted = redact_jsonable(document_in(text), level=level, policy=policy, known=known)
     if not redacted.found:
         return Redacted(text, ())
     body = text.strip()

@@ -19,7 +19,6 @@ from kp_middleware.cli.console import (
     plain,
     print_table,
     show,
-    sparkline,
 )
 from kp_middleware.cli.rows import Output, answer, json_option, new_file, output_options, print_json
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
@@ -192,7 +191,7 @@ def _text(value: Any) -> str:
 
 
 _BAR: Final = 20
-_DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best", "0 to 1")
+_DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best")
 
 
 @click.command()
@@ -266,12 +265,8 @@ def _print_calibration(found: gate.Calibration) -> None:
     told += f" {gate.never_leave(found.private)}" if found.private else ""
     show(plain(told), "")
     if found.domains:
-        domains = []
-        for one in found.domains:
-            most = max(one.bins)
-            drawn = Figure(sparkline([runs / most if runs else None for runs in one.bins]))
-            domains.append(dict(zip(_DOMAIN_COLUMNS, (*one[:-1], drawn), strict=True)))
-        print_table(domains, _DOMAIN_COLUMNS)
+        rows = [dict(zip(_DOMAIN_COLUMNS, one, strict=False)) for one in found.domains]
+        print_table(rows, _DOMAIN_COLUMNS)
     click.echo(f"\nRuns that each threshold would have let through{limit}:\n")
     settings = [_setting(one, found) for one in found.settings]
     print_table(settings, [*settings[0]])

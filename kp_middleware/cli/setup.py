@@ -5,7 +5,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -30,11 +30,11 @@ from kp_middleware.errors import (
     RegistryUnavailableError,
 )
 from kp_middleware.locations import unknown_variables
-from kp_middleware.pipeline import Backlog, KnowledgePulse
+from kp_middleware.pipeline import KnowledgePulse
 from kp_middleware.privacy import Policy, redact_text
 from kp_middleware.setting_values import is_loopback
 from kp_middleware.settings import Settings
-from kp_middleware.sharing import Examination, Link, examine
+from kp_middleware.sharing import Link, examine
 from kp_middleware.storage import SQLITE_VERSION, TROUBLE, History, in_words, open_to_all
 from kp_middleware.testing import LocalRegistry
 from kp_middleware.views.gate import unjudged_in_words
@@ -59,11 +59,26 @@ def demo(*, into: Path | None, as_json: bool) -> None:
     """
     if into is not None and into.exists() and into.stat().st_size:
         raise click.UsageError(f"{into} exists: choose a new file")
-    run_tasks = _demo_agent()
+    try:
+        run_tasks = next(iter(entry_points(group="kp_middleware.demos"))).load()
+    except (ModuleNotFoundError, StopIteration) as error:
+        raise MissingExtraError("langchain") from error
     path = into or Path(tempfile.mkdtemp(prefix="kp-demo-")) / "kp.db"
     click.echo("Running a scripted agent with real tools …", err=True)
-    with LocalRegistry() as registry:
-        backlog = _run(run_tasks, path, registry)
+    with (
+        LocalRegistry() as registry,
+        KnowledgePulse(
+            db=path,
+            registry_url=registry.url,
+            api_key=registry.api_key,
+            agent_id="kp-demo",
+            visibility="network",
+            threshold=DEFAULT_THRESHOLD,
+            enabled=True,
+        ) as kp,
+    ):
+        run_tasks(kp)
+        backlog = kp.flush(timeout_s=60)
         stored = len(registry.documents)
     with History.open(path) as history:
         rows = [run_row(run) for run in reversed(history.runs(limit=100))]
@@ -79,32 +94,6 @@ def demo(*, into: Path | None, as_json: bool) -> None:
         "Now look at the one with the highest score:\n\n"
         f"  kp-middleware --db {path} show @best"
     )
-
-
-def _run(
-    run_tasks: Callable[[KnowledgePulse], None], path: Path, registry: LocalRegistry
-) -> Backlog:
-    with KnowledgePulse(
-        db=path,
-        registry_url=registry.url,
-        api_key=registry.api_key,
-        agent_id="kp-demo",
-        visibility="network",
-        threshold=DEFAULT_THRESHOLD,
-        enabled=True,
-    ) as kp:
-        run_tasks(kp)
-        return kp.flush(timeout_s=60)
-
-
-def _demo_agent() -> Callable[[KnowledgePulse], None]:
-    for entry_point in entry_points(group="kp_middleware.demos"):
-        try:
-            run_tasks: Callable[[KnowledgePulse], None] = entry_point.load()
-        except ModuleNotFoundError as error:
-            raise MissingExtraError(entry_point.name) from error
-        return run_tasks
-    raise MissingExtraError("langchain")
 
 
 _CLOCK_S: Final = 5.0
@@ -123,10 +112,7 @@ _NO: Final = ("false", "0", "no", "off")
 _HIDING: Final = {  # by the values that hide it
     "OTEL_SDK_DISABLED": ("no spans, so no runs from OpenTelemetry: unset it", _YES),
     "OPENAI_AGENTS_DISABLE_TRACING": ("no runs from OpenAI's SDK: unset it", _YES),
-    "OPENAI_AGENTS_TRACE_INCLUDE_SENSITIVE_DATA": (
-        "no texts from OpenAI's SDK: set it to true",
-        _NO,
-    ),
+    "OPENAI_AGENTS_TRACE_INCLUDE_SENSITIVE_DATA": ("no texts from OpenAI's SDK: unset it", _NO),
     "OPENINFERENCE_HIDE_INPUTS": ("inputs are hidden: unset it", _YES),
     "OPENINFERENCE_HIDE_OUTPUTS": ("outputs are hidden: unset it", _YES),
     "OPENINFERENCE_HIDE_INPUT_MESSAGES": ("inputs are hidden: unset it", _YES),
@@ -187,11 +173,21 @@ def _examine(db: Path | None) -> Iterator[Finding]:
         yield Finding("settings", told, warning=True)
     if path.exists() and path.stat().st_size:
         yield from _file(path, settings)
-    else:
-        yield _no_file(path)
+    else:  # before the first run nothing is wrong
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+        can = os.access(folder, os.W_OK)
+        found = f"{path} {'is empty' if path.exists() else 'does not exist yet'}: record a run"
+        told = found if can else f"cannot create {path}: make {folder} writable"
+        yield Finding("file", f"{told}, or name another with KP_DB or --db", ok=can)
         yield Finding("gate", f"{settings.gate.name} from now on")
     yield _model(settings)
-    yield _redaction(Policy.of(settings))
+    try:
+        policy = Policy.of(settings)
+        redact_text("a text", level="aggregated", policy=policy)
+        engines = ", ".join(("built-in rules", *policy.engines))
+        yield Finding("redaction", f"{engines}: {policy.redactor}")
+    except RedactionError as error:
+        yield Finding("redaction", f"{error}; until then nothing is sent", ok=False)
     if untold := _untold():
         yield Finding("spans", "; ".join(untold), warning=True)
     if not settings.problems:
@@ -226,18 +222,6 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
         yield Finding("tokens", f"counted in all runs with a model: {of:,}")
 
 
-def _no_file(path: Path) -> Finding:
-    """Check that a missing file can be created; before the first run nothing is wrong."""
-    other = "name another with KP_DB or --db"
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if not os.access(folder, os.W_OK):
-        return Finding(
-            "file", f"cannot create {path}: make {folder} writable, or {other}", ok=False
-        )
-    problem = "is empty" if path.exists() else "does not exist yet"
-    return Finding("file", f"{path} {problem}: record a run, or {other}")
-
-
 def _model(settings: Settings) -> Finding:
     embedder = shared_embedder(settings.embedder, threads=settings.embedder_threads)
     if embedder is None:
@@ -251,15 +235,6 @@ def _model(settings: Settings) -> Finding:
         return Finding("model", f"{error}; without it novelty is 0.5", ok=False)
     took_s = time.perf_counter() - started
     return Finding("model", f"{embedder.name}, from {describe_source()}, ready in {took_s:.1f} s")
-
-
-def _redaction(policy: Policy) -> Finding:
-    try:
-        redact_text("a text", level="aggregated", policy=policy)
-    except RedactionError as error:
-        return Finding("redaction", f"{error}; until then nothing is sent", ok=False)
-    engines = ", ".join(("built-in rules", *policy.engines))
-    return Finding("redaction", f"{engines}: {policy.redactor}")
 
 
 def _registry(settings: Settings) -> Finding:
@@ -297,23 +272,21 @@ def _shared_log(url: str) -> Iterator[Finding]:
     took_ms, server = found.round_trip_s * 1000, found.server.split()[0]
     told = f"PostgreSQL {server}, written and rolled back; a round trip of {took_ms:.2g} ms"
     yield Finding("shared", f"{shown}: {told}")
-    for detail in _doubts(url, found):
-        yield Finding("shared", detail, warning=True)
-
-
-def _doubts(url: str, found: Examination) -> Iterator[str]:
-    """Yield what works, but may not be what was meant."""
-    parts = urlsplit(url)
+    parts, doubts = urlsplit(url), []  # what works, but may not be what was meant
     host = parts.hostname or ""
     if host and not is_loopback(host) and "sslmode=verify-full" not in parts.query:
         how = "encrypted" if found.is_encrypted else "not encrypted"
-        yield f"{how}, and the server is not verified: add ?sslmode=verify-full to KP_SHARED"
+        why = "the server is not verified: add ?sslmode=verify-full to KP_SHARED"
+        doubts.append(f"{how}, and {why}")
     if abs(found.ahead_s) > _CLOCK_S:
         where = "behind" if found.ahead_s > 0 else "ahead of"
-        yield f"this machine's clock is {abs(found.ahead_s):,.0f} s {where} the server's"
+        doubts.append(f"this machine's clock is {abs(found.ahead_s):,.0f} s {where} the server's")
     usual = Counter(how for _, how in found.settings).most_common(1)
     if others := [f"{pod} ({how})" for pod, how in found.settings if how != usual[0][0]]:
-        yield f"most pods decide by {usual[0][0]}; others: {', '.join(others[:_MOST_PODS])}"
+        told = ", ".join(others[:_MOST_PODS])
+        doubts.append(f"most pods decide by {usual[0][0]}; others: {told}")
+    for detail in doubts:
+        yield Finding("shared", detail, warning=True)
 
 
 def _untold() -> list[str]:

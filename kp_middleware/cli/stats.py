@@ -19,7 +19,6 @@ from kp_middleware.cli.console import (
     progress,
     screen_width,
     show,
-    sparkline,
 )
 from kp_middleware.cli.rows import (
     Output,
@@ -46,7 +45,6 @@ _TOOL_KEYS: Final = ("tool", "calls", "failures", "traces", "mean_ms", "max_ms")
 _BIN: Final = 5  # hundredths
 _MOST_TOOLS: Final = 10
 _WIDEST_BAR: Final = 50
-_WEEKS: Final = 52
 
 
 @click.command()
@@ -132,9 +130,6 @@ def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
         output.print(rows, columns)
     if by == "recalled" and (len(rows) < 2 or min(row["known"] for row in rows) < _FEW):
         hint(f"too few to compare: this needs {_FEW} known outcomes with recall and without")
-    if by == "week" and output.format == "table":
-        shown = [row["mean_novelty"] for row in rows[-_WEEKS:]]
-        click.echo(f"\nnovelty by week, from 0 ▁ to 1 █: {sparkline(shown)}")
 
 
 def _print_totals(totals: Row, scores: ScoreSlices) -> None:

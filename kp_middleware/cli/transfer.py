@@ -8,14 +8,14 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kp_middleware.cli import options
-from kp_middleware.cli.console import BLOCKED, EMPTY, Progress, Row, hint, plain, progress, show
+from kp_middleware.cli.console import BLOCKED, EMPTY, Progress, Row, hint, progress
 from kp_middleware.cli.rows import (
     escaped,
     json_line,
@@ -111,7 +111,7 @@ def import_(
     from kp_middleware.pipeline import Wanted
 
     if hook:
-        format_, paths = "claude-code", (_transcript(sys.stdin.read()),)
+        format_, paths = "claude-code", (_transcript_of_the_hook(),)
     if format_ is None:
         raise click.UsageError("name a FORMAT: claude-code, codex, messages, … or auto")
     try:
@@ -126,7 +126,15 @@ def import_(
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
     began_s = time.monotonic()
-    with _opened(db, dry_run=dry_run) as file:
+    is_new = dry_run and not db.exists()  # a dry run makes no file
+    if not is_new:
+        options.refuse_a_doubtful_file()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(
+            Database(Path(folder) / "kp.db") if is_new else Database(db, read_only=dry_run)
+        ) as file,
+    ):
         result = _import(file, db, wanted, dry_run=dry_run)
         frameworks = [*result["files"]]
         found = None if dry_run else History(file).highlights(frameworks, limit=_SHOWN)
@@ -137,25 +145,12 @@ def import_(
         _tell(result, found, wanted)
 
 
-def _transcript(said: str) -> Path:
+def _transcript_of_the_hook() -> Path:
     with suppress(ValueError, LookupError, TypeError, RecursionError):
-        path = json.loads(said)["transcript_path"]
+        path = json.load(sys.stdin)["transcript_path"]
         if "\0" not in path and Path(path).expanduser().is_file():
             return Path(path).expanduser()
     raise click.UsageError("--hook needs the JSON of Claude Code's Stop hook on standard input")
-
-
-@contextmanager
-def _opened(db: Path, *, dry_run: bool) -> Iterator[Database]:
-    """Open the file of traces; a dry run makes none."""
-    with tempfile.TemporaryDirectory() as folder:
-        if dry_run and not db.exists():
-            opened = Database(Path(folder) / "kp.db")
-        else:
-            options.refuse_a_doubtful_file()
-            opened = Database(db, read_only=dry_run)
-        with closing(opened) as file:
-            yield file
 
 
 def _import(file: Database, db: Path, wanted: "Wanted", *, dry_run: bool) -> dict[str, Any]:
@@ -186,12 +181,12 @@ def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "Wanted") ->
     if wanted.format == "auto":
         for format_, files in result["files"].items():
             click.echo(f"  {counted(files, 'file')} of {format_}")
-    dates = [*dict.fromkeys(day(at[:10]) for at in (result["first_at"], result["last_at"]) if at)]
-    told = f"  {counted(result['runs'], 'run')}"
-    if result["sessions"] < result["runs"]:
-        told += f" of {counted(result['sessions'], 'session')}"
+    runs, sessions, known = (result[name] for name in ("runs", "sessions", "known"))
+    dates = [*dict.fromkeys(day(at) for at in (result["first_at"], result["last_at"]) if at)]
+    told = f"  {counted(runs, 'run')}"
+    told += f" of {counted(sessions, 'session')}" if sessions < runs else ""
     told += f", {' to '.join(dates)}" if dates else ""
-    told += f"; {result['known']:,} imported before" if result["known"] else ""
+    told += f"; {known:,} imported before" if known else ""
     click.echo(f"{told}   {result['took_s']:.0f} s")
     for reason, count in result["skipped"].items():
         click.echo(f"  skipped: {count:,} {_REASONS[reason]}", err=True)
@@ -202,10 +197,10 @@ def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "Wanted") ->
     click.echo(f"  {goes}")
     for (name, figure), rows in zip(_HIGHLIGHTS, found, strict=True):
         if rows:
-            show("", f"  {name}")
+            click.echo(f"\n  {name}")
         for one in rows:
             words = shortened(printable(one.objective), _OBJECTIVE)
-            show(plain(f"    {figure.format(one.figure)}  {short_id(one.id)}  {words}"))
+            click.echo(f"    {figure.format(one.figure)}  {short_id(one.id)}  {words}")
     if any(found):
         click.echo(
             "\n  kp-middleware list --sort novelty · show ID --why · ui"
@@ -215,6 +210,7 @@ def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "Wanted") ->
 
 _STDOUT: Final = Path("-")
 _FORMATS: Final = ("messages", "hf-trace", "inspect", "atif", "langsmith", "pairs", "traces")
+_UNSAFE: Final = re.compile("[^A-Za-z0-9_-]")  # in a name of a file, on any system
 _SKILLS: Final = 5
 _WHY_EMPTY: Final = {
     "pairs": "no pairs: they need a success and a failure at similar tasks, both known by feedback"
@@ -307,8 +303,8 @@ def export(
         if out is not None and out != _STDOUT:
             _write(dataset, out, suffix, db=db, force=force, why_empty=why_empty)
         elif skills is None:
-            for entry in _entries(dataset):
-                click.echo(_text(entry), nl=False)
+            for _, text in _entries(dataset):
+                click.echo(text, nl=False)
             if not dataset.seqs:
                 hint(why_empty)
         if skills is not None:
@@ -323,11 +319,23 @@ def _write(
     manifest = out.parent / "manifest.json"
     if out == manifest:
         raise click.UsageError(f"{out} is the name of the manifest: choose another")
-    before = _manifests_in(manifest)
+    before = {}  # the manifests of the exports beside which another is written, by name
+    with suppress(FileNotFoundError):
+        try:
+            before = json.loads(manifest.read_text("utf-8"))
+            is_ours = all("made_by" in one for one in before.values())
+        except (ValueError, TypeError, AttributeError):
+            is_ours = False
+        if not is_ours:
+            raise click.UsageError(f"{manifest} is not of an export: choose another folder")
     with new_folder(out) if suffix else new_file(out, db=db, force=force) as unfinished:
-        for entry in _entries(dataset):
-            file = _unused(unfinished, entry.trace_id, suffix) if suffix else unfinished
-            _add(_text(entry), file, os.O_APPEND)
+        for trace_id, text in _entries(dataset):
+            file = unfinished
+            if suffix:
+                name = _UNSAFE.sub("_", trace_id.removeprefix("kp:trace:"))[:100]
+                while (file := unfinished / f"{name}{suffix}").exists():
+                    name += "_"
+            _add(text, file, os.O_APPEND)
         if not dataset.count:
             hint("all matches are left out: nothing was written" if dataset.seqs else why_empty)
             _tell_what_is_missing(dataset, "read or redacted")
@@ -339,36 +347,14 @@ def _write(
     hint(f"{counted(dataset.count, what)} written to {out}, described in {manifest.name}")
 
 
-def _manifests_in(file: Path) -> dict[str, Any]:
-    """Return the manifests of the exports beside which another is written, by name."""
-    if not file.exists():
-        return {}
-    with suppress(ValueError):
-        found = json.loads(file.read_text("utf-8"))
-        if isinstance(found, dict) and all(
-            isinstance(one, dict) and "made_by" in one for one in found.values()
-        ):
-            return found
-    raise click.UsageError(f"{file} is not of an export: choose another folder")
-
-
-def _entries(dataset: "Dataset") -> "Iterator[Entry]":
+def _entries(dataset: "Dataset") -> Iterator[tuple[str, str]]:
+    """Yield the id of the run of each entry, and its text."""
     entries: Iterable[Entry | None] = dataset.entries()
     if not sys.stdout.isatty():  # a bar would be drawn between them
         entries = progress(entries, total=len(dataset.seqs), what="runs exported")
-    return (entry for entry in entries if entry is not None)
-
-
-def _text(entry: "Entry") -> str:
-    return "".join(f"{escaped(line)}\n" for line in entry.lines)
-
-
-def _unused(folder: Path, trace_id: str, suffix: str) -> Path:
-    """Return a file that is not there yet, whose name is safe on any system."""
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", trace_id.removeprefix("kp:trace:"))[:100]
-    while (file := folder / f"{name}{suffix}").exists():
-        name += "_"
-    return file
+    for entry in entries:
+        if entry is not None:
+            yield entry.trace_id, "".join(f"{escaped(line)}\n" for line in entry.lines)
 
 
 def _add(text: str, file: Path, flag: int) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hand_made import put, run, step, with_value
 from terminal import typed
 
-from kp_middleware.cli.console import bar, sparkline
+from kp_middleware.cli.console import bar
 from kp_middleware.cli.stats import histogram
 from kp_middleware.database import connect
 
@@ -140,13 +140,6 @@ def test_gates_are_told_apart_and_have_no_column_of_noughts(db, columns):
     assert [row.split()[1] for row in rows] == ["0.75", "0.656", "0.655"]
 
 
-@pytest.mark.usefixtures("history")
-def test_weeks_are_drawn_as_a_line(db):
-    told = typed("--db", str(db), "stats", "--by", "week")
-
-    assert "novelty by week, from 0 ▁ to 1 █: █▄" in told
-
-
 def test_a_threshold_is_told_at_the_bin_that_holds_it():
     lines = [*histogram([(0.7, 1), (0.75, 2)], 0.72, 40)]
 
@@ -170,10 +163,6 @@ def test_without_a_threshold_no_line_is_drawn():
 )
 def test_a_bar_is_as_long_as_its_share(share, drawn):
     assert bar(share, 4) == drawn
-
-
-def test_a_line_of_values_has_a_sign_for_each():
-    assert sparkline([0.0, 0.124, 0.125, 0.99, 1.0, None]) == "▁▁▂██ "
 
 
 @pytest.mark.usefixtures("history")
