@@ -77,7 +77,7 @@ def migrate(db: Path, *, as_json: bool) -> None:
 @json_option
 @options.pass_db
 def prune(
-    db: Path, /, *, older: str | None, yes: bool, shrink: bool, as_json: bool, **rules: Any
+    db: Path, *, older: str | None, yes: bool, shrink: bool, as_json: bool, **rules: Any
 ) -> None:
     """Remove runs that match every filter, and their vectors.
 

@@ -31,7 +31,7 @@ from kp_middleware.cli.rows import (
 from kp_middleware.core.gates import exact
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.storage import GroupCounts, History, ScoreSlices
-from kp_middleware.views.delivery import SharedLogView, find_obstacles
+from kp_middleware.views.delivery import find_obstacles, shared_log_as_row
 from kp_middleware.views.gate import success_warning, successes_as_json, unjudged_in_words
 from kp_middleware.views.wording import counted, minute, one_line
 
@@ -200,7 +200,7 @@ def status(db: Path, *, as_json: bool) -> None:
     with History.open(db) as history:
         condition, last = history.file_status(db), history.last_decisions()
         unjudged, record = history.unjudged(), history.success_record()
-        log = SharedLogView.of(options.shared_url(), history.unshared())
+        shared = shared_log_as_row(options.shared_url(), history.unshared())
         exporters = [one._asdict() for one in history.exporters()]
         counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db)
         not_queued = history.states().get("not queued", 0)
@@ -220,7 +220,7 @@ def status(db: Path, *, as_json: bool) -> None:
         "pauses": [one.as_row() for one in obstacles.pauses],
         "sending": [one.as_row() for one in obstacles.sending],
         "exporters": exporters,
-        "shared": None if log is None else log.as_row(),
+        "shared": shared,
         "review": {**unjudged._asdict(), "in_words": unjudged_in_words(unjudged)},
         "successes": successes_as_json(record, unjudged),
         "troubles": troubles,
@@ -228,10 +228,10 @@ def status(db: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        show(*_parts(found, log))
+        show(*_parts(found))
 
 
-def _parts(found: Row, log: SharedLogView | None) -> "Iterator[RenderableType]":
+def _parts(found: Row) -> "Iterator[RenderableType]":
     yield indented(found["path"], "file", indent=11)
     yield f"           {found['size_bytes'] / 1e6:,.1f} MB, schema {found['schema']}"
     if found["oldest"]:
@@ -243,7 +243,7 @@ def _parts(found: Row, log: SharedLogView | None) -> "Iterator[RenderableType]":
     if found["not_queued"]:
         words = "passed the gate, but were private or recorded without KP_API_KEY"
         yield indented(words, f"not queued {found['not_queued']:>8,}  ")
-    yield from _backlog(found, log)
+    yield from _backlog(found)
     said = [found["review"]["in_words"]] if found["review"]["unjudged"] else []
     said += filter(None, [found["successes"]["in_words"]])
     for block, mark in ((said, None), (found["troubles"], "! ")):
@@ -253,10 +253,11 @@ def _parts(found: Row, log: SharedLogView | None) -> "Iterator[RenderableType]":
             yield indented(text, mark) if mark else plain(text)
 
 
-def _backlog(found: Row, log: SharedLogView | None) -> "Iterator[RenderableType]":
+def _backlog(found: Row) -> "Iterator[RenderableType]":
+    log = found["shared"]
     is_stopped = any(one["stopped"] for one in found["sending"])
     for name, words in _WAITING.items():
-        asking = log.asking if log and name == "unscored" else 0
+        asking = log["asking"] if log and name == "unscored" else 0
         told = [f"{asking:,} would clear, and wait for the shared log"] if asking else []
         if asking < found[name] and not (name == "pending" and is_stopped):
             told.append(words)
@@ -270,8 +271,12 @@ def _backlog(found: Row, log: SharedLogView | None) -> "Iterator[RenderableType]
         words = f"{one['name']}: {one['sent']:,} sent, {one['failed']:,} failed{last}"
         yield indented(one_line(words), indent=11)
     if log:
+        told = [log["in_words"]]
+        told += [f"{log['to_ship']:,} wait to be shipped"] if log["to_ship"] else []
+        told += [f"{log['asking']:,} would clear, and wait for it"] if log["asking"] else []
+        told += [f"the first began {log['since'][:19].replace('T', ' ')}"] if log["since"] else []
         yield ""
-        yield indented("; ".join(filter(None, (log.in_words(), log.waiting()))), "shared log ")
+        yield indented("; ".join(told), "shared log ")
 
 
 @click.command()

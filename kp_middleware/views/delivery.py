@@ -189,44 +189,21 @@ def _same(registry: str, other: str) -> bool:
     return registry.rstrip("/") == other.rstrip("/")
 
 
-class SharedLogView(NamedTuple):
-    """The state of the shared log, and what waits here for it.
+def shared_log_as_row(url: str | None, unshared: Unshared) -> dict[str, Any] | None:
+    """Ask the shared log for its state; None where there is none and nothing waits here for it.
 
     The URL has no password. ``since`` is when the first of the waiting runs began.
     """
-
-    url: str | None
-    state: str | None
-    problem: str | None
-    to_ship: int
-    asking: int
-    since: str | None
-
-    @classmethod
-    def of(cls, url: str | None, unshared: Unshared) -> Self | None:
-        """Ask the log; None where there is none and nothing waits for it."""
-        if url is None:
-            return cls(None, None, None, *unshared) if unshared.since else None
+    shown = state = problem = None
+    if url is not None:
         with closing(Link(url, "status", writes=False)) as link:
+            shown = link.shown
             try:
-                return cls(link.shown, status(link), None, *unshared)
+                state = status(link)
             except KnowledgePulseError as error:
-                return cls(link.shown, None, str(error), *unshared)
-
-    def in_words(self) -> str:
-        """Describe the log in one line."""
-        if self.url is None:
-            return "not set here: KP_SHARED names it"
-        return self.problem or f"{self.url}: {self.state}"
-
-    def waiting(self) -> str | None:
-        """Describe what waits for it; None if nothing does."""
-        if self.since is None:
-            return None
-        told = [f"{self.to_ship:,} wait to be shipped"] if self.to_ship else []
-        told += [f"{self.asking:,} would clear, and wait for it"] if self.asking else []
-        return "; ".join([*told, f"the first began {self.since[:19].replace('T', ' ')}"])
-
-    def as_row(self) -> dict[str, Any]:
-        """Return it as a row for JSON."""
-        return {**self._asdict(), "in_words": self.in_words()}
+                problem = str(error)
+    elif unshared.since is None:
+        return None
+    words = problem or (f"{shown}: {state}" if url else "not set here: KP_SHARED names it")
+    asked = {"url": shown, "state": state, "problem": problem}
+    return {**asked, **unshared._asdict(), "in_words": words}
