@@ -2,9 +2,7 @@
 
 import csv
 import json
-import os
 import re
-import shutil
 import sys
 import tempfile
 import time
@@ -221,15 +219,9 @@ def new_file(file: Path, *, force: bool, db: Path | None = None) -> Iterator[Pat
     for journal in (Path(f"{file}{suffix}") for suffix in _BESIDE):
         if journal.exists():  # SQLite would take it for one of the new file, and spoil that
             raise click.UsageError(f"{file} is in use ({journal} exists): choose another name")
-    with _told(file):
-        descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-        os.close(descriptor)
-        unfinished = Path(name)
-        try:
-            yield unfinished
-            unfinished.replace(file)
-        finally:
-            unfinished.unlink(missing_ok=True)
+    with _takes_its_place(file) as unfinished:
+        unfinished.touch(0o600)
+        yield unfinished
 
 
 @contextmanager
@@ -238,13 +230,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
     folder = resolved(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise click.UsageError(f"{folder} exists and is not an empty folder: choose another")
-    with _told(folder):
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            yield unfinished
-            unfinished.rename(folder)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+    with _takes_its_place(folder) as unfinished:
+        unfinished.mkdir(0o700)
+        yield unfinished
 
 
 def resolved(path: Path) -> Path:
@@ -256,9 +244,12 @@ def resolved(path: Path) -> Path:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _takes_its_place(path: Path) -> Iterator[Path]:
     try:
-        yield
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+            unfinished = Path(folder) / path.name
+            yield unfinished
+            unfinished.replace(path)
     except OSError as error:
         message = f"cannot write {path}: {error.strerror}; choose another place, or make room"
         raise click.ClickException(message) from error

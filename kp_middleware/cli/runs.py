@@ -28,15 +28,9 @@ from kp_middleware.cli.run_text import difference, run_parts, why_parts
 from kp_middleware.core.formula import PROFILES, Weights
 from kp_middleware.errors import DatabaseError
 from kp_middleware.storage import Filters, FreeQuery, History, RunSummary
+from kp_middleware.views import trace
 from kp_middleware.views.explanation import compared, explain_score
 from kp_middleware.views.prices import read_prices
-from kp_middleware.views.trace import (
-    arithmetic,
-    delivery_status,
-    listed_state,
-    markdown,
-    run_as_json,
-)
 from kp_middleware.views.wording import short_id
 
 _SIMILAR: Final = ("id", "similarity", "score", "success", "domain", "objective")
@@ -211,11 +205,11 @@ def show_(
         else:
             show(*why_parts(account, run.objective, screen_width()))
     elif form == "json":
-        lines = [line._asdict() for line in arithmetic(run)]
-        told = {"state": listed_state(run), "delivery_status": delivery_status(run)}
-        print_json({**run_as_json(run), "arithmetic": lines, **told, **prices.as_json(cost)})
+        lines = [line._asdict() for line in trace.arithmetic(run)]
+        told = {"state": trace.listed_state(run), "delivery_status": trace.delivery_status(run)}
+        print_json({**trace.run_as_json(run), "arithmetic": lines, **told, **prices.as_json(cost)})
     elif form == "md":
-        click.echo("\n".join(markdown(run, steps=steps)))
+        click.echo("\n".join(trace.markdown(run, steps=steps)))
     else:
         width, paid = screen_width(), prices.in_words(cost)
         show(*run_parts(run, steps=steps, width=width, cost=paid))

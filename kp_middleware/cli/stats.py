@@ -20,14 +20,7 @@ from kp_middleware.cli.console import (
     screen_width,
     show,
 )
-from kp_middleware.cli.rows import (
-    Output,
-    json_option,
-    new_file,
-    output_options,
-    print_json,
-    tell_how_many,
-)
+from kp_middleware.cli.rows import Output, json_option, new_file, output_options, print_json
 from kp_middleware.core.gates import exact
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.storage import GroupCounts, History, ScoreSlices
@@ -124,8 +117,8 @@ def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
     columns = [*_TOOL_KEYS[1:], "tool"] if by == "tool" else [*rows[0]] if rows else [by]
     if by == "gate" and output.format == "table":
         columns = _used(rows)
-    if rows or by != "recalled":
-        tell_how_many(0, 0, len(rows))
+    if not rows and by != "recalled":
+        hint("nothing matches")
     if rows or by != "recalled" or output.format != "table":
         output.print(rows, columns)
     if by == "recalled" and (len(rows) < 2 or min(row["known"] for row in rows) < _FEW):
