@@ -7,12 +7,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from http import HTTPStatus
 from itertools import starmap
-from typing import Final, Self, TypeAlias
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Final, NamedTuple, Self, TypeAlias
+from urllib.parse import parse_qsl, unquote
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -23,37 +23,44 @@ from kp_middleware.traces import ReasoningTrace
 
 _HOUR_S: Final = 3600.0
 
-TROUBLE: Final = Answer(500, b"Internal Server Error", {"Content-Type": "text/plain"})
-TOO_LARGE: Final = Answer(413)
-NO_SCOPE: Final = Answer.of(403, {"error": "Write scope required"})
-NO_KEY: Final = Answer.of(401, {"error": "Authentication required"})
-NOT_FOUND: Final = Answer.of(404, {"error": "Knowledge unit not found"})
-NOT_YOURS: Final = Answer.of(403, {"error": "Forbidden: can only delete your own contributions"})
-NOT_YOUR_DATA: Final = Answer.of(403, {"error": "Forbidden: can only export your own data"})
-NO_REPUTATION: Final = Answer.of(403, {"error": "Minimum KP-REP score of 0.1 required"})
+
+def _error(status: int, words: str) -> Answer:
+    return Answer.of(status, {"error": words})
 
 
-def canned(status: int) -> Answer:
-    """Return the registry's own answer for a status; above 500, an error page of the proxy."""
-    if status > 500:
-        return page(status)
-    enum = {"path": "steps.0.type", "message": "Invalid enum value"}
-    known = {400: invalid(enum), 403: NO_SCOPE, 413: TOO_LARGE, 500: TROUBLE}
-    return known.get(status) or Answer.of(status, {"error": HTTPStatus(status).phrase})
-
-
-def invalid(*issues: dict[str, str]) -> Answer:
-    """Return a 400 that lists the validation issues."""
-    return Answer.of(400, {"error": "Invalid KnowledgeUnit", "issues": issues})
-
-
-def page(status: int) -> Answer:
+def _page(status: int) -> Answer:
     """Return an HTML error page, as a proxy would send it."""
     heading = f"<html><h1>{status} {HTTPStatus(status).phrase}</h1></html>"
     return Answer(status, heading.encode(), {"Content-Type": "text/html"})
 
 
-class WriteLimit:
+def _invalid(*issues: dict[str, str]) -> Answer:
+    return Answer.of(400, {"error": "Invalid KnowledgeUnit", "issues": issues})
+
+
+def _over_limit(wait_s: int, **headers: str) -> Answer:
+    document = {"error": "Rate limit exceeded", "retry_after": wait_s}
+    return Answer.of(429, document, Retry_After=str(wait_s), **headers)
+
+
+def _limits(*, limit: int, remaining: int) -> dict[str, str]:
+    return {"X_RateLimit_Limit": str(limit), "X_RateLimit_Remaining": str(remaining)}
+
+
+_TROUBLE: Final = Answer(500, b"Internal Server Error", {"Content-Type": "text/plain"})
+_TOO_LARGE: Final = Answer(413)
+_NO_SCOPE: Final = _error(403, "Write scope required")
+_NO_KEY: Final = _error(401, "Authentication required")
+_DEAD_KEY: Final = _over_limit(60, **_limits(limit=0, remaining=0))
+_CANNED: Final = {
+    400: _invalid({"path": "steps.0.type", "message": "Invalid enum value"}),
+    403: _NO_SCOPE,
+    413: _TOO_LARGE,
+    500: _TROUBLE,
+}
+
+
+class _WriteLimit:
     """A token bucket that revokes the key at the third refusal within an hour."""
 
     def __init__(self, burst: int, refill_s: float, clock: Callable[[], float]) -> None:
@@ -70,45 +77,27 @@ class WriteLimit:
         now = self._clock()
         refilled = self._tokens + (now - self._counted_at) / self._refill_s
         self._tokens, self._counted_at = min(float(self._burst), refilled), now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
+        is_allowed = self._tokens >= 1
+        self._tokens -= is_allowed
+        return is_allowed
 
     def refusal(self) -> Answer:
         """Return a 429 and count it; the third within an hour revokes the key."""
-        now = self._clock()
-        self.refused_at.append(now)
-        within_an_hour = [at for at in self.refused_at[-3:] if now - at < _HOUR_S]
+        self.refused_at.append(self._clock())
+        within_an_hour = [at for at in self.refused_at[-3:] if self.refused_at[-1] - at < _HOUR_S]
         self.revoked = self.revoked or len(within_an_hour) == 3
         wait_s = max(1, math.ceil((1 - self._tokens) * self._refill_s))
-        return over_limit(wait_s, **self.headers())
+        return _over_limit(wait_s, **self.headers())
 
     def headers(self) -> dict[str, str]:
         """Return the rate limit headers of each answer, with underscores for hyphens."""
-        return _headers(limit=round(60 / self._refill_s), remaining=int(self._tokens))
+        return _limits(limit=round(60 / self._refill_s), remaining=int(self._tokens))
 
 
-def dead_key() -> Answer:
-    """Return the answer to a missing, unknown or revoked key."""
-    return over_limit(60, **_headers(limit=0, remaining=0))
-
-
-def over_limit(wait_s: int, **headers: str) -> Answer:
-    """Return the registry's 429."""
-    document = {"error": "Rate limit exceeded", "retry_after": wait_s}
-    return Answer.of(429, document, Retry_After=str(wait_s), **headers)
-
-
-def _headers(*, limit: int, remaining: int) -> dict[str, str]:
-    return {"X_RateLimit_Limit": str(limit), "X_RateLimit_Remaining": str(remaining)}
-
-
-@dataclass(frozen=True, slots=True)
-class Treatment:
+class _Treatment(NamedTuple):
     """The handling of a request: whether it is taken, and the answer sent instead."""
 
-    manner: Manner = Manner.WHOLE
+    manner: Manner = "whole"
     takes: bool = False
     says: Answer | None = None
 
@@ -138,21 +127,21 @@ class Fault(Enum):
         STORE_AND_BABBLE: Takes the document, and answers 201 with a proxy's page.
     """
 
-    HANG = Treatment(Manner.SILENT)
-    RESET = Treatment(Manner.RESET)
-    HANG_UP = Treatment(Manner.CLOSED)
-    CUT = Treatment(Manner.CUT, says=page(201))
-    NONSENSE = Treatment(says=page(201))
-    NO_REPUTATION = Treatment(says=NO_REPUTATION)
-    DEAD_KEY = Treatment(says=dead_key())
-    DRIP = Treatment(Manner.DRIPPING, takes=True)
-    CRAWL = Treatment(Manner.CRAWLING, takes=True)
-    CLOSE_IDLE = Treatment(Manner.LAST, takes=True)
-    STORE_AND_HANG = Treatment(Manner.SILENT, takes=True)
-    STORE_AND_RESET = Treatment(Manner.RESET, takes=True)
-    STORE_AND_CUT = Treatment(Manner.CUT, takes=True)
-    STORE_AND_FAIL = Treatment(takes=True, says=TROUBLE)
-    STORE_AND_BABBLE = Treatment(takes=True, says=page(201))
+    HANG = _Treatment("silent")
+    RESET = _Treatment("reset")
+    HANG_UP = _Treatment("closed")
+    CUT = _Treatment("cut", says=_page(201))
+    NONSENSE = _Treatment(says=_page(201))
+    NO_REPUTATION = _Treatment(says=_error(403, "Minimum KP-REP score of 0.1 required"))
+    DEAD_KEY = _Treatment(says=_DEAD_KEY)
+    DRIP = _Treatment("dripping", takes=True)
+    CRAWL = _Treatment("crawling", takes=True)
+    CLOSE_IDLE = _Treatment("last", takes=True)
+    STORE_AND_HANG = _Treatment("silent", takes=True)
+    STORE_AND_RESET = _Treatment("reset", takes=True)
+    STORE_AND_CUT = _Treatment("cut", takes=True)
+    STORE_AND_FAIL = _Treatment(takes=True, says=_TROUBLE)
+    STORE_AND_BABBLE = _Treatment(takes=True, says=_page(201))
 
     @classmethod
     def mixed(
@@ -225,7 +214,7 @@ class LocalRegistry:
         self.api_key = f"kp_{secrets.token_hex(32)}"
         given = iter(() if callable(answers) else answers)
         self._next_answer = answers if callable(answers) else lambda _: next(given, None)
-        self._limit = WriteLimit(burst, refill_s, clock)
+        self._limit = _WriteLimit(burst, refill_s, clock)
         self._may_write = may_write
         self._replays = replays
         self._agent_id = agent_id
@@ -305,37 +294,33 @@ class LocalRegistry:
             server.stop()
 
     def _answer(self, received: Received) -> Answer:
-        self._count(1)
+        with self._counting:
+            self._under_way += 1
+            self._most_at_once = max(self._most_at_once, self._under_way)
         try:
             with self._lock:
                 self._requests.append(received)
                 return self._answer_to(received)
         finally:
-            self._count(-1)
-
-    def _count(self, more: int) -> None:
-        with self._counting:
-            self._under_way += more
-            self._most_at_once = max(self._most_at_once, self._under_way)
+            with self._counting:
+                self._under_way -= 1
 
     def _answer_to(self, received: Received) -> Answer:
-        path, query = urlsplit(received.path).path, urlsplit(received.path).query
+        path, _, query = received.path.partition("?")
         match received.method, path.removeprefix("/v1/").partition("/"):
             case "GET", ("knowledge", _, ""):
                 asked = dict(parse_qsl(query))
                 limit, offset = int(asked.get("limit", 20)), int(asked.get("offset", 0))
-                page = [*starmap(_entry, self._stored.values())][offset : offset + limit]
-                total = len(self._stored)
-                listed = {"data": page, "total": total, "offset": offset, "limit": limit}
-                return Answer.of(200, listed)
+                listed = [*starmap(_entry, self._stored.values())][offset : offset + limit]
+                counts = {"total": len(self._stored), "offset": offset, "limit": limit}
+                return Answer.of(200, {"data": listed, **counts})
             case "POST", ("knowledge", _, ""):
                 return self._posted(received)
             case "DELETE", ("knowledge", _, name):
                 return self._deletion(received, unquote(name))
             case "GET", ("export", _, name):
                 return self._export(received, unquote(name))
-            case _:
-                return Answer.of(404, {"error": "Not found"})
+        return _error(404, "Not found")
 
     def _posted(self, received: Received) -> Answer:
         match self._next_answer(received):
@@ -343,21 +328,20 @@ class LocalRegistry:
                 return self._contribution(received)
             case 429:
                 return self._limit.refusal()
+            case int(status) if status > 500:
+                return _page(status)
             case int(status):
-                return canned(status)
+                return _CANNED.get(status) or _error(status, HTTPStatus(status).phrase)
             case Fault() as fault:
-                return self._failing(fault, received)
+                manner, takes, says = fault.value
+                answer = self._contribution(received) if takes else Answer(201)
+                return replace(says or answer, manner=manner)
             case answer:
                 return answer
 
-    def _failing(self, fault: Fault, received: Received) -> Answer:
-        treatment = fault.value
-        answer = self._contribution(received) if treatment.takes else Answer(201)
-        return replace(treatment.says or answer, manner=treatment.manner)
-
     def _contribution(self, received: Received) -> Answer:
         if not self._knows(received):
-            return dead_key()
+            return _DEAD_KEY
         if not self._limit.allows():
             return self._limit.refusal()
         name = received.headers.get("idempotency-key", "")
@@ -367,52 +351,49 @@ class LocalRegistry:
         limits = {name.replace("_", "-"): text for name, text in self._limit.headers().items()}
         return replace(answer, headers={**answer.headers, **limits})
 
+    def _judged(self, body: bytes) -> Answer:
+        if len(body) > _LARGEST_BYTES:
+            return _TOO_LARGE
+        if not self._may_write:
+            return _NO_SCOPE
+        try:
+            trace = ReasoningTrace.model_validate(from_json(body, allow_inf_nan=False))
+        except ValidationError as exc:
+            issues = ((".".join(map(str, one["loc"])), one["msg"]) for one in exc.errors())
+            return _invalid(*({"path": path, "message": message} for path, message in issues))
+        except ValueError:
+            return _TROUBLE
+        self._times_stored[trace.id] += 1
+        self._stored[trace.id] = trace, instant(time.time())
+        entry = _entry(*self._stored[trace.id])
+        return Answer.of(201, {"data": entry, "quality_score": trace.metadata.quality_score})
+
     def _knows(self, received: Received) -> bool:
         authorized = received.headers.get("authorization") == f"Bearer {self.api_key}"
         return authorized and not self.revoked
 
     def _deletion(self, received: Received, name: str) -> Answer:
         """Delete a document; a read-only key may delete its own agent's."""
-        if not self._knows(received):
-            return NO_KEY
         trace = self.documents.get(name)
+        if not self._knows(received):
+            return _NO_KEY
         if trace is None:
-            return NOT_FOUND
+            return _error(404, "Knowledge unit not found")
         if self._agent_id not in {None, trace.metadata.agent_id}:
-            return NOT_YOURS
+            return _error(403, "Forbidden: can only delete your own contributions")
         del self._stored[name]
         return Answer.of(200, {"deleted": True, "unit_id": name})
 
     def _export(self, received: Received, agent_id: str) -> Answer:
         if not self._knows(received):
-            return NO_KEY
+            return _NO_KEY
         if self._agent_id not in {None, agent_id}:
-            return NOT_YOUR_DATA
-        units = [
-            trace.model_dump(mode="json")
-            for trace in self.documents.values()
-            if trace.metadata.agent_id == agent_id
-        ]
+            return _error(403, "Forbidden: can only export your own data")
+        traces = self.documents.values()
+        theirs = [trace for trace in traces if trace.metadata.agent_id == agent_id]
+        units = [trace.model_dump(mode="json") for trace in theirs]
         told = {"agent_id": agent_id, "total_contributions": len(units), "knowledge_units": units}
         return Answer.of(200, {"data": told})
-
-    def _judged(self, body: bytes) -> Answer:
-        if len(body) > _LARGEST_BYTES:
-            return TOO_LARGE
-        if not self._may_write:
-            return NO_SCOPE
-        try:
-            trace = ReasoningTrace.model_validate(from_json(body, allow_inf_nan=False))
-        except ValidationError as exc:
-            issues = ((".".join(map(str, one["loc"])), one["msg"]) for one in exc.errors())
-            return invalid(*({"path": path, "message": message} for path, message in issues))
-        except ValueError:
-            return TROUBLE
-        self._times_stored[trace.id] += 1
-        self._stored[trace.id] = trace, instant(time.time())
-        entry = _entry(*self._stored[trace.id])
-        stored = {"data": entry, "quality_score": trace.metadata.quality_score}
-        return Answer.of(201, stored)
 
 
 def _entry(trace: ReasoningTrace, stored_at: str) -> dict[str, object]:

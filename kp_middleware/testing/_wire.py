@@ -8,11 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from functools import partial
 from http.server import BaseHTTPRequestHandler
-from socketserver import BaseServer, ThreadingTCPServer
-from typing import Final, TypeAlias, assert_never
+from socketserver import ThreadingTCPServer
+from typing import Final, Literal, TypeAlias, cast
 
 _Request: TypeAlias = socket.socket | tuple[bytes, socket.socket]
 
@@ -21,31 +19,15 @@ _SLOW_BYTE_S: Final = 0.05
 _RESET_WHEN_CLOSED: Final = struct.pack("ii", 1, 0)
 
 
-class Manner(Enum):
-    """The way an answer is delivered.
+Manner: TypeAlias = Literal[
+    "whole", "last", "dripping", "crawling", "cut", "silent", "closed", "reset"
+]
+"""The way an answer is delivered.
 
-    Attributes:
-        WHOLE: At once.
-        LAST: At once; then the connection is closed, and nothing has announced it.
-        DRIPPING: Byte by byte, a thousand in a second at most.
-        CRAWLING: Byte by byte, its headers too, twenty in a second at most.
-        CUT: Half of its body; then the connection is closed.
-        SILENT: Not at all; the connection stays open until the client closes it.
-        CLOSED: Not at all; the connection is closed.
-        RESET: Not at all; the connection is reset.
-    """
-
-    WHOLE = auto()
-    LAST = auto()
-    DRIPPING = auto()
-    CRAWLING = auto()
-    CUT = auto()
-    SILENT = auto()
-    CLOSED = auto()
-    RESET = auto()
-
-
-_FOLLOWED: Final = frozenset({Manner.WHOLE, Manner.DRIPPING, Manner.CRAWLING})
+``whole``, and the connection stays open, or it is the ``last`` on it; byte by byte, a thousand in
+a second (``dripping``) or, from its headers on, twenty (``crawling``); half of its body (``cut``).
+Not at all: the connection stays open until the client closes it (``silent``), is closed, or reset.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +61,7 @@ class Answer:
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-    manner: Manner = Manner.WHOLE
+    manner: Manner = "whole"
 
     @classmethod
     def of(cls, status: int, document: object, **headers: str) -> "Answer":
@@ -89,9 +71,8 @@ class Answer:
         '2'
         """
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return cls(
-            status, json.dumps(document).encode(), {"Content-Type": "application/json", **named}
-        )
+        named = {"Content-Type": "application/json", **named}
+        return cls(status, json.dumps(document).encode(), named)
 
 
 class WireServer(ThreadingTCPServer):
@@ -103,23 +84,21 @@ class WireServer(ThreadingTCPServer):
     request_queue_size = 128
 
     def __init__(self, answer: Callable[[Received], Answer]) -> None:
-        super().__init__(("127.0.0.1", 0), partial(_Handler, answer))
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answer = answer
         self._open: set[socket.socket] = set()
 
     def get_request(self) -> tuple[socket.socket, object]:
-        """Accept a connection and keep track of it."""
         connection, address = super().get_request()
         self._open.add(connection)
         return connection, address
 
     def shutdown_request(self, request: _Request) -> None:
-        """Close a connection and stop tracking it."""
         self._open.discard(request)
         super().shutdown_request(request)
 
     def handle_error(self, request: _Request, client_address: object) -> None:
-        """Ignore clients that disconnect: tests make them do so."""
-        if not isinstance(sys.exception(), OSError):
+        if not isinstance(sys.exception(), OSError):  # tests make clients disconnect
             super().handle_error(request, client_address)
 
     def stop(self) -> None:
@@ -136,16 +115,6 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 8.0  # the real one hangs up on idle connections after 8 to 11 s
     disable_nagle_algorithm = True  # or each answer in two packets takes 40 ms
 
-    def __init__(
-        self,
-        answer: Callable[[Received], Answer],
-        connection: _Request,
-        address: object,
-        server: BaseServer,
-    ) -> None:
-        self._answer = answer
-        super().__init__(connection, address, server)
-
     def do_POST(self) -> None:
         size_bytes = int(self.headers.get("Content-Length", 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
@@ -153,51 +122,39 @@ class _Handler(BaseHTTPRequestHandler):
         if len(body) < size_bytes:
             self.close_connection = True  # the client was gone before it had asked
             return
-        answer = self._answer(Received(self.command, self.path, headers, body))
-        self.close_connection |= answer.manner not in _FOLLOWED
+        received = Received(self.command, self.path, headers, body)
+        answer = cast("WireServer", self.server).answer(received)
+        self.close_connection |= answer.manner not in {"whole", "dripping", "crawling"}
         self._bring(answer)
 
     do_GET = do_DELETE = do_POST  # noqa: N815
 
-    def _raw(self, answer: Answer) -> bytes:
-        headers = {
-            "Date": self.date_time_string(),
-            **answer.headers,
-            "Content-Length": str(len(answer.body)),
-        }
+    def _bring(self, answer: Answer) -> None:
+        length = str(len(answer.body))
+        headers = {"Date": self.date_time_string(), **answer.headers, "Content-Length": length}
         phrase, _ = self.responses.get(answer.status, ("", ""))
         lines = [f"{self.protocol_version} {answer.status} {phrase}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
-        return "\r\n".join([*lines, "", ""]).encode("latin-1") + answer.body
-
-    def _bring(self, answer: Answer) -> None:
-        raw = self._raw(answer)
+        raw = "\r\n".join([*lines, "", ""]).encode("latin-1") + answer.body
         match answer.manner:
-            case Manner.WHOLE | Manner.LAST:
+            case "whole" | "last":
                 self.connection.sendall(raw)
-            case Manner.DRIPPING:
-                self._drip(raw, _BYTE_S)
-            case Manner.CRAWLING:
-                self._drip(raw, _SLOW_BYTE_S)
-            case Manner.CUT:
+            case "dripping" | "crawling" as manner:
+                for byte in raw:
+                    self.connection.sendall(bytes((byte,)))
+                    time.sleep(_BYTE_S if manner == "dripping" else _SLOW_BYTE_S)
+            case "cut":
                 self.connection.sendall(raw[: -1 - len(answer.body) // 2])
-            case Manner.SILENT:
+            case "silent":
                 self.connection.settimeout(None)
                 while self.connection.recv(65_536):
                     pass
-            case Manner.CLOSED:
+            case "closed":
                 pass
-            case Manner.RESET:
+            case "reset":
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_WHEN_CLOSED)
                 self.rfile.close()
                 self.connection.close()
-            case _:
-                assert_never(answer.manner)
-
-    def _drip(self, raw: bytes, byte_s: float) -> None:
-        for byte in raw:
-            self.connection.sendall(bytes((byte,)))
-            time.sleep(byte_s)
 
     def log_message(self, *_: object) -> None:
         pass
