@@ -32,12 +32,3 @@ def epoch_s(text: str) -> float:
     60.5
     """
     return datetime.fromisoformat(text).timestamp()
-
-
-def epoch_ms(text: str) -> int:
-    """Return the epoch milliseconds of an instant.
-
-    >>> epoch_ms("1970-01-01T00:01:00.500Z")
-    60500
-    """
-    return round(epoch_s(text) * 1000)

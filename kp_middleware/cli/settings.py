@@ -23,7 +23,7 @@ from kp_middleware.cli.console import (
 from kp_middleware.cli.rows import Output, answer, json_option, new_file, output_options, print_json
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import exact
-from kp_middleware.instants import epoch_ms
+from kp_middleware.instants import epoch_s
 from kp_middleware.storage import History
 from kp_middleware.views import gate
 from kp_middleware.views.wording import counted, cut, one_line, percent
@@ -243,7 +243,7 @@ def calibrate(
             most=settings.max_per_day if most is None else most,
             more=more,
             domain=domain,
-            since_ms=None if since is None else epoch_ms(since),
+            since_ms=None if since is None else round(epoch_s(since) * 1000),
             reach=shown.reach,
         )
         outcomes = history.success_record(), history.unjudged()

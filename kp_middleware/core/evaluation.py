@@ -19,7 +19,15 @@ from kp_middleware.core.formula import (
     outcome_confidence,
     tool_diversity,
 )
-from kp_middleware.core.gates import Decision, Gate, GateHistory, Reason, ReasonCode, rank_key
+from kp_middleware.core.gates import (
+    Decision,
+    Gate,
+    GateHistory,
+    Reason,
+    ReasonCode,
+    SettingsGate,
+    rank_key,
+)
 
 TOLD: Final = frozenset({"extracted", "feedback", "verdict"})  # not the agent's own word
 
@@ -214,28 +222,33 @@ def decide(score: Score, key: float, history: GateHistory, settings: Terms) -> V
     """Return the gate's verdict: withhold if it fails. What the history fails with is raised."""
     gate = settings.gate
     history.rank_key = key
+    name = gate.name if isinstance(gate, SettingsGate) else _storable(gate.name)
     try:
-        decided = _checked(gate.decide(score, history))
+        decided = gate.decide(score, history)
+        if not isinstance(gate, SettingsGate):
+            decided = _checked(decided)
     except (Exception, SystemExit) as error:  # a user's gate may raise anything
         if (trouble := getattr(history, "trouble", None)) is not None:
             raise trouble from error
         settings.report(error)
         failed = Reason(ReasonCode.GATE_FAILED, {"error": type(error).__name__})
         decided = Decision("withhold", failed, 1.0)
-    is_ranked = "bar" in decided.told.args
+    reason, chosen = decided.told, decided.chosen
+    is_ranked = "bar" in reason.args
     return Verdict(
-        gate=_storable(gate.name),
+        gate=name,
         threshold=None if is_ranked else decided.threshold,
         decision=decided.decision,
-        reason=decided.told,
+        reason=reason,
         key=key,
         bar=decided.threshold if is_ranked else None,
         credit=decided.credit,
-        chosen=decided.decision == "forward" if decided.credit is None else decided.chosen,
+        chosen=decided.decision == "forward" if decided.credit is None else chosen,
     )
 
 
 def _checked(decided: Decision) -> Decision:
+    """Return what a user's gate decided, as it can be stored."""
     if decided.decision not in {"forward", "withhold"}:
         raise ValueError(f"bad decision {decided.decision!r}")
     if not isinstance(decided.threshold, Real) or not 0 <= decided.threshold <= 1:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from kp_middleware.instants import epoch_ms
+from kp_middleware.instants import epoch_s
 from kp_middleware.recording import is_marker
 from kp_middleware.storage import StepRecord
 from kp_middleware.traces import ReasoningTrace, Step
@@ -224,7 +224,7 @@ def _hf_trace(example: Example, _: Arguments) -> list[Json]:
     ]
     for turn in example.conversation.turns:
         began_at, model = turn.first and turn.first.started_at, turn.is_agent and example.model
-        at = epoch_ms(began_at) if began_at else None
+        at = round(epoch_s(began_at) * 1000) if began_at else None
         calls = [{"id": call.id, "function": _function(call, "text")} for call in turn.calls]
         messages = [
             {"role": "assistant" if turn.is_agent else "user", "content": turn.text}

@@ -290,7 +290,8 @@ class VectorCache:
                 self._rings[name] = Ring(self.max_elements, self.dimensions)
             if self._table is not None and self._rings[name].seen_seq < last_seq:
                 self._catch_up(name, self._table, last_seq)
-            self._expire(self._rings[name])
+            if self.ttl_ms is not None:
+                self._expire(self._rings[name])
         return [self._rings[name] for name in embedders]
 
     def _catch_up(self, embedder: str, table: VectorTable, last_seq: int) -> None:

@@ -22,7 +22,6 @@ from typing import (
     TypeAlias,
     TypeVar,
     cast,
-    runtime_checkable,
 )
 
 import numpy as np
@@ -81,7 +80,8 @@ class Embedder(Protocol):
     """A model that maps texts to vectors, similar texts to near vectors.
 
     ``name`` is a fingerprint: vectors are only ever compared with vectors of the same name, so
-    anything that changes the numbers (weights, window, precision) must change the name.
+    anything that changes the numbers (weights, window, precision) must change the name. An
+    embedder with a method ``text_of``, from a trace to a text, chooses what is read of a trace.
     """
 
     @property
@@ -95,18 +95,6 @@ class Embedder(Protocol):
             EmbedderUnavailableError: If there is no model; novelty is then 0.5.
             EmbedderNotReadyError: If the model is being downloaded; try again later.
         """
-
-
-@runtime_checkable
-class Reader(Protocol):
-    """An embedder that chooses which part of a long trace it reads.
-
-    For any other embedder, the specified text is embedded. A wrapper around a reader delegates
-    ``text_of``, or has another name.
-    """
-
-    def text_of(self, trace: ReasoningTrace, /) -> str:
-        """Return the text to embed for a trace. Raises the errors of `Embedder.embed`."""
 
 
 class MiniLMEmbedder:

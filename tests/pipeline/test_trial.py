@@ -7,7 +7,7 @@ import pytest
 
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
-from kp_middleware.instants import epoch_ms, instant
+from kp_middleware.instants import epoch_s, instant
 from kp_middleware.storage import History
 from kp_middleware.views.gate import calibrated
 
@@ -110,11 +110,13 @@ def test_only_what_is_asked_for_is_counted_and_all_is_looked_back_on(decided, db
             (half,),
         ).fetchone()
         runs_of_file = History(connection).scored_runs()
-    late = calibrated(runs_of_file, now="top 10%", since_ms=epoch_ms(half))
+    late = calibrated(runs_of_file, now="top 10%", since_ms=round(epoch_s(half) * 1000))
 
     assert dict(tried(runs_of_file, "top 10%", domain="law").domains) == {"law": went["law"]}
     assert late.runs == since[0]
-    assert tried(runs_of_file, "top 10%", since_ms=epoch_ms(half)).let_through == since[1]
+    assert (
+        tried(runs_of_file, "top 10%", since_ms=round(epoch_s(half) * 1000)).let_through == since[1]
+    )
 
 
 def test_a_day_has_room_for_so_many(decided, db):
