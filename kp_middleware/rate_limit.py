@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from kp_middleware.errors import Problem, ProblemKind
 
@@ -258,50 +258,31 @@ Change: TypeAlias = Callable[[Pace, float], Pace]
 """What an event at an instant makes of a pace."""
 
 
-class PaceKeeper(Protocol):
-    """Lets one request be made at a time. Several methods: the steps of each request."""
-
-    def take(self) -> float:
-        """Return the seconds until the next attempt to take the turn; 0 if it is ours now."""
-
-    def spend(self) -> Pace | None:
-        """Note that a request is about to be made; return None if the turn is no longer ours."""
-
-    def settle(self, answer: Change, /) -> float:
-        """Note what the answer means, keep the turn, and return the seconds to the next request."""
-
-    def settle_and_release(self, answer: Change, /) -> None:
-        """Note what the last answer may have meant, and let others have their turn at once."""
-
-    def release(self, *, ended: bool = False) -> None:
-        """Let others have their turn; ``ended``: this program asks nothing more."""
-
-
 class OwnPace:
-    """A pace that nobody shares and that is forgotten with the object."""
+    """A pace for one request at a time, forgotten with the object; a subclass shares it."""
 
     def __init__(self, pace: Pace, clock: Callable[[], float]) -> None:
         self.pace = pace
         self._clock = clock
 
     def take(self) -> float:
-        """Return the seconds until the next request; infinity until the user acts."""
+        """Return the seconds until the next attempt to take the turn; 0 if it is ours now."""
         return self.settle(Pace.plausible)
 
-    def spend(self) -> Pace:
-        """Note that a request is made."""
+    def spend(self) -> Pace | None:
+        """Note that a request is about to be made; return None if the turn is no longer ours."""
         self.settle(Pace.spent)
         return self.pace
 
     def settle(self, answer: Change, /) -> float:
-        """Note what the answer means; return the seconds until the next request."""
+        """Note what the answer means, keep the turn, and return the seconds to the next request."""
         now = self._clock()
         self.pace = answer(self.pace, now)
         return self.pace.wait_s(now)
 
     def settle_and_release(self, answer: Change, /) -> None:
-        """Note what the last answer may have meant."""
+        """Note what the last answer may have meant, and let others have their turn at once."""
         self.settle(answer)
 
     def release(self, *, ended: bool = False) -> None:
-        """Do nothing: nobody else waits for a turn."""
+        """Let others have their turn; ``ended``: this program asks nothing more."""

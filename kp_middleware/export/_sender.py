@@ -18,7 +18,7 @@ from kp_middleware.errors import (
     RegistryUnavailableError,
 )
 from kp_middleware.outbox_items import Outbox, OutboxItem, Receipt
-from kp_middleware.rate_limit import Pace, PaceKeeper, backoff_s
+from kp_middleware.rate_limit import OwnPace, Pace, backoff_s
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Sender:
         outbox: Outbox,
         registry: Submitter,
         *,
-        pace: PaceKeeper,
+        pace: OwnPace,
         clock: Callable[[], float],
         luck: Callable[[], float] = _luck,
     ) -> None:

@@ -22,7 +22,7 @@ from kp_middleware.instants import epoch_s
 from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline._dispatch import Dispatch
 from kp_middleware.pipeline._threads import LAST_STEP_S, LOOK_AGAIN_S, Worker
-from kp_middleware.rate_limit import OwnPace, Pace, PaceKeeper
+from kp_middleware.rate_limit import OwnPace, Pace
 from kp_middleware.runs import ExportedRun, StepFacts
 from kp_middleware.settings import Settings
 from kp_middleware.sharing import Link, PaceOfAll, SharedOutbox, load
@@ -136,7 +136,7 @@ class SendingWorker(Worker):
             with suppress(*TROUBLE):
                 sender.send_due(self._stopping)  # what is answered is written, our turn is over
 
-    def _outbox_and_pace(self, store: Store, link: Link | None) -> tuple[Outbox, PaceKeeper]:
+    def _outbox_and_pace(self, store: Store, link: Link | None) -> tuple[Outbox, OwnPace]:
         """Return those of all hosts where they share a log; an exporter has a pace of its own."""
         exporter, settings = self._exporter, self._settings
         if isinstance(exporter, OwnExporter):

@@ -39,6 +39,8 @@ from kp_middleware.storage._overview import (
     Removal,
     ScoreSlices,
     Slice,
+    SuccessRecord,
+    Unjudged,
 )
 from kp_middleware.storage._pacing import (
     AgentPace,
@@ -51,11 +53,9 @@ from kp_middleware.storage._past_runs import PastRun, PastRuns, Selection
 from kp_middleware.storage._records import (
     Embedding,
     FeedbackRecord,
-    OutboxItemSummary,
     Run,
     RunSummary,
     Scoring,
-    SimilarRun,
     StepRecord,
 )
 from kp_middleware.storage._shared_runs import Asking, SharedRuns, Unshared
@@ -66,14 +66,11 @@ from kp_middleware.storage._statistics import (
     Endings,
     Failure,
     Funnel,
-    GateCounts,
     GroupCounts,
     Highlight,
     ModelTokens,
     Period,
-    SuccessRecord,
     ToolUse,
-    Unjudged,
 )
 from kp_middleware.storage._store import (
     CANCELLED_BY_HAND,
@@ -116,7 +113,6 @@ __all__ = [
     "Filters",
     "FreeQuery",
     "Funnel",
-    "GateCounts",
     "GroupCounts",
     "Highlight",
     "History",
@@ -129,7 +125,6 @@ __all__ = [
     "NextRun",
     "NoveltyDay",
     "OutboxAdmin",
-    "OutboxItemSummary",
     "OutboxTable",
     "Overview",
     "PacingTable",
@@ -153,7 +148,6 @@ __all__ = [
     "Selection",
     "SharedPace",
     "SharedRuns",
-    "SimilarRun",
     "Slice",
     "SqliteStore",
     "StepRecord",

@@ -15,7 +15,7 @@ from kp_middleware.storage._learning import EstimateTable, RecallTable
 from kp_middleware.storage._listing import FROM, Filters, Listing, Tail
 from kp_middleware.storage._maintenance import Maintenance
 from kp_middleware.storage._outbox import Entry, OutboxAdmin, Queue, due_s
-from kp_middleware.storage._overview import Overviews
+from kp_middleware.storage._overview import RECENT, UNJUDGED, Overviews
 from kp_middleware.storage._records import (
     OutboxItemSummary,
     Run,
@@ -25,7 +25,6 @@ from kp_middleware.storage._records import (
     run_of,
 )
 from kp_middleware.storage._shared_runs import SharedRuns, Unshared
-from kp_middleware.storage._statistics import RECENT, UNJUDGED
 
 _ALL: Final = Filters()
 _EPOCH_MS: Final = "CAST(round((julianday({}) - 2440587.5) * 86400000) AS INTEGER)"

@@ -9,14 +9,8 @@ from typing import Final, NamedTuple
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import DAY_S
 from kp_middleware.database import Connection, transaction
-from kp_middleware.storage._statistics import (
-    Activity,
-    Funnel,
-    Statistics,
-    SuccessRecord,
-    ToolUse,
-    Unjudged,
-)
+from kp_middleware.storage._learning import TOLD_SQL
+from kp_middleware.storage._statistics import Activity, Funnel, Statistics, ToolUse
 
 _LAST: Final = 100
 _TENTH: Final = 0.1
@@ -229,6 +223,53 @@ class NearMiss(NamedTuple):
     threshold: float
 
 
+_ENOUGH: Final = 10  # forwarded runs that say something about a gate
+UNJUDGED: Final = """(
+    coalesce(t.success_source, 'assumed') = 'assumed'
+    OR t.success_source = 'said' AND t.reason_args ->> 'delivery' = 'unconfirmed'
+)"""
+"""The runs ``t`` of which nobody has said how they ended, or whose agent's word is not enough."""
+
+RECENT: Final = 500
+"""The last runs that are asked about: the estimate forgets what was said of older ones."""
+
+_SUCCESSES: Final = f"""
+    SELECT count(*), coalesce(sum(success), 0), coalesce(sum(chosen), 0),
+           coalesce(sum(success AND chosen), 0), EXISTS (
+             SELECT 1 FROM (SELECT reason_args FROM traces WHERE decision = 'forward'
+                            ORDER BY seq DESC LIMIT ?)
+             WHERE reason_args ->> 'delivery' IN ('unconfirmed', 'not_done', 'too_late'))
+    FROM traces INDEXED BY traces_ranked
+    WHERE score IS NOT NULL AND success_source IN ({TOLD_SQL}) AND visibility <> 'private'
+      AND seq >= ?
+"""
+
+
+class Unjudged(NamedTuple):
+    """How many of the last runs that a gate let through nobody has judged."""
+
+    unjudged: int
+    forwarded: int
+
+
+class SuccessRecord(NamedTuple):
+    """The successes among the scored runs whose outcome is known."""
+
+    known: int = 0  # without private ones
+    succeeded: int = 0
+    forwarded_known: int = 0  # of them: chosen before that was told
+    forwarded_succeeded: int = 0
+    some_stay: bool = False  # chosen, but awaiting a confirmation
+
+    @property
+    def is_worse_than_chance(self) -> bool:
+        """True if of ten or more forwarded ones a smaller share succeeded than of all."""
+        return (
+            self.forwarded_known >= _ENOUGH
+            and self.forwarded_succeeded * self.known < self.succeeded * self.forwarded_known
+        )
+
+
 class Overview(NamedTuple):
     """The data for the charts of the overview."""
 
@@ -347,6 +388,18 @@ class Overviews(Statistics):
         )
         return ScoreSlices(threshold, (*slices,))
 
+    def unjudged(self) -> Unjudged:
+        """Count the last runs that a gate let through, and those of them that nobody judged."""
+        sql = (
+            f"SELECT coalesce(sum(un), 0), count(*) FROM (SELECT {UNJUDGED} AS un FROM traces t"
+            " WHERE decision = 'forward' AND visibility <> 'private' ORDER BY seq DESC LIMIT ?)"
+        )
+        return Unjudged(*self._row(sql, (RECENT,)))
+
+    def success_record(self, *, first: int = 0) -> SuccessRecord:
+        """Count the known endings, of scored runs and of those forwarded, from ``first`` on."""
+        return self._all(SuccessRecord, _SUCCESSES, (RECENT, first))[0]
+
     def last_decisions(self) -> LastDecisions:
         return read_last_decisions(self._connection)
 
@@ -391,6 +444,5 @@ class Overviews(Statistics):
 
 def _quantile(values: list[float], part: float) -> float:
     place = part * (len(values) - 1)
-    below = int(place)
-    above = min(below + 1, len(values) - 1)
-    return values[below] + (values[above] - values[below]) * (place - below)
+    below = values[int(place)]
+    return below + (values[math.ceil(place)] - below) * (place % 1)

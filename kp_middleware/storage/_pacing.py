@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kp_middleware.database import is_damage, no_fork, open_to_write, transaction
 from kp_middleware.errors import DatabaseError, Problem
-from kp_middleware.rate_limit import Change, Pace, packed, unpacked
+from kp_middleware.rate_limit import Change, OwnPace, Pace, packed, unpacked
 from kp_middleware.sharing import PaceOfAll
 
 logger = logging.getLogger("kp_middleware")
@@ -167,7 +167,7 @@ _AT_IT_S: Final = 30.0  # a program that has sent will send more, unless it says
 _LAST_PATIENCE_S: Final = 0.3  # where a process ends
 
 
-class SharedPace:
+class SharedPace(OwnPace):
     """Lets one process send at a time, and all of them at one pace. Nothing here raises.
 
     What is going to be asked is in the file before it is asked: where no file can be used, nothing
@@ -183,10 +183,10 @@ class SharedPace:
         beside: PacingTable | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__(Pace(), clock)
         self._table = table
         self._beside = beside
         self._lease_s = longest_request_s + _MARGIN_S
-        self._clock = clock
         self._us = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._known: Pace | None = None
         self._left: Pace | None = None
@@ -199,7 +199,6 @@ class SharedPace:
         return Problem.read(self._known.problem if self._known else "")
 
     def take(self) -> float:
-        """Return the seconds until the next attempt to take the turn; 0 if it is ours now."""
         pace = self._change(self._taken)
         if pace is None:
             return _LOOK_AGAIN_S
@@ -213,7 +212,6 @@ class SharedPace:
         return wait_s or min(max(pace.held_until - now, 0.01), _LOOK_AGAIN_S)
 
     def spend(self) -> Pace | None:
-        """Note that a request is made; return None if the turn is no longer ours."""
         pace = self._change(self._spent)
         return pace if pace and pace.holder == self._us else None
 
@@ -230,17 +228,13 @@ class SharedPace:
         return wait_s
 
     def settle_and_release(self, answer: Change, /) -> None:
-        """Note what the last answer may have meant, and let others have their turn.
-
-        Where the file is locked, our turn ends by itself, and the request counts as unanswered.
-        """
+        # Where the file is locked, our turn ends by itself, and the request counts as unanswered.
         self._change(
             lambda pace, now: self._released(self._settled(answer, pace, now), now, ended=True),
             patience_s=_LAST_PATIENCE_S,
         )
 
     def release(self, *, ended: bool = False) -> None:
-        """Let others have their turn; ``ended``: this program asks nothing more."""
         if self._known and (ended or self._known.holder == self._us):
             self._change(partial(self._released, ended=ended))  # or the turn ends by itself
 
@@ -307,6 +301,5 @@ class SharedPace:
         return replace(pace, holder=None, held_until=min(pace.held_until, now + _AT_IT_S))
 
     def _say(self, kind: str, words: str, *facts: object) -> None:
-        """Warn once for each kind of trouble."""
         logger.log(logging.DEBUG if kind in self._said else logging.WARNING, words, *facts)
         self._said.add(kind)
