@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
-from kp_middleware.traces import ReasoningTrace, Step
+from kp_middleware.traces import ReasoningTrace, Step, Tool
 
 __all__ = ["Judge", "OfRun", "Told", "ToolResult", "checks", "refusal"]
 
@@ -111,7 +111,11 @@ class ToolResult(OfRun):
                 if step.type == "error_recovery":
                     return False
                 if step.output_summary is not None:
-                    return self.read_result(_value(step.output_summary))
+                    try:
+                        result = json.loads(step.output_summary)
+                    except ValueError:
+                        result = step.output_summary
+                    return self.read_result(result)
         return None
 
 
@@ -148,16 +152,19 @@ class _Checks(OfRun):
     def read(self, trace: ReasoningTrace) -> Told:
         for at in range(len(trace.steps) - 1, -1, -1):
             step = trace.steps[at]
-            if step.tool is None or step.output_summary is None or step.type == "tool_call":
+            output = step.output_summary
+            if step.tool is None or output is None or step.type == "tool_call":
                 continue
-            command = _command(trace.steps, at)
-            last = _last_result(step.output_summary)
-            if last is None and _CHECKS.search(command):
-                if (is_passed := _by_exit(command, step.output_summary)) is None:
-                    return None  # the last check counts, also if it does not say how it went
-                return _PASSED if is_passed else _FAILED
-            if last is not None:
-                return _PASSED if last else _FAILED
+            is_cut = _CUT.search(output)  # the end, which tells, is missing
+            if not is_cut and (lines := [*_RESULTS.finditer(_COLOUR.sub("", output))]):
+                has_passed = (lines[-1].lastgroup or "").startswith("pass")
+                return _PASSED if has_passed else _FAILED
+            command = _command(trace.steps[:at], step.tool)
+            if _CHECKS.search(command):  # it counts, also if it does not say how it went
+                codes = _EXIT_CODE.findall(output)
+                if codes and not _PIPE.search(command):
+                    return _FAILED if int(codes[-1]) else _PASSED
+                return _PASSED if _COMPILES.search(command) and not is_cut else None
         return None
 
 
@@ -193,33 +200,9 @@ def probability(told: Told) -> float | None:
     raise ValueError(f"outcome must be True, False or a number (0 to 1), got {told!r:.50}")
 
 
-def _last_result(output: str) -> bool | None:
-    """Return whether the last line that tells of tests or a build says that they passed."""
-    if _CUT.search(output):
-        return None  # the end, which tells, is missing
-    kinds = [match.lastgroup or "" for match in _RESULTS.finditer(_COLOUR.sub("", output))]
-    return kinds[-1].startswith("pass") if kinds else None
-
-
-def _by_exit(command: str, output: str) -> bool | None:
-    """Return whether a check passed by its exit code; a compiler that is silent did."""
-    codes = _EXIT_CODE.findall(output)
-    if codes and not _PIPE.search(command):
-        return int(codes[-1]) == 0
-    return True if _COMPILES.search(command) and not _CUT.search(output) else None
-
-
-def _command(steps: tuple[Step, ...], at: int) -> str:
-    """Return the texts that the call of a result was given."""
-    tool = steps[at].tool
-    for step in reversed(steps[:at]):
+def _command(before: tuple[Step, ...], tool: Tool) -> str:
+    """Return the texts that the last call of a tool was given."""
+    for step in reversed(before):
         if step.type == "tool_call" and step.tool == tool:
             return "\n".join(text for text in (step.input or {}).values() if isinstance(text, str))
     return ""
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

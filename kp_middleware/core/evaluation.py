@@ -132,7 +132,7 @@ class Run:
             similarity = None if self.nearest is None else self.nearest.similarity
             values = complexity(self.shape), novelty(similarity), tool_diversity(self.shape)
             return Signals(*values, outcome)
-        return self.measured._replace(outcome_confidence=outcome)
+        return replace(self.measured, outcome_confidence=outcome)
 
     def rank_key(self, weights: Weights) -> float:
         """Return the key by which a share ranks the run, as far as it is known now."""

@@ -6,7 +6,7 @@ clamped to 0..1.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
@@ -37,17 +37,24 @@ class Shape:
     recoveries: int
 
 
-class Signals(NamedTuple):
-    """The four signals of a run, each from 0 to 1, in the order of `SIGNALS`."""
-
+@dataclass(frozen=True, slots=True)
+class _BySignal:
     complexity: float
     novelty: float
     tool_diversity: float
     outcome_confidence: float
 
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.complexity, self.novelty, self.tool_diversity, self.outcome_confidence))
+
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class Signals(_BySignal):
+    """The four signals of a run, each from 0 to 1; iterable in the order of `SIGNALS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights(_BySignal):
     """The weight of each signal in one domain; iterable in the order of `SIGNALS`.
 
     Raises:
@@ -57,20 +64,12 @@ class Weights:
     0.25
     """
 
-    complexity: float
-    novelty: float
-    tool_diversity: float
-    outcome_confidence: float
-
     def __post_init__(self) -> None:
         for name, weight in zip(SIGNALS, self, strict=True):
             if not 0 <= weight <= 1:
                 raise ValueError(f"weights are from 0 to 1, {name} is {weight:g}")
         if not math.isclose(total := math.fsum(self), 1, abs_tol=1e-9):
             raise ValueError(f"weights must sum to 1, these sum to {total:g}")
-
-    def __iter__(self) -> Iterator[float]:
-        return iter((self.complexity, self.novelty, self.tool_diversity, self.outcome_confidence))
 
 
 PROFILES: Final[Mapping[str, Weights]] = MappingProxyType(
@@ -213,7 +212,7 @@ class Parts(NamedTuple):
 
     def changed(self, signal: str, value: float) -> Self:
         """Return the same parts with another value of one signal."""
-        return self._replace(signals=self.signals._replace(**{signal: value}))
+        return self._replace(signals=replace(self.signals, **{signal: value}))
 
     def least(self, signal: str, threshold: float) -> float | None:
         """Return the lowest value of a signal that reaches a threshold; None if not even 1 does.

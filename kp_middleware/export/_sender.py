@@ -196,55 +196,51 @@ class Sender:
             self._take_note(item, answer, pace)
 
     def _take_note(self, item: OutboxItem, answer: Receipt | RegistryError, pace: Pace) -> None:
+        was_down = pace.failures > 0
         match answer:
             case Receipt():
                 told = answer.allowance
                 self._pace.settle(lambda before, now: before.answered().told(now, told))
-                self._note(partial(self._outbox.sent, item, answer), revived=pace.failures > 0)
+                self._note(partial(self._outbox.sent, item, answer), revived=was_down)
             case RegistryRejectedError():
                 self._pace.settle(lambda before, _: before.answered())
                 self._say(_STAYS, item.trace_seq, answer)
-                self._note(partial(self._outbox.rejected, item, answer), revived=pace.failures > 0)
+                self._note(partial(self._outbox.rejected, item, answer), revived=was_down)
             case RegistryForbiddenError():
                 self._pace.settle(lambda before, now: before.forbidden(now, answer.problem))
                 self._say("nothing more is sent: %s", answer)
-                self._postpone(item, answer, self._clock())
+                self._postpone(item, answer, 0.0)
             case RegistryUnavailableError(status=429):
                 retry_after_s = answer.retry_after_s or 0
                 wait_s = self._pace.settle(lambda before, now: before.limited(now, retry_after_s))
                 self._say("sending pauses for %.0f s, there is nothing to do: %s", wait_s, answer)
-                self._postpone(item, answer, self._clock() + wait_s)
+                self._postpone(item, answer, wait_s)
             case RegistryUnavailableError():
                 self._put_off(item, answer, pace)
             case _:
                 raise answer
 
     def _put_off(self, item: OutboxItem, error: RegistryUnavailableError, pace: Pace) -> None:
-        luck, counted = self._luck(), pace.answering
-        attempts, failures = item.attempts + 1, pace.failures + 1
-        pause_s = self._pause_s(item, error, backoff_s(failures, luck) / 2)
+        luck, attempts, failures = self._luck(), item.attempts + 1, pace.failures + 1
+        pause_s = backoff_s(failures, luck) / 2
+        if item.trace_seq == self._failed_last:  # the others shall not wait for one document
+            pause_s = min(pause_s, _LONGEST_PAUSE_FOR_ONE_S)
+        self._failed_last = item.trace_seq
+        pause_s = max(pause_s, error.retry_after_s or 0)
         self._pace.settle(lambda before, now: before.failed(now, pause_s, error.problem))
-        if counted and attempts >= _MOST_ATTEMPTS:
+        if pace.answering and attempts >= _MOST_ATTEMPTS:
             words = "a trace stays local after %d attempts: %s; to try it again: %s"
             self._say(words, attempts, error, _TRY_AGAIN)
             self._note(partial(self._outbox.block, item, "retries_exhausted"))
             return
         wait_s = backoff_s(max(failures, attempts), luck)
-        retry_at = self._clock() + max(wait_s, pause_s + wait_s / 2)
         self._say("nothing is sent for now, what waits is sent later: %s", error)
-        self._postpone(item, error, retry_at, counted=counted)
-
-    def _pause_s(self, item: OutboxItem, error: RegistryUnavailableError, pause_s: float) -> float:
-        """Return the pause for all items, capped if the same item fails again and again."""
-        if item.trace_seq == self._failed_last:
-            pause_s = min(pause_s, _LONGEST_PAUSE_FOR_ONE_S)
-        self._failed_last = item.trace_seq
-        return max(pause_s, error.retry_after_s or 0)
+        self._postpone(item, error, max(wait_s, pause_s + wait_s / 2), counted=pace.answering)
 
     def _postpone(
-        self, item: OutboxItem, error: RegistryError, retry_at: float, *, counted: bool = False
+        self, item: OutboxItem, error: RegistryError, wait_s: float, *, counted: bool = False
     ) -> None:
-        postpone = self._outbox.postpone
+        retry_at, postpone = self._clock() + wait_s, self._outbox.postpone
         self._note(partial(postpone, item, error, retry_at=retry_at, counted=counted))
 
     def _note(self, note: _Note, *, revived: bool = False) -> None:

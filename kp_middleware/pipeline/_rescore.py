@@ -288,7 +288,7 @@ def _is_measured_alike(run: PastRun, today: Run, weights: Weights) -> bool:
     """Return whether all but the outcome is measured and weighed as it was."""
     if run.score is None or run.rank_key is None:
         return False
-    signals = today.signals._replace(outcome_confidence=run.score.signals.outcome_confidence)
+    signals = replace(today.signals, outcome_confidence=run.score.signals.outcome_confidence)
     return _are_alike(_measures(run.score), (*signals, *weights))
 
 

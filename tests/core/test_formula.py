@@ -1,7 +1,7 @@
 """The protocol's formula: signals, weights, rules, and what another value would have given."""
 
 import math
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, astuple
 
 import pytest
 from hypothesis import given
@@ -229,5 +229,4 @@ def test_a_score_cannot_be_changed():
 def test_signals_and_weights_are_in_the_order_of_their_names():
     measured = score_run(Run(shape(), 0.9, True), EVEN).signals
 
-    assert measured._fields == tuple(EVEN.__dataclass_fields__) == SIGNALS
-    assert [*EVEN] == [getattr(EVEN, name) for name in SIGNALS]
+    assert tuple(measured) == astuple(measured) == tuple(getattr(measured, n) for n in SIGNALS)
