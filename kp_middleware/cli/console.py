@@ -57,12 +57,13 @@ class Figure(str):
     __slots__ = ()
 
 
-def keep_flag(context: click.Context, option: click.Parameter, value: bool) -> None:  # noqa: FBT001
-    """Remember a flag that every command takes, such as ``--quiet``."""
-    if not value or has_flag(str(option.name)):
+def keep(context: click.Context, option: click.Parameter, value: object) -> None:
+    """Remember an option that every command takes, such as ``--quiet``."""
+    if not value:
         return
-    context.meta[f"kp_middleware.{option.name}"] = True
-    if option.name == "verbose":
+    is_new = not has_flag(str(option.name))
+    context.meta[f"kp_middleware.{option.name}"] = value
+    if option.name == "verbose" and is_new:
         logger, handler = logging.getLogger("kp_middleware"), logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
         logger.addHandler(handler)
@@ -162,7 +163,14 @@ def print_table(
         columns = [name for name in columns if any(cells[name])]
     wide = {name: max(map(width_of, [heads[name], *cells[name]])) for name in columns}
     wide.update(widths or {})
-    text = next((name for name in (columns[-1], columns[0]) if _may_be_cut(rows, name)), None)
+    texts = (  # which may be cut: not ids and numbers, which would be wrong then
+        name
+        for name in (columns[-1], columns[0])
+        if name not in {"", "id"}
+        and not name.endswith("_id")
+        and any(type(row[name]) is str for row in rows)
+    )
+    text = next(texts, None)
     least = int(room * _TEXT_SHARE)
     if is_terminal and not all_columns:
         columns = _fitting(columns, wide, text, least, room)
@@ -185,12 +193,6 @@ def print_table(
     for line in zip(*(cells[name] for name in columns), strict=True):
         table.add_row(*map(plain, line))
     show(table, width=max(room, sum(wide[name] + _GAP for name in columns)))
-
-
-def _may_be_cut(rows: Sequence[Row], column: str) -> bool:
-    """Return whether a column may be cut: not ids and numbers, which would be wrong then."""
-    is_id = not column or column == "id" or column.endswith("_id")
-    return not is_id and any(type(row[column]) is str for row in rows)
 
 
 def _fitting(

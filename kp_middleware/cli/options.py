@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kp_middleware import locations
-from kp_middleware.cli.console import hint, keep_flag
+from kp_middleware.cli.console import hint, keep
 from kp_middleware.errors import EmbedderNotReadyError, SettingsFileError
 from kp_middleware.instants import instant
 from kp_middleware.storage import (
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 Command: TypeAlias = Callable[..., Any]
 Completed: TypeAlias = list[CompletionItem]
 
-_FILE: Final = "kp_middleware.file"  # the key of --db in the context
 _LITTLE_BYTES: Final = 100_000_000
 _LOOK_AGAIN_S: Final = 1.0
 _ANY_TEXT: Final = {"KP_AGENT_ID", "KP_DOMAIN", "KP_MODEL_PATH", "KP_TRACING"}  # never wrong
@@ -59,7 +58,7 @@ def pass_db(command: Command) -> Command:
 
 def named_file(context: click.Context) -> Path | None:
     """Return the file that ``--db`` names; None if it was not given."""
-    return cast("Path | None", context.meta.get(_FILE))
+    return cast("Path | None", context.meta.get("kp_middleware.db"))
 
 
 def file_of(context: click.Context) -> Path:
@@ -250,21 +249,11 @@ _FLAGS: Final = {
 
 def common(*, hidden: bool = False) -> list[click.Option]:
     """Return the options of all commands; a command after which they are typed hides them."""
-    kept: dict[str, Any] = {"expose_value": False, "hidden": hidden}
-    file = click.Option(
-        ["--db"],
-        type=click.Path(path_type=Path, dir_okay=False),
-        callback=_keep_file,
-        help="Trace database. Default: KP_DB, or kp.db in your data folder.",
-        **kept,
-    )
-    kept |= {"is_flag": True, "callback": keep_flag}
-    return [file, *(click.Option(names, help=text, **kept) for names, text in _FLAGS.items())]
-
-
-def _keep_file(context: click.Context, _: click.Parameter, path: Path | None) -> None:
-    if path is not None:
-        context.meta[_FILE] = path
+    kept: dict[str, Any] = {"expose_value": False, "hidden": hidden, "callback": keep}
+    told = "Trace database. Default: KP_DB, or kp.db in your data folder."
+    path = click.Path(path_type=Path, dir_okay=False)
+    flags = (click.Option(names, is_flag=True, help=text, **kept) for names, text in _FLAGS.items())
+    return [click.Option(["--db"], type=path, help=told, **kept), *flags]
 
 
 def bundled(

@@ -247,7 +247,27 @@ def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
     kp-middleware outbox send
     kp-middleware outbox send --timeout 3600
     """
-    counts, reasons = _sent(db, timeout_s)
+    counts, reasons = Counter[str](), list[str]()
+    with closing(options.open_to_write(db)) as file:
+        admin, history = OutboxAdmin(file), History(file)
+        if seqs := admin.seqs(*_WAITING):
+            from kp_middleware.pipeline import drain
+
+            for sending in find_obstacles(history.backlog(), db).sending:
+                hint(sending.in_words())
+            with Progress("sent") as shown:
+
+                def look() -> None:
+                    shown.reach(max(0, len(seqs) - history.count_outbox(_WAITING)), len(seqs))
+
+                trouble = drain(options.read_settings(db), timeout_s=timeout_s, look=look)
+            counts = Counter(admin.states(seqs))
+            counts["left"] = sum(counts.pop(state, 0) for state in _WAITING)
+            reasons = [] if trouble is None else [trouble]
+            if counts["left"]:
+                obstacles = find_obstacles(history.backlog(), db)
+                reasons += obstacles.in_words()
+                reasons = reasons or [*(one.in_words() for one in obstacles.sending), _TIMED_OUT]
     answer(counts, in_words(counts) or "nothing is waiting to be sent", as_json=as_json)
     for reason in reasons:
         click.echo(printable(reason), err=True)
@@ -288,34 +308,6 @@ def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
         _tell(queued)
     elif found.missing:
         hint("--send queues the missing runs again")
-
-
-def _sent(db: Path, timeout_s: float) -> tuple[Counter[str], list[str]]:
-    """Send the backlog, and show progress; return counts by state, and why some are left."""
-    with closing(options.open_to_write(db)) as file:
-        admin, history = OutboxAdmin(file), History(file)
-        seqs = admin.seqs(*_WAITING)
-        if not seqs:
-            return Counter(), []
-
-        from kp_middleware.pipeline import drain
-
-        for sending in find_obstacles(history.backlog(), db).sending:
-            hint(sending.in_words())
-        with Progress("sent") as shown:
-
-            def look() -> None:
-                shown.reach(max(0, len(seqs) - history.count_outbox(_WAITING)), len(seqs))
-
-            trouble = drain(options.read_settings(db), timeout_s=timeout_s, look=look)
-        states = admin.states(seqs)
-        left = sum(states.pop(state, 0) for state in _WAITING)
-        reasons = [] if trouble is None else [trouble]
-        if left:
-            obstacles = find_obstacles(history.backlog(), db)
-            reasons += obstacles.in_words()
-            reasons = reasons or [*(one.in_words() for one in obstacles.sending), _TIMED_OUT]
-    return Counter(states | {"left": left}), reasons
 
 
 def _retried(db: Path, admin: OutboxAdmin, seqs: Sequence[int], *, force: bool) -> list[str]:

@@ -15,7 +15,7 @@ from kp_middleware.views.wording import printable, short_id
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
-    from kp_middleware.recall import Found, Memory, Recalled
+    from kp_middleware.recall import Memory, Recalled
 
 _OFF: Final = "recall is off: see KP_RECALL"
 _EXPLAINED: Final = 5
@@ -72,7 +72,16 @@ def recall(
     recalled = [run for found, run in nearest if found.fits]
     if explain and (nearest or as_json):
         output = Output("json" if as_json else "table")
-        rows = [_why(found, run) for found, run in nearest]
+        rows = [
+            {
+                **_facts(run),
+                "fit": round(found.fit, 3),
+                "bar": round(found.bar, 3) if math.isfinite(found.bar) else None,
+                "recalled": found.fits,
+                "shared": " ".join(found.shared),
+            }
+            for found, run in nearest
+        ]
         output.print(rows, _COLUMNS, for_people=lambda row: {**row, "id": short_id(row["id"])})
     elif as_json and not explain:
         print_json([{**_facts(run), "digest": run.digest()} for run in recalled])
@@ -105,16 +114,6 @@ def _memory(db: Path) -> "Memory | None":
 def _facts(run: "Recalled") -> dict[str, Any]:
     names = ("similarity", "objective", "success", "success_source", "age_days")
     return {"id": run.trace_id, **{name: getattr(run, name) for name in names}}
-
-
-def _why(found: "Found", run: "Recalled") -> dict[str, Any]:
-    return {
-        **_facts(run),
-        "fit": round(found.fit, 3),
-        "bar": round(found.bar, 3) if math.isfinite(found.bar) else None,
-        "recalled": found.fits,
-        "shared": " ".join(found.shared),
-    }
 
 
 @click.command()

@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -117,12 +116,12 @@ def output_options(*, in_pipe: str = "tsv") -> Callable[[Command], Command]:
         click.option(f"--{name}", "format", flag_value=name, default=None, help=text)
         for name, text in told.items()
     )
-    make = partial(_output, in_pipe)
+
+    def make(**chosen: Any) -> Output:
+        chosen["format"] = chosen["format"] or ("table" if sys.stdout.isatty() else in_pipe)
+        return Output(**chosen)
+
     return options.bundled("output", Output._fields, make, (*formats, *_ROW_OPTIONS))
-
-
-def _output(in_pipe: str, /, *, format: str | None, **more: Any) -> Output:  # noqa: A002
-    return Output(format or ("table" if sys.stdout.isatty() else in_pipe), **more)
 
 
 def _columns(_: click.Context, __: click.Parameter, typed: tuple[str, ...]) -> tuple[str, ...]:

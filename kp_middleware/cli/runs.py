@@ -11,19 +11,8 @@ from typing import Final
 
 import click
 
-from kp_middleware.cli import options
+from kp_middleware.cli import options, rows
 from kp_middleware.cli.console import Figure, Progress, hint, print_table, screen_width, show
-from kp_middleware.cli.rows import (
-    COLUMNS,
-    Output,
-    escaped,
-    json_option,
-    output_options,
-    print_json,
-    run_for_people,
-    run_row,
-    tell_how_many,
-)
 from kp_middleware.cli.run_text import difference, run_parts, why_parts
 from kp_middleware.core.formula import PROFILES, Weights
 from kp_middleware.errors import DatabaseError
@@ -39,7 +28,7 @@ _SIMILAR_KEYS: Final = (
 )
 _EVERY_S: Final = 0.5
 _PATIENCE: Final = 20
-_WIDTHS: Final = dict(zip(COLUMNS, (8, 5, 9, 10, 12, 8, 7, 12), strict=False))
+_WIDTHS: Final = dict(zip(rows.COLUMNS, (8, 5, 9, 10, 12, 8, 7, 12), strict=False))
 _SORTED: Final = {  # the column that shows it
     "started": "started_at",
     "score": "score",
@@ -55,10 +44,10 @@ _SORTED: Final = {  # the column that shows it
 @options.filters
 @click.option("--near", is_flag=True, help="Sort by distance to the threshold, nearest first.")
 @click.option("--sort", type=click.Choice([*_SORTED]), help="Sort by this, the highest first.")
-@output_options()
+@rows.output_options()
 @options.pass_db
 def list_(
-    db: Path, *, limit: int, filters: Filters, near: bool, sort: str | None, output: Output
+    db: Path, *, limit: int, filters: Filters, near: bool, sort: str | None, output: rows.Output
 ) -> None:
     """List runs, newest first, or best match first with -q.
 
@@ -85,12 +74,12 @@ def list_(
         costs = prices.costs(history, [run.seq for run in runs])
     by = "margin" if near else _SORTED.get(sort or "", "score")
     text = "objective" if filters.text is None or near or sort else "snippet"
-    columns = [*dict.fromkeys(("id", "score", by, *COLUMNS[:-1], text))]
-    rows = (run_row(run) | prices.as_json(costs.get(run.seq)) for run in runs)
-    output.print(rows, columns, for_people=run_for_people)
+    columns = [*dict.fromkeys(("id", "score", by, *rows.COLUMNS[:-1], text))]
+    listed = (rows.run_row(run) | prices.as_json(costs.get(run.seq)) for run in runs)
+    output.print(listed, columns, for_people=rows.run_for_people)
     if prices.problem:
         click.echo(prices.problem, err=True)
-    tell_how_many(count, limit, len(runs))
+    rows.tell_how_many(count, limit, len(runs))
     for wrong in options.wrong_settings():
         click.echo(f"nothing is sent: {wrong}", err=True)
 
@@ -98,9 +87,9 @@ def list_(
 @click.command()
 @options.limit(10, least=0, told="Number of past runs to print first.")
 @click.option("--follow/--no-follow", "follows", default=True, help="Wait for new runs, or exit.")
-@output_options()
+@rows.output_options()
 @options.pass_db
-def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
+def tail(db: Path, *, limit: int, follows: bool, output: rows.Output) -> None:
     """Print runs as they end. Ctrl-C stops.
 
     --json prints one object per line. The file need not exist yet.
@@ -109,16 +98,16 @@ def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
     kp-middleware tail
     kp-middleware tail -n 0 --json | jq .score
     """
-    rows = map(run_row, follow(db, first=limit, follows=follows))
+    ended = map(rows.run_row, follow(db, first=limit, follows=follows))
     if output.format != "table":
         one_a_line = output._replace(format="nl" if output.format == "json" else output.format)
-        one_a_line.print(rows, COLUMNS)
+        one_a_line.print(ended, rows.COLUMNS)
         return
     row = None
-    for row in rows:
+    for row in ended:
         output.check(row)
-        columns = output.columns or COLUMNS
-        print_table([run_for_people(row)], columns, headers=output.headers, widths=_WIDTHS)
+        columns = output.columns or rows.COLUMNS
+        print_table([rows.run_for_people(row)], columns, headers=output.headers, widths=_WIDTHS)
         output = output._replace(headers=False)
     output.fail_if_empty(row is None)
 
@@ -193,7 +182,7 @@ def show_(
             body = history.document(seq)
             if body is None:
                 raise click.ClickException("the document of this run is lost")
-            click.echo(escaped(body) if sys.stdout.isatty() else body)
+            click.echo(rows.escaped(body) if sys.stdout.isatty() else body)
             return
         run = history.run(seq)
         prices = read_prices()
@@ -201,13 +190,15 @@ def show_(
     if why:
         account = explain_score(run, threshold=threshold, weights=weights)
         if form == "json":
-            print_json(account.as_json())
+            rows.print_json(account.as_json())
         else:
             show(*why_parts(account, run.objective, screen_width()))
     elif form == "json":
         lines = [line._asdict() for line in trace.arithmetic(run)]
         told = {"state": trace.listed_state(run), "delivery_status": trace.delivery_status(run)}
-        print_json({**trace.run_as_json(run), "arithmetic": lines, **told, **prices.as_json(cost)})
+        rows.print_json(
+            {**trace.run_as_json(run), "arithmetic": lines, **told, **prices.as_json(cost)}
+        )
     elif form == "md":
         click.echo("\n".join(trace.markdown(run, steps=steps)))
     else:
@@ -220,9 +211,9 @@ def show_(
 @click.command()
 @options.trace_id()
 @options.limit(10)
-@output_options()
+@rows.output_options()
 @options.pass_db
-def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
+def similar(db: Path, *, trace_id: str, limit: int, output: rows.Output) -> None:
     """List the runs most similar to one, by embedding.
 
     ID is an id prefix, @last or @best. Similarity is the cosine: 1 for the same words, about 0 for
@@ -238,18 +229,18 @@ def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
             run = history.run(seq)
             how = "scored without a model" if run.state == "scored" else run.state
             raise click.ClickException(f"run {short_id(run.id)} has no embedding: it is {how}")
-    rows = []
+    listed = []
     for similarity, other in found:
-        row = {**run_row(other), "seq": other.seq}
+        row = {**rows.run_row(other), "seq": other.seq}
         kept = {name: row[name] for name in _SIMILAR_KEYS}
-        rows.append({"similarity": round(similarity, 6), **kept})
-    output.print(rows, _SIMILAR, for_people=run_for_people)
+        listed.append({"similarity": round(similarity, 6), **kept})
+    output.print(listed, _SIMILAR, for_people=rows.run_for_people)
 
 
 @click.command()
 @options.trace_id("left", metavar="A")
 @options.trace_id("right", metavar="B")
-@json_option
+@rows.json_option
 @options.pass_db
 def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:
     """Compare two runs: facts, scores and steps.
@@ -263,7 +254,7 @@ def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:
     with History.open(db) as history:
         ours, theirs = (history.run(history.find(name)) for name in (left, right))
     if as_json:
-        print_json(compared(ours, theirs).as_json())
+        rows.print_json(compared(ours, theirs).as_json())
     else:
         show(*difference(ours, theirs, screen_width()))
 
@@ -308,9 +299,11 @@ _LARGEST: Final = 2**63
     metavar="NAME VALUE",
     help="Value of :NAME in the query. Repeatable.",
 )
-@output_options(in_pipe="json")
+@rows.output_options(in_pipe="json")
 @options.pass_db
-def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: Output) -> None:
+def sql(
+    db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: rows.Output
+) -> None:
     """Run a read-only SQL query, for at most 5 s.
 
     QUERY is one statement; - reads it from standard input. Useful views: history, score_parts,
@@ -326,11 +319,11 @@ def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: 
     values = {name.lstrip(":"): _value(text) for name, text in parameters}
     with closing(FreeQuery(db)) as free_query:
         answer = free_query.ask(query, values)
-        rows = (
+        readable = (
             {name: _readable(value, output.format) for name, value in row.items()}
             for row in answer.rows
         )
-        output.print(rows, answer.columns, all_columns=True)
+        output.print(readable, answer.columns, all_columns=True)
 
 
 def _value(text: str) -> str | float:

@@ -14,17 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kp_middleware.cli import options
+from kp_middleware.cli import options, rows
 from kp_middleware.cli.console import BLOCKED, EMPTY, Progress, Row, hint, progress
-from kp_middleware.cli.rows import (
-    escaped,
-    json_line,
-    json_option,
-    new_file,
-    new_folder,
-    print_json,
-    resolved,
-)
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage import Database, Filters, Highlight, History, SqliteStore
 from kp_middleware.views.wording import counted, day, in_words, printable, short_id, shortened
@@ -76,7 +67,7 @@ _OBJECTIVE: Final = 70
 @click.option("--shareable", is_flag=True, help="Allow sending, like recorded runs.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
 @click.option("--hook", is_flag=True, help="Import the session that Claude Code's Stop hook names.")
-@json_option
+@rows.json_option
 @options.pass_db
 def import_(
     db: Path,
@@ -140,7 +131,7 @@ def import_(
         found = None if dry_run else History(file).highlights(frameworks, limit=_SHOWN)
     result["took_s"] = round(time.monotonic() - began_s, 3)
     if as_json:
-        print_json(result)
+        rows.print_json(result)
     elif not hook:
         _tell(result, found, wanted)
 
@@ -181,10 +172,10 @@ def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "Wanted") ->
     if wanted.format == "auto":
         for format_, files in result["files"].items():
             click.echo(f"  {counted(files, 'file')} of {format_}")
-    runs, sessions, known = (result[name] for name in ("runs", "sessions", "known"))
+    count, sessions, known = (result[name] for name in ("runs", "sessions", "known"))
     dates = [*dict.fromkeys(day(at) for at in (result["first_at"], result["last_at"]) if at)]
-    told = f"  {counted(runs, 'run')}"
-    told += f" of {counted(sessions, 'session')}" if sessions < runs else ""
+    told = f"  {counted(count, 'run')}"
+    told += f" of {counted(sessions, 'session')}" if sessions < count else ""
     told += f", {' to '.join(dates)}" if dates else ""
     told += f"; {known:,} imported before" if known else ""
     click.echo(f"{told}   {result['took_s']:.0f} s")
@@ -195,10 +186,10 @@ def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "Wanted") ->
         return
     goes = "they are sent if they clear the gate" if wanted.shareable else "private: never sent"
     click.echo(f"  {goes}")
-    for (name, figure), rows in zip(_HIGHLIGHTS, found, strict=True):
-        if rows:
+    for (name, figure), runs in zip(_HIGHLIGHTS, found, strict=True):
+        if runs:
             click.echo(f"\n  {name}")
-        for one in rows:
+        for one in runs:
             words = shortened(printable(one.objective), _OBJECTIVE)
             click.echo(f"    {figure.format(one.figure)}  {short_id(one.id)}  {words}")
     if any(found):
@@ -328,7 +319,7 @@ def _write(
             is_ours = False
         if not is_ours:
             raise click.UsageError(f"{manifest} is not of an export: choose another folder")
-    with new_folder(out) if suffix else new_file(out, db=db, force=force) as unfinished:
+    with rows.new_folder(out) if suffix else rows.new_file(out, db=db, force=force) as unfinished:
         for trace_id, text in _entries(dataset):
             file = unfinished
             if suffix:
@@ -341,8 +332,8 @@ def _write(
             _tell_what_is_missing(dataset, "read or redacted")
             sys.exit(EMPTY)
     told = {**before, out.name: dataset.manifest()}
-    with new_file(manifest, db=db, force=True) as unfinished:
-        unfinished.write_text(json_line(told, indent=2) + "\n", encoding="utf-8")
+    with rows.new_file(manifest, db=db, force=True) as unfinished:
+        unfinished.write_text(rows.json_line(told, indent=2) + "\n", encoding="utf-8")
     what = "pair" if "pairs" in told[out.name] else "run"
     hint(f"{counted(dataset.count, what)} written to {out}, described in {manifest.name}")
 
@@ -354,7 +345,7 @@ def _entries(dataset: "Dataset") -> Iterator[tuple[str, str]]:
         entries = progress(entries, total=len(dataset.seqs), what="runs exported")
     for entry in entries:
         if entry is not None:
-            yield entry.trace_id, "".join(f"{escaped(line)}\n" for line in entry.lines)
+            yield entry.trace_id, "".join(f"{rows.escaped(line)}\n" for line in entry.lines)
 
 
 def _add(text: str, file: Path, flag: int) -> None:
@@ -368,7 +359,7 @@ def _write_skills(dataset: "Dataset", folder: Path) -> None:
     """Write drafts; one that is there is a person's already."""
     from kp_middleware.datasets import skill_of
 
-    folder, written, there = resolved(folder), 0, 0
+    folder, written, there = rows.resolved(folder), 0, 0
     for example in map(dataset.example, dataset.best(_SKILLS)):
         if example is None:
             continue

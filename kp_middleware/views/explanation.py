@@ -25,6 +25,12 @@ from kp_middleware.views.wording import counted, cut, one_line, outcome, short_i
 _QUOTED: Final = 60
 _NOISE: Final = 1e-9  # less than this is the last bits of a sum, not a need
 _WHOSE: Final = {"assumed": "an assumed confidence", "feedback": "feedback's confidence"}
+_RULES: Final = {
+    "single_thought": "it is one thought and nothing else: that scores 0.1,"
+    " whatever the signals say",
+    "many_recoveries": "{ended} after {recoveries} recoveries, which is more than 2",
+    "single_tool": "all its tool calls are of one tool",
+}
 _NO_THRESHOLD: Final = ("gate_failed", "daily_limit", "in_share", "below_share", "tied_with_share")
 
 
@@ -103,9 +109,11 @@ def explain_score(
         margin = None if threshold is None else score - threshold
         asked = threshold if other_reason is None else None
         signals = [_signal(run, scoring, parts, name, asked) for name in SIGNALS]
+        ended = "it ended without error" if run.known_success is None else "it succeeded"
         for rule, delta in parts.changes:
+            reason = _RULES[rule].format(ended=ended, recoveries=run.recovery_count)
             rest = parts._replace(rules=tuple(one for one in parts.rules if one != rule))
-            rules.append(RuleExplanation(rule, delta, _rule_reason(run, rule), rest.score))
+            rules.append(RuleExplanation(rule, delta, reason, rest.score))
     return Explanation(
         id=run.id,
         state=run.state,
@@ -146,17 +154,6 @@ def _signal(
         told = remedy(run, parts, name, threshold, measured=scoring.embedder is not None)
     reason = _reason(run, scoring, name)
     return SignalExplanation(name, value, weight, value * weight, reason, least, told)
-
-
-def _rule_reason(run: Run, rule: str) -> str:
-    match rule:
-        case "single_thought":
-            return "it is one thought and nothing else: that scores 0.1, whatever the signals say"
-        case "many_recoveries":
-            ended = "it ended without error" if run.known_success is None else "it succeeded"
-            return f"{ended} after {run.recovery_count} recoveries, which is more than 2"
-        case _:
-            return "all its tool calls are of one tool"
 
 
 def _kinds_of(run: Run) -> list[str]:
