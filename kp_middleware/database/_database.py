@@ -274,7 +274,6 @@ class Queries:
         self._run = connection.execute
 
     def _add(self, table: str, **row: Any) -> int:
-        """Insert a row, and return its ``rowid``."""
         names = ", ".join(row)
         values = ", ".join(f":{name}" for name in row)
         cursor = self._run(f"INSERT INTO {table} ({names}) VALUES ({values})", row)
@@ -286,7 +285,6 @@ class Queries:
             self._run(sql, values)
 
     def _write_each(self, sql: str, rows: Iterable[Values]) -> None:
-        """Run one statement for each row, in a transaction."""
         with transaction(self._connection):
             self._connection.executemany(sql, rows)
 
@@ -307,7 +305,6 @@ class Queries:
         return text
 
     def _column(self, sql: str, values: Values = ()) -> list[Any]:
-        """Return the first value of each row."""
         return [row[0] for row in self._run(sql, values)]
 
     def _all(self, kind: Callable[..., T], sql: str, values: Values = ()) -> list[T]:
@@ -322,7 +319,6 @@ class Queries:
         return found
 
     def _named(self, sql: str, values: Values = ()) -> list[dict[str, Any]]:
-        """Return the rows by the names of their columns."""
         cursor = self._run(sql, values)
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]

@@ -107,7 +107,6 @@ class History(Listing, Overviews, Maintenance):
         self._connection.close()
 
     def run(self, seq: int) -> Run:
-        """Return one run with its steps, outbox item and feedback."""
         (row,) = self._named(
             "SELECT t.*, coalesce(n.id, t.nearest_id) AS nearest_id,"
             " n.objective AS nearest_objective"
@@ -284,7 +283,6 @@ def _asked_first(candidates: Sequence[Unsure], limit: int) -> list[Unsure]:
 
 
 def _review_item(run: Run, *, is_forwarded: bool) -> ReviewItem:
-    """Return what to tell of a run."""
     steps, result = run.steps, run.result_summary
     if len(steps) > 1 and steps[-1].tool is None and steps[-1].content == result:
         steps = steps[:-1]  # it only says the result

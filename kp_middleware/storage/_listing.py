@@ -352,7 +352,6 @@ class Listing(Names):
         return {seq: Embedding(*embedding) for seq, *embedding in rows}
 
     def _where(self, filters: Filters) -> tuple[str, dict[str, Any]]:
-        """Return an SQL condition on ``t`` and ``o``, and its parameters."""
         table = {**_CONDITIONS, "state": _STATES.get(filters.state or "", "FALSE")}
         values: dict[str, Any] = {
             name: value

@@ -216,8 +216,6 @@ _TABLES: Final = {
     "feedback": "seq",
     "aliases": "trace_seq",
 }
-_OWN_KEYS: Final = ("vectors", "feedback")  # which are not those of traces
-_TRACE_KEYS: Final = {**_TABLES, **dict.fromkeys(_OWN_KEYS, "trace_seq")}
 _WORDS: Final = (
     "INSERT INTO traces_fts (traces_fts) VALUES ('{}')",
     "INSERT INTO asked_fts (asked_fts) VALUES ('{}')",
@@ -325,11 +323,17 @@ def _remove(fresh: Path) -> None:
 
 
 def _copied(old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str, str, str]) -> int:
-    """Copy the readable rows to the new file, and return its number of traces."""
     new.execute("PRAGMA foreign_keys = OFF")
+    keys = _range(old)
     with transaction(new):
         for table, key in _TABLES.items():
-            _copy(old, new, table, key)
+            shared = sorted(_names(new, table) & _names(old, table))
+            columns, marks = ", ".join(shared), ", ".join("?" * len(shared))
+            insert = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"
+            select = f"SELECT {columns} FROM {table} WHERE {key} BETWEEN ? AND ?"
+            for row in _readable(old, select, *keys) if shared else ():
+                with suppress(sqlite3.IntegrityError):  # overwritten rows may be invalid
+                    new.execute(insert, row)
         _mend(new)
         new.execute(_BLOCK_WHAT_MAY_HAVE_LEFT, blocked)
         for words in _WORDS:
@@ -338,34 +342,19 @@ def _copied(old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str
     return int(traces)
 
 
-def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str, key: str) -> None:
-    shared = sorted(_names(new, table) & _names(old, table))
-    if not shared:
-        return
-    columns, marks = ", ".join(shared), ", ".join("?" * len(shared))
-    insert = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"
-    select = f"SELECT {columns} FROM {table} WHERE {key} BETWEEN ? AND ?"
-    for row in _readable(old, select, *_range(old, table, key)):
-        with suppress(sqlite3.IntegrityError):  # overwritten rows may be invalid
-            new.execute(insert, row)
-
-
 def _names(connection: sqlite3.Connection, table: str) -> set[str]:
-    try:
-        rows = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
-    except sqlite3.DatabaseError:
-        return set()
-    return {name for (name,) in rows}
+    with suppress(sqlite3.DatabaseError):
+        return {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
+    return set()
 
 
-def _range(connection: sqlite3.Connection, table: str, key: str) -> tuple[int, int]:
-    """Return the range of keys to try, also from other tables in case an end is unreadable."""
-    columns = {table: key} if table in _OWN_KEYS else {**_TRACE_KEYS, table: key}
+def _range(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Return the range of keys to try, of all tables: an end of one may be unreadable."""
     found = [0]
-    for name, column in columns.items():
+    for table, key in _TABLES.items():
         for end in ("min", "max"):
             with suppress(sqlite3.DatabaseError):
-                (value,) = connection.execute(f"SELECT {end}({column}) FROM {name}").fetchone()
+                (value,) = connection.execute(f"SELECT {end}({key}) FROM {table}").fetchone()
                 found += [value] if isinstance(value, int) else []
     return min(found), min(max(found), min(found) + _MOST_KEYS)
 

@@ -66,7 +66,6 @@ class NextRun:
         return self._ours.get(seq)
 
     def done(self, seq: int) -> None:
-        """Forget a run that waits no more."""
         self._ours.pop(seq, None)
 
     def oldest(self, *, at_once: bool = False) -> int | None:

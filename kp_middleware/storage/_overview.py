@@ -169,7 +169,6 @@ class ScoreSlices(NamedTuple):
 
     @property
     def leaving(self) -> "ScoreSlices":
-        """The slices of traces that are not private."""
         return self._replace(slices=tuple(one for one in self.slices if not one.is_private))
 
     def of(self, domain: str) -> "ScoreSlices":

@@ -46,25 +46,19 @@ _SCORED: Final = """
     (t.state = 'scored' OR (t.state = 'failed' AND t.reason_code = 'not_scored'))
 """
 _CHOSEN: Final = f"FROM main.traces t WHERE {_SCORED} AND {_SELECTED}"
-_DRY_RUN: Final = (
-    """
+_DRY_RUN: Final = """
     CREATE TEMP TABLE traces AS
       SELECT seq, domain, framework, visibility, score, gate, decision, decided_at, p_success,
              rank_key, chosen, credit, success, success_source
-      FROM main.traces
-    """,
-    """
+      FROM main.traces;
     CREATE INDEX temp.dry_run_gate ON traces(domain, seq, gate, rank_key, chosen, credit, score)
-      WHERE score IS NOT NULL
-    """,
-    """
+      WHERE score IS NOT NULL;
     CREATE INDEX temp.dry_run_allowance ON traces(decided_at, visibility, decision)
-      WHERE decision = 'forward'
-    """,
-    "CREATE UNIQUE INDEX temp.dry_run_seq ON traces(seq)",
-    "CREATE TEMP TABLE estimates AS SELECT * FROM main.estimates",
-    "CREATE UNIQUE INDEX temp.dry_run_estimate ON estimates(trace_seq)",
-)
+      WHERE decision = 'forward';
+    CREATE UNIQUE INDEX temp.dry_run_seq ON traces(seq);
+    CREATE TEMP TABLE estimates AS SELECT * FROM main.estimates;
+    CREATE UNIQUE INDEX temp.dry_run_estimate ON estimates(trace_seq)
+"""
 
 
 class Selection(NamedTuple):
@@ -161,7 +155,7 @@ class PastRuns(Queries):
         dry_run: bool = False,
     ) -> None:
         super().__init__(connection)
-        for statement in _DRY_RUN if dry_run else ():
+        for statement in _DRY_RUN.split(";") if dry_run else ():
             self._run(statement)
         self._embedder = embedder
         self._asked = {**selection._asdict(), "embedder": embedder}

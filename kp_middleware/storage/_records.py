@@ -314,7 +314,6 @@ def run_of(
     feedback: Iterable[Mapping[str, Any]],
     estimate: RunEstimate | None,
 ) -> Run:
-    """Create a run from the rows of its tables."""
     return record(
         Run,
         row,

@@ -272,7 +272,6 @@ class SharedRuns(Queries):
         return [(seq, SharedItem(id_, body.encode(), *rest)) for seq, id_, body, *rest in rows]
 
     def handed_over(self, items: Iterable[tuple[int, SharedItem]]) -> None:
-        """Note that the shared outbox has these items."""
         self._write_each(
             "UPDATE outbox SET claimed_by = ? WHERE trace_seq = ?",
             ((_HANDED_OVER + item.idempotency_key, seq) for seq, item in items),

@@ -122,7 +122,6 @@ class SqliteStore(Queries):
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """Return the store at a path; nothing is opened yet."""
         return cls(Database(path), path)
 
     def open(self) -> Identity | None:
@@ -163,11 +162,9 @@ class SqliteStore(Queries):
     def past_runs(
         self, selection: Selection, embedder: str | None, *, dry_run: bool = False
     ) -> PastRuns:
-        """Return the runs to rescore: see `PastRuns`."""
         return PastRuns(self._connection, selection, embedder, dry_run=dry_run)
 
     def shared_runs(self) -> SharedRuns:
-        """Return the part of the file that is shared with other hosts."""
         return SharedRuns(self._connection)
 
     def export_cursor(

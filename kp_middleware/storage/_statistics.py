@@ -300,7 +300,6 @@ class Statistics(Queries):
         return int(without), int(every)
 
     def funnel(self, *, first: int = 0) -> Funnel:
-        """Count the runs at each stage, from the run ``first`` on."""
         reasons = dict(self._run(_BLOCKED, (first,)))
         counts, private = self._row(_FUNNEL, {"first": first}), self._row(_PRIVATE, (first,))
         return Funnel._make((*counts, reasons, *private))
