@@ -8,6 +8,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from shlex import quote
@@ -98,6 +99,15 @@ BUSY_S: Final = 5.0
 _BUSY_TO_READ_S: Final = 1.0  # readers wait only for an exclusive lock
 
 
+_open_uri: Final = partial(
+    sqlite3.connect,
+    uri=True,
+    isolation_level=None,  # group writes with `transaction`
+    check_same_thread=False,  # each stage guards its connection with its own lock
+    cached_statements=256,
+)
+
+
 def open_to_read(path: Path) -> sqlite3.Connection:
     """Open the file read-only, even in a folder that is not writable."""
     if not path.exists():
@@ -106,7 +116,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     wal = any(path.with_name(f"{path.name}{suffix}").exists() for suffix in ("-wal", "-shm"))
     can_have_one = wal or os.access(path.parent, os.W_OK)
     options = "mode=ro" if can_have_one else "mode=ro&immutable=1"
-    return open_uri(f"{path.as_uri()}?{options}", busy_s=_BUSY_TO_READ_S)
+    return _open_uri(f"{path.as_uri()}?{options}", timeout=_BUSY_TO_READ_S)
 
 
 def open_to_write(path: Path, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
@@ -114,7 +124,7 @@ def open_to_write(path: Path, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
     for folder in reversed([one for one in path.parents if not one.exists()]):
         folder.mkdir(mode=0o700, exist_ok=True)
     make_private(path)
-    return open_uri(f"{path.resolve().as_uri()}?mode=rw", busy_s=busy_s)
+    return _open_uri(f"{path.resolve().as_uri()}?mode=rw", timeout=busy_s)
 
 
 def make_private(path: Path) -> None:
@@ -143,18 +153,6 @@ def open_to_all(path: Path) -> str | None:
         return None
     remedy = f"chmod 600 {quote(str(path))}*"
     return f"every user of this machine may open {path} (mode {mode:04o}): {remedy}"
-
-
-def open_uri(uri: str, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
-    """Open an SQLite URI in autocommit mode; group writes with `transaction`."""
-    return sqlite3.connect(
-        uri,
-        uri=True,
-        timeout=busy_s,
-        isolation_level=None,
-        check_same_thread=False,  # each stage guards its connection with its own lock
-        cached_statements=256,
-    )
 
 
 @contextmanager
@@ -226,7 +224,7 @@ def _keep_a_copy(path: Path) -> None:
     unfinished.unlink(missing_ok=True)
     try:
         make_private(unfinished)
-        source, target = open_to_read(path), open_uri(unfinished.resolve().as_uri())
+        source, target = open_to_read(path), _open_uri(unfinished.resolve().as_uri())
         with closing(source), closing(target):
             source.backup(target)
         unfinished.replace(copy)

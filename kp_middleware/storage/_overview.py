@@ -111,10 +111,11 @@ _CLAIM_TO_SAY: Final = """
 
 def forwarding_warning(connection: Connection, now_s: float) -> str | None:
     """Return why no recent run was forwarded; None if one was, or this was said today."""
-    if not connection.execute(_ARE_DRY).fetchone()[0]:
+    ((is_dry,),) = connection.execute(_ARE_DRY)
+    if not is_dry:
         return None
     with transaction(connection):
-        is_due = connection.execute(_CLAIM_TO_SAY, {"now": str(now_s), "day": DAY_S}).fetchone()
+        is_due = [*connection.execute(_CLAIM_TO_SAY, {"now": str(now_s), "day": DAY_S})]
     return read_last_decisions(connection).in_words() if is_due else None
 
 
