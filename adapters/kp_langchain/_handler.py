@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 EventKwargs: TypeAlias = Mapping[str, Any]
 """The keyword arguments that only some events have: ``inputs``, ``tool_call_id``, ``response``."""
 
+_MOST_PARTS: Final = 20_000  # of a streamed answer
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
@@ -245,7 +246,9 @@ class KPCallbackHandler(BaseCallbackHandler):
         """Keep a token, in case the model never ends."""
         run = self._runs.get(run_id.int)
         if run is not None and token:
-            run.add_part(token if isinstance(token, str) else text_of(token))
+            parts = run.parts = run.parts or []
+            if len(parts) < _MOST_PARTS:
+                parts.append(token if isinstance(token, str) else text_of(token))
 
     @ends
     def on_llm_end(self, response: LLMResult, run_id: int, *_: object) -> None:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial, wraps
 from time import perf_counter
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 from kp_middleware.recording._confidence import ConfidenceEstimate, Extractor
 from kp_middleware.recording._context import Place, current_recorder, inside, place_here
@@ -80,7 +80,12 @@ class _Call(NamedTuple):
 
 
 class Watch:
-    """A watch on one call, which never raises: outside any run, it records nothing."""
+    """A watch on one call, which never raises: outside any run, it records nothing.
+
+    Attributes:
+        result: The result of the call.
+        goes_on: True if that runs later, in another block.
+    """
 
     def __init__(self, recorder: Recorder | None, place: Place | None) -> None:
         self._current, self._inside = recorder, place
@@ -88,6 +93,18 @@ class Watch:
         self._items: list[Any] = []
         self._count = 0
         self._only_texts = True
+        self.goes_on = False
+        self.result: object = None
+
+    def __enter__(self) -> Self:
+        self.goes_on = False
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if isinstance(error := raised[1], BaseException):
+            self.raised(error)
+        elif not self.goes_on:
+            self.returned(self.result)
 
     def running(self) -> AbstractContextManager[None]:
         """Return a context manager for each time that the function's own body runs."""
@@ -254,17 +271,12 @@ def instrument(function: F, watch: Callable[[tuple[Any, ...], dict[str, Any]], W
 def _plain(function: Callable[..., Any], watch: Callable[..., Watch]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        seen = watch(args, kwargs)
-        try:
+        with watch(args, kwargs) as seen:
             with seen.running():
-                result = function(*args, **kwargs)
-        except BaseException as error:
-            seen.raised(error)
-            raise
-        goes_on = _LATER.get(type(result))
-        if goes_on is not None:
-            return goes_on(lambda: result, lambda *_: seen)()
-        seen.returned(result)
+                result = seen.result = function(*args, **kwargs)
+            if (later := _LATER.get(type(result))) is not None:
+                seen.goes_on = True
+                return later(lambda: result, lambda *_: seen)()
         return result
 
     return call
@@ -273,15 +285,9 @@ def _plain(function: Callable[..., Any], watch: Callable[..., Watch]) -> Callabl
 def _coroutine(function: Callable[..., Any], watch: Callable[..., Watch]) -> Callable[..., Any]:
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        seen = watch(args, kwargs)
-        try:
-            with seen.running():
-                result = await function(*args, **kwargs)
-        except BaseException as error:
-            seen.raised(error)
-            raise
-        seen.returned(result)
-        return result
+        with watch(args, kwargs) as seen, seen.running():
+            seen.result = await function(*args, **kwargs)
+        return seen.result
 
     return call
 
@@ -289,14 +295,9 @@ def _coroutine(function: Callable[..., Any], watch: Callable[..., Watch]) -> Cal
 def _generator(function: Callable[..., Any], watch: Callable[..., Watch]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        seen = watch(args, kwargs)
-        try:
-            result = yield from _driven(function(*args, **kwargs), seen)
-        except BaseException as error:
-            seen.raised(error)
-            raise
-        seen.returned(result)
-        return result
+        with watch(args, kwargs) as seen:
+            seen.result = yield from _driven(function(*args, **kwargs), seen)
+        return seen.result
 
     return call
 
@@ -325,8 +326,7 @@ def _async_generator(
 ) -> Callable[..., Any]:
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        seen = watch(args, kwargs)
-        try:
+        with watch(args, kwargs) as seen, suppress(StopAsyncIteration):
             body = function(*args, **kwargs)
             resume = partial(anext, body)
             while True:
@@ -341,11 +341,6 @@ def _async_generator(
                     raise
                 except BaseException as error:  # noqa: BLE001 - thrown in, for the body
                     resume = partial(body.athrow, error)
-        except StopAsyncIteration:
-            seen.returned(None)
-        except BaseException as error:
-            seen.raised(error)
-            raise
 
     return call
 

@@ -83,6 +83,7 @@ _MAX_DEPTH: Final = 16
 _MAX_ITEMS: Final = 1000
 _VALUE_BYTES: Final = 2  # or a list of empty lists would be unbounded
 _MAX_EXACT_INT: Final = 2**53  # beyond it JSON readers round
+_ONLY_TEXTS: Final = {str}
 _PRINTABLE = (date, time, timedelta, Decimal, UUID, PurePath)
 
 
@@ -113,10 +114,8 @@ class BoundedCopy:
         try:
             if kind is str:
                 return self._text(value)  # type: ignore[arg-type]
-            if kind is int:
-                return self._int(value)  # type: ignore[arg-type]
-            if kind is float:
-                return self._float(value)  # type: ignore[arg-type]
+            if kind is int or kind is float:
+                return self._number(value)  # type: ignore[arg-type]
             if depth >= _MAX_DEPTH or self.left_bytes <= 0:
                 return f"<{_class_name(value)}: left out>"
             if isinstance(value, (dict, Mapping)):  # most are dicts, which is quick to see
@@ -129,25 +128,17 @@ class BoundedCopy:
 
     def of_mapping(self, value: object) -> dict[str, Any]:
         """Return the copy of a mapping; anything else is put under ``value``."""
-        if type(value) is dict and len(value) <= _MAX_ITEMS and self._is_flat(flat := value.copy()):
-            return flat
+        if type(value) is dict and len(value) <= _MAX_ITEMS:
+            texts = value.copy()
+            parts = [*texts, *texts.values()]
+            if set(map(type, parts)) == _ONLY_TEXTS:  # as most arguments are
+                joined = "".join(parts)
+                size = len(joined) + _VALUE_BYTES * (1 + len(texts))
+                if size <= self.left_bytes and joined.isascii() and "\0" not in joined:
+                    self.left_bytes -= size
+                    return texts
         copied = self.of(value)
         return copied if type(copied) is dict else {"value": copied}
-
-    def _is_flat(self, values: dict[Any, Any]) -> bool:
-        """Count a dict of a few plain texts, as most arguments are, which needs no other copy."""
-        size = _VALUE_BYTES
-        for key, value in values.items():
-            if type(key) is not str or type(value) is not str:
-                return False
-            size += len(key) + len(value) + _VALUE_BYTES
-        if size > self.left_bytes:
-            return False
-        texts = "".join(values) + "".join(values.values())
-        if not texts.isascii() or "\0" in texts:
-            return False
-        self.left_bytes -= size
-        return True
 
     def _text(self, text: str) -> str:
         if len(text) <= self.left_bytes and text.isascii() and "\0" not in text:  # nearly always
@@ -157,15 +148,13 @@ class BoundedCopy:
         self.left_bytes -= size_bytes(kept)
         return kept
 
-    def _int(self, number: int) -> int | str:
+    def _number(self, number: float) -> float | str | None:
         self.left_bytes -= 8
+        if type(number) is float:
+            return number if math.isfinite(number) else None
         if -_MAX_EXACT_INT <= number <= _MAX_EXACT_INT:
             return number
-        return self._text(str(number) if number.bit_length() < 4096 else "<huge integer>")
-
-    def _float(self, number: float) -> float | None:
-        self.left_bytes -= 8
-        return number if math.isfinite(number) else None
+        return self._text(str(number) if int(number).bit_length() < 4096 else "<huge integer>")
 
     def _mapping(self, items: Iterable[tuple[Any, Any]], size: int, depth: int) -> dict[str, Any]:
         copied: dict[str, Any] = {}
@@ -173,7 +162,9 @@ class BoundedCopy:
             if self.left_bytes <= 0:
                 break
             # before the value, which may leave no room for it
-            name = self._text(key) if type(key) is str else self._key(key, depth)
+            name = self._text(key) if type(key) is str else self.of(key, depth + 1)
+            if type(name) is not str:
+                name = json.dumps(name, ensure_ascii=False)
             if type(value) is str and value.isascii() and "\0" not in value:  # as most are
                 left = self.left_bytes = self.left_bytes - _VALUE_BYTES
                 if len(value) <= left:
@@ -185,10 +176,6 @@ class BoundedCopy:
         if len(copied) < size:
             copied["…"] = f"cut: {size} items in all"
         return copied
-
-    def _key(self, key: object, depth: int) -> str:
-        copied = self.of(key, depth + 1)
-        return copied if type(copied) is str else json.dumps(copied, ensure_ascii=False)
 
     def _list(self, items: Iterable[Any], size: int, depth: int) -> list[Any]:
         copied: list[Any] = []
@@ -212,9 +199,9 @@ class BoundedCopy:
         if _class_name(value) in {"numpy.bool", "numpy.bool_"}:
             return bool(value)
         if isinstance(value, Integral):
-            return self._int(int(value))
+            return self._number(int(value))
         if isinstance(value, Real):  # numpy's scalars, fractions
-            return self._float(float(value))
+            return self._number(float(value))
         shown = fields_of(value)
         if shown is None:
             return self._text(f"<{_class_name(value)}>")

@@ -14,7 +14,6 @@ from kp_middleware.recording._steps import BEGINNING, LateNote, ModelCall, StepF
 from kp_middleware.traces import StepType
 
 _MAX_ERRORS: Final = 20
-_MAX_PARTS: Final = 20_000
 _OWN: Final = Place()
 _RESULT: Final[dict[bool, StepType]] = {False: "observation", True: "error_recovery"}
 """The step that a result becomes, by whether it says that the tool failed."""
@@ -56,6 +55,8 @@ class Span:
         raised: True if its own error ended it.
         ends_trace: True if the span has ended and its trace ends with it.
         paused_inside: True if a graph that it called waits for a human; it may go on regardless.
+        parts: The parts of a model's streamed answer, in case it never ends.
+        inner: The conversation of the spans inside this tool, made on first use.
     """
 
     tool: str | None = None
@@ -77,7 +78,7 @@ class Span:
     started_s = 0.0
     step_call_id: str | None = None
     model: str | None = None
-    _inner: Conversation | None = None
+    inner: Conversation | None = None
     parts: list[str] | None = None
     around: str | None = None
     within: str | None = None
@@ -162,29 +163,17 @@ class Span:
         inside = [*(self.failed_inside or ())]
         return all(vars(cause) is not noted for cause in causes(error) for noted in inside)
 
-    def inner_conversation(self) -> Conversation:
-        """Return the conversation of the spans inside this tool, made on first use."""
-        if self.root.one_conversation:
-            return self.conversation
-        if self._inner is None:
-            self._inner = self.root.new_conversation()
-            self._inner.follows = self.conversation.follows
-        return self._inner
-
-    def add_part(self, part: str) -> None:
-        """Add the next part of a model's streamed answer, in case it never ends."""
-        if self.parts is None:
-            self.parts = [part]
-        elif len(self.parts) < _MAX_PARTS:
-            self.parts.append(part)
-
     def end_with(self, error: BaseException) -> None:
         """Record that the span ended with an exception, unless it was already answered."""
         if self.answered:
             return
         root = self.root
         failure = root.failure_of(error)
-        self._stop(error, failure)
+        if failure in {Failure.PAUSED, Failure.REFUSED}:
+            self._pause(root.questions_in(error) if failure is Failure.PAUSED else ())
+        elif failure is Failure.GIVEN_UP:
+            self.cancelled_at, self.cancelled_by = root.begun, type(error).__name__
+            self.after = root.recorder.last_step
         if self.is_root:
             self.paused &= failure is not Failure.ERROR
             root.pause(self)
@@ -194,26 +183,21 @@ class Span:
                 root.record_recovery(error, self)
         elif self.tool is not None and failure is Failure.ERROR:
             root.record_result(type(error).__name__, self)
-        if self.ends_trace and failure is Failure.GIVEN_UP:
-            root.cut_short(error)
-        if self.is_root:
-            root.record_late(ended_well=failure not in {Failure.ERROR, Failure.GIVEN_UP})
+        cut_short = self.ends_trace and failure is Failure.GIVEN_UP
+        if self.is_root or cut_short:
+            ended_well = failure not in {Failure.ERROR, Failure.GIVEN_UP}
+            root.record_late(ended_well=ended_well, cut_short_by=error if cut_short else None)
         if self.ends_trace:
             root.fail(error)
 
-    def _stop(self, error: BaseException, failure: Failure) -> None:
-        """Pause for a human, with the span around and the calls inside, or stop here."""
-        if failure in {Failure.PAUSED, Failure.REFUSED}:
-            self.paused = True
-            if self.parent is not None:
-                self.parent.paused = True
-            if self._inner is not None:
-                self.conversation.expect(self._inner.owed)
-        elif failure is Failure.GIVEN_UP:
-            self.cancelled_at, self.cancelled_by = self.root.begun, type(error).__name__
-            self.after = self.root.recorder.last_step
-        if failure is Failure.PAUSED:
-            self.root.record_interrupt(self.root.questions_in(error), self)
+    def _pause(self, questions: Iterable[object]) -> None:
+        """Pause for a human, with the span around and the calls inside."""
+        self.root.record_interrupt(questions, self)
+        self.paused = True
+        if self.parent is not None:
+            self.parent.paused = True
+        if self.inner is not None:
+            self.conversation.expect(self.inner.owed)
 
 
 class RootSpan:
@@ -372,9 +356,14 @@ class RootSpan:
                 self.recorder.note("observation", None, None, asked, None, span.place, number)
 
     @shield
-    def record_late(self, *, ended_well: bool) -> None:
-        """Note the partial texts and the recoveries of spans given up, at the root's end."""
+    def record_late(self, *, ended_well: bool, cut_short_by: BaseException | None = None) -> None:
+        """Note at the end the partial texts and the recoveries of spans given up.
+
+        A tool that ran when an error cut the run short has no other result.
+        """
         notes = []
+        if self.recorder.thread_notes.awaits == "human":
+            cut_short_by = None
         for span in self._given_up():
             after, at = span.after or BEGINNING, span.started_s or self.recorder.clock()
             where = span.place, span.step_call_id, at
@@ -384,17 +373,11 @@ class RootSpan:
             if span.is_survived(ended_well=ended_well):
                 by = span.cancelled_by
                 notes.append(LateNote("error_recovery", by, after, span.tool, *where))
+            elif cut_short_by is not None and span.tool is not None:
+                self.record_result(type(cut_short_by).__name__, span)
+                self._is_end_noted = True
         self.recorder.note_late(notes)
         self.silent = self.cancelled = []
-
-    def cut_short(self, error: BaseException) -> None:
-        """Note the tools that ran when the run was given up: they have no other result."""
-        if self.recorder.thread_notes.awaits == "human":
-            return
-        for span in self._given_up():
-            if span.tool is not None and not span.is_survived(ended_well=False):
-                self.record_result(type(error).__name__, span)
-                self._is_end_noted = True
 
     def _given_up(self) -> list[Span]:
         """Return the attempts given up, by start: none around another, or inside its tool."""

@@ -5,7 +5,7 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import accumulate, chain, takewhile
 from numbers import Real
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -46,78 +46,66 @@ Late: TypeAlias = tuple[StepFields, int, StepFields]
 
 
 class StepLog:
-    """A log of the first and the last steps of a run, half of the limits each, with true counts.
+    """A log of the first and the last steps of a run, with true counts of all.
 
-    The marker for steps that are left out counts towards the limit. The last step is always kept,
-    whatever its size.
+    Steps beyond the limits are left out behind the first half; the marker that stands there counts
+    towards the limit. The last step is always kept, whatever its size.
+
+    Attributes:
+        kept: The number of steps that are kept.
+        size_bytes: Their approximate size in the document.
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._head: list[_Entry] = []
-        self._head_bytes = 0
-        self._most_head_steps = (limits.steps - 1) // 2
-        self._most_head_bytes = limits.trace_bytes // 2
+        self._most_steps, self._most_bytes = limits.steps, limits.trace_bytes
+        self._head: list[_Entry] = []  # empty until some are left out after it
         self._tail: deque[_Entry] = deque()
-        self._tail_bytes = 0
-        self._most_tail_steps = limits.steps - self._most_head_steps
-        self._most_tail_bytes = limits.trace_bytes - self._most_head_bytes
+        self._is_cut = False
         self._left_out: Counter[StepType] = Counter()
         self._left_out_tools: set[str] = set()
+        self.kept = self.size_bytes = 0
 
     @property
     def count(self) -> int:
         """The number of steps of the run."""
-        return len(self._head) + len(self._tail) + self._left_out.total()
-
-    @property
-    def kept(self) -> int:
-        """The number of steps that are kept."""
-        return len(self._head) + len(self._tail)
-
-    @property
-    def size_bytes(self) -> int:
-        """The approximate size in the document of the steps that are kept."""
-        return self._head_bytes + self._tail_bytes
+        return self.kept + self._left_out.total()
 
     def append(self, step: StepFields, size_bytes: int) -> None:
         """Append a step; ``size_bytes`` is that of its texts and its input."""
         size_bytes += STEP_OVERHEAD_BYTES
-        if (
-            not (self._tail or self._left_out)
-            and len(self._head) < self._most_head_steps
-            and self._head_bytes + size_bytes <= self._most_head_bytes
-        ):
-            self._head.append((step, size_bytes))
-            self._head_bytes += size_bytes
-            return
         self._tail.append((step, size_bytes))
-        self._tail_bytes += size_bytes
-        self._shorten_tail()
+        self.kept += 1
+        self.size_bytes += size_bytes
+        if self.kept > self._most_steps or self.size_bytes > self._most_bytes:
+            self._shorten()
 
     def leave_out(self, count: int) -> None:
         """Count steps as left out here that were left out before."""
         if count > 0:
-            self._most_tail_steps -= not self._left_out
+            if not self._is_cut:
+                self._cut(len(self._tail))
             self._left_out["observation"] += count
-            self._shorten_tail()
+            self._shorten()
 
     def insert(self, late: Iterable[Late]) -> None:
         """Insert late steps after those before them: where those are left out, so are they."""
         following: dict[int, list[_Entry]] = defaultdict(list)
         for step, size_bytes, after in late:
             following[id(after)].append((step, size_bytes + STEP_OVERHEAD_BYTES))
-        self._head = [*following.pop(id(BEGINNING), ()), *_with(following, self._head)]
-        self._tail = deque(_with(following, self._tail))
-        lost = [*chain.from_iterable(following.values())]
-        if self._left_out:
+        head, tail = following.pop(id(BEGINNING), []), list[_Entry]()
+        for before, entries in ((self._head, head), (self._tail, tail)):
+            for entry in before:
+                entries += [entry, *following.pop(id(entry[0]), ())]
+        lost = chain.from_iterable(following.values())
+        if self._is_cut:
             for step, _ in lost:
                 self._leave_out(step)
         else:
-            (self._tail or self._head).extend(lost)
-        self._head_bytes = sum(size for _, size in self._head)
-        self._tail_bytes = sum(size for _, size in self._tail)
-        self._shorten_head()
-        self._shorten_tail()
+            head, tail = [], [*head, *tail, *lost]
+        self._head, self._tail = head, deque(tail)
+        self.kept = len(head) + len(tail)
+        self.size_bytes = sum(size for _, size in (*head, *tail))
+        self._shorten()
 
     def call(self, call_id: str) -> StepFields | None:
         """Return the tool call with this id, or None if it is not kept."""
@@ -133,11 +121,11 @@ class StepLog:
 
     def steps(self) -> list[StepFields]:
         """Return the steps that are kept, with a marker for those left out."""
-        steps = [step for step, _ in self._head]
-        if left_out := self._left_out.total():
-            words = f"[{left_out} of {self.count} steps left out here]"
-            steps.append({"type": "observation", "output_summary": words})
-        return steps + [step for step, _ in self._tail]
+        steps = [*self._kept()]
+        if self._is_cut:
+            words = f"[{self._left_out.total()} of {self.count} steps left out here]"
+            steps.insert(len(self._head), {"type": "observation", "output_summary": words})
+        return steps
 
     def shape(self) -> Shape:
         """Return the true counts, those left out included."""
@@ -151,46 +139,36 @@ class StepLog:
 
     def tools(self) -> set[str]:
         """Return the names of all tools, those left out included."""
-        kept = {step["tool"]["name"] for step in self._kept() if "tool" in step}
-        return kept | self._left_out_tools
-
-    def _shorten_head(self) -> None:
-        """Move the steps that no longer fit to the tail, or leave them out if others were."""
-        while (
-            len(self._head) > self._most_head_steps or self._head_bytes > self._most_head_bytes
-        ) and self._head:
-            last, size = self._head.pop()
-            self._head_bytes -= size
-            if self._left_out:
-                self._leave_out(last)
-            else:
-                self._tail.appendleft((last, size))
-                self._tail_bytes += size
-
-    def _shorten_tail(self) -> None:
-        while (
-            len(self._tail) > self._most_tail_steps or self._tail_bytes > self._most_tail_bytes
-        ) and len(self._tail) > 1:
-            first, size = self._tail.popleft()
-            self._tail_bytes -= size
-            self._leave_out(first)
-
-    def _leave_out(self, step: StepFields) -> None:
-        if not self._left_out:
-            self._most_tail_steps -= 1  # the marker's place
-        self._left_out[step["type"]] += 1
-        if "tool" in step:
-            self._left_out_tools.add(step["tool"]["name"])
+        return {*self._left_out_tools, *(s["tool"]["name"] for s in self._kept() if "tool" in s)}
 
     def _kept(self) -> Iterator[StepFields]:
         return (step for step, _ in chain(self._head, self._tail))
 
+    def _shorten(self) -> None:
+        """Leave out steps after the first half until the others are within the limits."""
+        while self.kept > 1 and (
+            self.kept > self._most_steps or self.size_bytes > self._most_bytes
+        ):
+            if not self._is_cut:
+                sizes = accumulate(size for _, size in self._tail)
+                half = takewhile(lambda size: size <= self._most_bytes // 2, sizes)
+                self._cut(min(len([*half]), (self._most_steps - 1) // 2))
+                continue
+            step, size_bytes = self._tail.popleft() if len(self._tail) > 1 else self._head.pop()
+            self.kept -= 1
+            self.size_bytes -= size_bytes
+            self._leave_out(step)
 
-def _with(following: dict[int, list[_Entry]], entries: Iterable[_Entry]) -> Iterator[_Entry]:
-    """Yield each entry and those that follow it, removing them from ``following``."""
-    for entry in entries:
-        yield entry
-        yield from following.pop(id(entry[0]), ())
+    def _cut(self, at: int) -> None:
+        """Leave out steps from now on after the first ones; the marker is one of the limit."""
+        self._is_cut = True
+        self._most_steps -= 1
+        self._head = [self._tail.popleft() for _ in range(at)]
+
+    def _leave_out(self, step: StepFields) -> None:
+        self._left_out[step["type"]] += 1
+        if "tool" in step:
+            self._left_out_tools.add(step["tool"]["name"])
 
 
 def is_marker(step: Step) -> bool:
@@ -205,10 +183,8 @@ def is_marker(step: Step) -> bool:
 
 def duration_ms(value: object) -> float | None:
     """Return a finite duration of at least 0 as a float, or None for anything else."""
-    if type(value) is float and 0 <= value < math.inf:
-        return value
     try:
-        took_ms = float(value) if isinstance(value, Real) else math.nan
+        took_ms = float(value) if type(value) is float or isinstance(value, Real) else math.nan
     except OverflowError:
         return None
     return took_ms if 0 <= took_ms < math.inf else None

@@ -236,9 +236,13 @@ class SpanTree:
             parent = self.get(parent_id)
             if parent is None or span_id in self._live:
                 return None
-            chat = parent.conversation if parent.tool is None else parent.inner_conversation()
+            root, chat = parent.root, parent.conversation
+            if parent.tool is not None and not root.one_conversation:
+                if parent.inner is None:
+                    parent.inner = root.new_conversation()
+                    parent.inner.follows = chat.follows
+                chat = parent.inner
             parent.paused_inside = False
-            root = parent.root
             span = self._live[span_id] = Span(root, chat, parent)
             root.span_ids.add(span_id)
             span.number = root.begun = root.begun + 1
@@ -300,25 +304,20 @@ class SpanTree:
     @shield
     def _move(self, over: RootSpan, successor: Callable[[RootSpan, Span], RootSpan | None]) -> None:
         """Make each chain that goes on after its root a root, with the spans live in it."""
-        with self._lock:
-            outermost = {key: inside[key] for key, inside in self._chains(over).items()}
-        roots = {key: successor(over, span) for key, span in outermost.items()}
         abandoned: list[RootSpan | None] = []
-        moved: list[Span] = []
         with self._lock:
-            for key, inside in self._chains(over).items():
+            roots = {
+                key: successor(over, inside[key]) for key, inside in self._chains(over).items()
+            }
+            for key, inside in self._chains(over).items():  # more may have begun
                 if (root := roots.get(key)) is not None:
                     over.span_ids.difference_update(inside)
                     abandoned.append(self._move_chain(key, inside, root))
-                    moved.extend(inside.values())
             over.outliving = False
             self._leave(over.span_ids)
             over.span_ids = set()
         for root in filter(None, abandoned):
             root.give_up()
-        for span in moved:
-            if span.step_call_id is not None:
-                span.after = span.root.recorder.repeat_call(span.step_call_id, over.recorder)
 
     def ignore(self, span_id: SpanId) -> None:
         """Ignore a span and the spans inside it."""
@@ -344,8 +343,11 @@ class SpanTree:
         self, key: SpanId, inside: Mapping[SpanId, Span], root: RootSpan
     ) -> RootSpan | None:
         outermost, around = inside[key], inside[key].around
+        repeat = root.recorder.repeat_call
         for run in inside.values():
-            run.root, run.after = root, None
+            step_id = run.step_call_id
+            run.after = None if step_id is None else repeat(step_id, run.root.recorder)
+            run.root = root
             if run.around == around:
                 run.around = run.agent = None
             run.enter(run.agent)
