@@ -56,7 +56,7 @@ def enable(
 
 def disable() -> None:
     """Undo `enable` and ``KP_TRACING``; runs in progress are recorded to their end."""
-    _switch.everywhere = _nothing
+    _switch.everywhere = _nobody
 
 
 @contextmanager
@@ -82,11 +82,11 @@ def recording_runs(
     Example:
         ``with recording_runs(kp): agent.invoke(inputs)``
     """
+    handler = KPCallbackHandler(kp, domain=domain, confidence=confidence, scope=scope)
     if not _allowed():
-        yield KPCallbackHandler(_Off())
+        yield handler
         return
     _install()
-    handler = KPCallbackHandler(kp, domain=domain, confidence=confidence, scope=scope)
     token = _of_block.set(handler)
     try:
         yield handler
@@ -95,15 +95,8 @@ def recording_runs(
             _of_block.reset(token)
 
 
-def _nothing() -> None:
+def _nobody() -> None:
     return None
-
-
-class _Off:
-    """A pipeline that records nothing."""
-
-    def start_recording(self, framework: str, /) -> None:
-        """Return None: nothing is recorded."""
 
 
 class _Switch:
@@ -112,8 +105,7 @@ class _Switch:
     A real one could not be set for threads that are running already.
     """
 
-    def __init__(self) -> None:
-        self.everywhere: _Source = _nothing
+    everywhere: _Source = staticmethod(_nobody)
 
     def get(self) -> KPCallbackHandler | None:
         """Return the handler of the current block, else that of the process, or None."""

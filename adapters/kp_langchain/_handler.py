@@ -21,9 +21,9 @@ try:
 except ModuleNotFoundError as exc:
     raise MissingExtraError("langchain") from exc
 
-from kp_langchain._langgraph import failure_of, is_node, resumption_of, watch_graphs
+from kp_langchain._langgraph import failure_of, resumption_of, watch_graphs
 from kp_langchain._messages import result_of, told_beside, turn_of
-from kp_langchain._roots import Origin, Roots, Scope, runs_of
+from kp_langchain._roots import Origin, Roots, Scope, default_pulse, runs_of
 
 if TYPE_CHECKING:
     from langgraph.callbacks import GraphInterruptEvent, GraphResumeEvent
@@ -132,7 +132,7 @@ class KPCallbackHandler(BaseCallbackHandler):
     ) -> None:
         if scope not in {"run", "thread"}:
             raise ValueError(f"scope is 'run' or 'thread', this is {scope!r}")
-        kp = _default() if kp is None else kp
+        kp = default_pulse() if kp is None else kp
         self._runs = runs_of(kp)
         self._roots = Roots(kp, domain=domain, confidence=confidence, scope=scope)
 
@@ -187,7 +187,8 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run.parent is None:
             run.root.rest(outputs, run, about.get("inputs"))
         elif run.paused or run.paused_inside:
-            run.parent.paused_inside |= not is_node(tags)  # after a node it went on
+            is_node = any(tag.startswith("graph:step:") for tag in tags or ())
+            run.parent.paused_inside |= not is_node  # after a node it went on
         if run.ends_trace:
             run.root.succeed(outputs)
 
@@ -224,7 +225,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         __: EventKwargs,
     ) -> None:
         """Begin a chat model, and note messages that no event reported."""
-        run = self._roots.begin(run_id, origin, is_model=True)
+        run = self._roots.begin_model(run_id, origin)
         if run is None or run.internal or not messages:
             return
         if news := run.conversation.unreported(messages[0]):
@@ -237,7 +238,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         self, _: object, prompts: list[str], run_id: int, origin: Origin, __: EventKwargs
     ) -> None:
         """Begin a completion model."""
-        run = self._roots.begin(run_id, origin, is_model=True)
+        run = self._roots.begin_model(run_id, origin)
         if run is not None and not run.internal:
             run.root.guess_objective(prompts[:1])
 
@@ -300,11 +301,9 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @ends
     def on_tool_error(self, error: BaseException, run_id: int, *_: object) -> None:
-        """End a tool or a retriever that raised."""
+        """End a tool that raised."""
         if (run := self._runs.end(run_id)) is not None:
             run.end_with(error)
-
-    on_retriever_error = on_tool_error
 
     @begins
     def on_retriever_start(
@@ -328,8 +327,8 @@ class KPCallbackHandler(BaseCallbackHandler):
         texts = (str(getattr(found, "page_content", found)) for found in documents)
         self._runs.finish(run_id, "\n\n".join(texts))
 
-
-def _default() -> Recording:
-    from kp_middleware import KnowledgePulse
-
-    return KnowledgePulse.default()
+    @ends
+    def on_retriever_error(self, error: BaseException, run_id: int, *_: object) -> None:
+        """End a retriever that raised."""
+        if (run := self._runs.end(run_id)) is not None:
+            run.end_with(error)

@@ -1,5 +1,6 @@
 """LangGraph specifics: pauses, resumptions, its errors, and nested agents."""
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -9,6 +10,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from kp_middleware.recording import GIVEN_UP, Failure, bounded_name, causes
 
+_QUESTION: Final = re.compile("[0-9a-f]{32}").fullmatch  # an interrupt's id
 _told: Final[dict[type[BaseCallbackHandler], type[BaseCallbackHandler]]] = {}
 
 
@@ -48,19 +50,11 @@ def resumption_of(inputs: object, metadata: Mapping[str, object]) -> Resumption 
     decision = getattr(inputs, "resume", None)
     if decision is None:
         return None
-    if isinstance(decision, Mapping) and decision and all(map(_is_question, decision)):
-        return Resumption(_alone(decision), tuple(decision))
-    return Resumption(decision)
-
-
-def _is_question(key: object) -> bool:
-    """Return whether a key is an interrupt id of LangGraph: 32 hexadecimal digits."""
-    return isinstance(key, str) and len(key) == 32 and not key.strip("0123456789abcdef")
-
-
-def _alone(decisions: Mapping[str, object]) -> object:
-    """Return the answer alone if there is one question, else a dict of answers by id."""
-    return next(iter(decisions.values())) if len(decisions) == 1 else dict(decisions)
+    answers = dict(decision) if isinstance(decision, Mapping) else {}
+    if not answers or not all(map(_QUESTION, map(str, answers))):
+        return Resumption(decision)
+    only = next(iter(answers.values()))
+    return Resumption(answers if len(answers) > 1 else only, tuple(answers))
 
 
 def agent_inside(
@@ -79,10 +73,7 @@ def agent_inside(
         return bounded_name(agent)
     if around is not None:
         return bounded_name(around)
-    namespace = metadata.get("langgraph_checkpoint_ns")
-    if not isinstance(namespace, str) or "|" not in namespace:
-        return None
-    inside = namespace.removeprefix(f"{within}|").split("|")[:-1]
+    *inside, _ = namespace_of(metadata).removeprefix(f"{within}|").split("|")
     nodes = [node.partition(":")[0] for node in inside if not node.isdigit()]  # those count calls
     return bounded_name("/".join(nodes)) if nodes else None
 
@@ -91,11 +82,6 @@ def namespace_of(metadata: Mapping[str, object]) -> str:
     """Return the LangGraph checkpoint namespace of a run, or an empty string."""
     namespace = metadata.get("langgraph_checkpoint_ns")
     return namespace if isinstance(namespace, str) else ""
-
-
-def is_node(tags: Sequence[str] | None) -> bool:
-    """Return whether a run is a graph's node."""
-    return any(tag.startswith("graph:step:") for tag in tags or ())
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import LLMResult
@@ -91,21 +91,19 @@ def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
     The output is a message, a Command, a list of these, or any value. A message's artifact is for
     the program, not for the model, and is left out.
     """
-    message = output if isinstance(output, ToolMessage) else _message_in(output, call_id)
-    if message is not None:
-        said = message.content
-        return said if type(said) is str else text_of(said), message.status == "error"
-    return "None" if output is None else output, False
-
-
-def _message_in(output: object, call_id: str | None) -> ToolMessage | None:
-    found: list[object] = []
-    for part in output[:_MOST_PARTS] if isinstance(output, list) else [output]:
-        is_command = type(part).__name__ == "Command"  # langgraph's, which may not be installed
-        found.extend(messages_of(getattr(part, "update", None)) if is_command else [part])
-    messages = [message for message in found if isinstance(message, ToolMessage)]
-    answers = [message for message in messages if message.tool_call_id == call_id]
-    return next(reversed(answers or messages), None)
+    message = output if isinstance(output, ToolMessage) else None
+    if message is None:
+        found: list[object] = []
+        for part in output[:_MOST_PARTS] if isinstance(output, list) else [output]:
+            is_command = type(part).__name__ == "Command"  # langgraph's, maybe not installed
+            found += messages_of(getattr(part, "update", None)) if is_command else [part]
+        messages = [one for one in found if isinstance(one, ToolMessage)]
+        answers = [one for one in messages if one.tool_call_id == call_id]
+        message = next(reversed(answers or messages), None)
+    if message is None:
+        return "None" if output is None else output, False
+    said = message.content
+    return said if type(said) is str else text_of(said), message.status == "error"
 
 
 _MAX_FIELDS: Final = 100
@@ -191,22 +189,17 @@ _BESIDE: Final = frozenset((*SAYS_IT, "context", "history"))
 """The keys of texts that an answer is based on."""
 
 
-class Answer(NamedTuple):
-    """The final answer of a run, and its structured response; None where there is none."""
+def answer_of(output: object) -> tuple[object | None, object | None]:
+    """Return the final answer of a run, and its structured response; None where there is none.
 
-    result: object | None
-    structured: object | None
-
-
-def answer_of(output: object) -> Answer:
-    """Return the structured response, else the last message, else a known key, else the output.
+    The answer is the structured response, else the last message, else a known key, else the output.
 
     >>> answer_of({"question": "1+2", "answer": "3", "confidence": 0.9})
-    Answer(result='3', structured=None)
+    ('3', None)
     """
     name = "structured_response"
     structured = output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
-    return Answer(_result(output) if structured is None else structured, structured)
+    return _result(output) if structured is None else structured, structured
 
 
 def final_text(output: object) -> str | None:
@@ -274,18 +267,13 @@ def turn_of(response: LLMResult | None) -> Turn:
         return Turn()
     generation, totals = response.generations[0][0], response.llm_output or {}
     message: BaseMessage | None = getattr(generation, "message", None)
-    if message is not None:
-        return _turn_in(message, totals)
-    return Turn(
-        *_split_thinking(generation.text),
-        model=totals.get("model_name"),
-        tokens=_tokens(totals.get("token_usage")),
-        unfinished=_cut(generation.generation_info or {}),
-    )
-
-
-def _turn_in(message: BaseMessage, totals: Mapping[str, Any]) -> Turn:
-    """Return the turn of a message; ``totals`` fill in a missing model name and tokens."""
+    if message is None:
+        return Turn(
+            *_split_thinking(generation.text),
+            model=totals.get("model_name"),
+            tokens=_tokens(totals.get("token_usage")),
+            unfinished=_cut(generation.generation_info or {}),
+        )
     content, about = message.content, message.response_metadata
     served: tuple[ToolCall | ServedResult, ...] = ()
     if isinstance(content, str) and "<think" not in content and not message.additional_kwargs:
@@ -295,6 +283,9 @@ def _turn_in(message: BaseMessage, totals: Mapping[str, Any]) -> Turn:
         reasoning, text, served = said.reasoning, said.text, said.served
     calls = _calls(message)
     usage = getattr(message, "usage_metadata", None) or totals.get("token_usage")
+    unfinished = _cut(about) if about else None
+    if calls:  # somebody will make them, and the valid ones are first
+        unfinished = None if calls[0].error is None else unfinished or "InvalidToolCall"
     return Turn(
         reasoning,
         text,
@@ -303,9 +294,7 @@ def _turn_in(message: BaseMessage, totals: Mapping[str, Any]) -> Turn:
         about.get("model_name") or about.get("model") or totals.get("model_name"),
         None if usage is None else _tokens(usage),
         message.id,
-        None
-        if calls and calls[0].error is None  # somebody will do it, and the valid ones are first
-        else (_cut(about) if about else None) or ("InvalidToolCall" if calls else None),
+        unfinished,
     )
 
 
@@ -436,14 +425,11 @@ def told_beside(response: LLMResult) -> Mapping[str, object]:
     if message is None:
         return generation.generation_info or {}
     about: Mapping[str, object] = message.response_metadata
-    may_be_cut = about.get("output_version") == "v1" and "logprobs" in about
-    return {} if may_be_cut and not _cover(about["logprobs"], message.text) else about
-
-
-def _cover(logprobs: object, text: str) -> bool:
-    """Return whether log-probabilities cover at least half of a text."""
-    match logprobs:
+    if about.get("output_version") != "v1" or "logprobs" not in about:
+        return about
+    match about["logprobs"]:
         case {"content": [*tokens]} | [*tokens]:
             said = (token.get("token") for token in tokens if isinstance(token, Mapping))
-            return 2 * sum(len(str(token)) for token in said) >= len(text)
-    return False
+            if 2 * sum(len(str(token)) for token in said) >= len(message.text):
+                return about
+    return {}

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from kp_langchain._messages import QUOTE, read, role_of
-from kp_langchain._recall import default_pulse, quotes
+from kp_langchain._recall import quotes
+from kp_langchain._roots import default_pulse
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.recording import current_recorder
 

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -46,6 +46,9 @@ from kp_middleware.recording import (
     shield,
 )
 
+if TYPE_CHECKING:
+    from kp_middleware import KnowledgePulse
+
 logger: Final = logging.getLogger("kp_middleware")
 _conversation: Final = partial(Conversation, role_of, read)
 
@@ -58,15 +61,21 @@ _UNNAMED: Final = ("LangGraph", "Runnable")
 
 
 class Root(RootSpan):
-    """A root run being recorded; it may run ``within`` a graph, in another root's background."""
+    """A root run being recorded; it may run ``within`` a graph, in another root's background.
+
+    Attributes:
+        around: Of a run that ``began_late``, the agent that it ran in.
+        is_unnamed: True until the first run inside it names its agent.
+    """
 
     def __init__(self, recorder: Recorder, *, owned: bool, scope: Scope) -> None:
         super().__init__(recorder, owned=owned, conversation=_conversation)
         self.within = ""
         self._is_turn = owned and scope == "thread"
         self._asked = not owned
-        self._around: object = None
-        self._goes_on = self._began_late = self._is_unnamed = False
+        self._goes_on = False
+        self.around: object = None
+        self.began_late = self.is_unnamed = False
 
     failure_of = staticmethod(failure_of)
     questions_in = staticmethod(questions_in)
@@ -91,21 +100,14 @@ class Root(RootSpan):
             bounded_name(tag) for tag in tags[:_MAX_TAGS] if not tag.startswith(_INTERNAL_TAGS)
         )
 
-    def begun_late(self, tool: str | None, around: object) -> Self:
-        """Make this a root now; its agent is named by the next run inside, else after its tool."""
-        self.recorder.agent_name = tool
-        self._around = around  # an agent without a name has that of the agent around it
-        self._began_late = self._is_unnamed = True
-        return self
-
     def set_thread(self, metadata: Mapping[str, object]) -> None:
         """Note the thread and the agent once known; a chain's come from the graph inside it."""
         recorder, thread_id = self.recorder, metadata.get("thread_id")
-        if self._is_unnamed:
-            self._is_unnamed = False
+        if self.is_unnamed:
+            self.is_unnamed = False
             self.within = namespace_of(metadata).rpartition("|")[0]
             self.agent_name = metadata.get("lc_agent_name")
-            if self.agent_name is not None and self.agent_name != self._around:
+            if self.agent_name is not None and self.agent_name != self.around:
                 recorder.agent_name = bounded_name(self.agent_name)
         if recorder.thread_id is None and thread_id is not None:
             recorder.thread_id = str(thread_id)
@@ -165,23 +167,23 @@ class Root(RootSpan):
     def fail(self, error: BaseException) -> None:
         """End with an error."""
         is_given_up = failure_of(error) is Failure.GIVEN_UP
-        if not (is_given_up and self._began_late and not self.recorder.log.count):
+        if not (is_given_up and self.began_late and not self.recorder.log.count):
             super().fail(error)  # else it was cancelled with what began it
 
     @shield
     def conclude(self, output: object, *_: object) -> None:
         """Set the result, and the confidence in it."""
         text = final_text(output)
-        if text and not self._began_late and self.recorder.confidence_estimate.is_own_field_alone:
+        if text and not self.began_late and self.recorder.confidence_estimate.is_own_field_alone:
             self.recorder.outcome(text)  # nearly always
             return
-        answer = answer_of(output)
-        if self._began_late and not self.recorder.objective:
+        answer, structured = answer_of(output)
+        if self.began_late and not self.recorder.objective:
             self.recorder.set_objective(last_human_text(messages_of(output)) or "")
-        result = self._answer or None if answer.result is None else answer.result
+        result = self._answer or None if answer is None else answer
         if result is not None:
             self.recorder.outcome(result)
-        self.recorder.extract_confidence(answer.structured, output)
+        self.recorder.extract_confidence(structured, output)
 
 
 Origin: TypeAlias = tuple[int | None, Mapping[str, Any], object, Sequence[str]]
@@ -189,6 +191,13 @@ Origin: TypeAlias = tuple[int | None, Mapping[str, Any], object, Sequence[str]]
 
 _lock = threading.RLock()
 _runs_by_pipeline: Final[WeakValueDictionary[int, SpanTree]] = WeakValueDictionary()
+
+
+def default_pulse() -> "KnowledgePulse":
+    """Return the pipeline of this process."""
+    from kp_middleware import KnowledgePulse
+
+    return KnowledgePulse.default()
 
 
 def runs_of(kp: Recording) -> SpanTree:
@@ -239,26 +248,37 @@ class Roots:
         self._has_warned = False
         self.last_trace_id: str | None = None
 
-    def begin(self, run_id: int, origin: Origin, *, is_model: bool = False) -> Span | None:
+    def begin_model(self, run_id: int, origin: Origin) -> Span | None:
+        """Begin a model, which its metadata name."""
+        run = self.begin(run_id, origin)
+        if run is None:
+            return None
+        metadata, recorder = origin[1], run.root.recorder
+        run.started_s = recorder.clock()
+        if (source := metadata.get("lc_source")) is not None:  # a middleware's, not the agent's
+            run.internal = True
+            run.enter(bounded_name(source))
+        if (name := metadata.get("ls_model_name")) is not None:
+            run.model = str(name)
+            if recorder.model is None and not run.internal:
+                recorder.model = bounded_name(name)
+        return run
+
+    def begin(self, run_id: int, origin: Origin) -> Span | None:
         """Begin a model, a tool or a retriever; return None if its parent is unknown."""
         run = self._runs.join(run_id, origin[0]) or self._begin_alone(run_id, origin)
         if run is None:
             return None
         root, metadata = run.root, origin[1]
-        recorder = root.recorder
-        run.after = recorder.last_step
+        run.after = root.recorder.last_step
         if run.parent is not None:
             run.tells, agent = True, run.around
             if metadata:
-                if recorder.thread_id is None and run.around is None:
+                if root.recorder.thread_id is None and run.around is None:
                     root.set_thread(metadata)
                 agent = agent_inside(metadata, root.agent_name, run.around, root.within)
             if agent is not None:
                 run.enter(agent)
-        if is_model:
-            run.started_s = recorder.clock()
-            if metadata:
-                _name_model(run, metadata)
         return run
 
     def open(self, run_id: int, origin: Origin) -> Span | None:
@@ -293,7 +313,10 @@ class Roots:
         recorder = self._kp.start_recording(over.recorder.framework)
         if recorder is None:
             return None
-        return self._root(recorder).begun_late(run.around, over.agent_name)
+        root = self._root(recorder)
+        recorder.agent_name, root.around = run.around, over.agent_name
+        root.began_late = root.is_unnamed = True
+        return root
 
     def _begin_alone(self, run_id: int, origin: Origin) -> Span | None:
         parent_id = origin[0]
@@ -310,14 +333,3 @@ class Roots:
                 'handler to the outermost call: config={"callbacks": [handler]}'
             )
         return None
-
-
-def _name_model(run: Span, metadata: Mapping[str, object]) -> None:
-    recorder = run.root.recorder
-    if (source := metadata.get("lc_source")) is not None:  # a middleware's own, not the agent's
-        run.internal = True
-        run.enter(bounded_name(source))
-    if (name := metadata.get("ls_model_name")) is not None:
-        run.model = str(name)
-        if recorder.model is None and not run.internal:
-            recorder.model = bounded_name(name)

@@ -1,6 +1,7 @@
 """The confidence of a run's agent: stated by itself, or found by extractors."""
 
 from collections.abc import Mapping
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Final, TypeAlias
 
@@ -71,10 +72,10 @@ class ConfidenceEstimate:
         """Return the run with the outcome that extractors of a whole run find, if none is said."""
         if run.success_source != "assumed" or not run.complete:
             return run
-        read = (
-            probability_by(each, run.trace) for each in self._of_run if not isinstance(each, Judge)
-        )
-        found = next((told for told in read if told is not None), None)
+        found = None
+        for extractor in self._of_run:
+            if found is None and not isinstance(extractor, Judge):
+                found = probability_by(extractor, run.trace)
         if found is None:
             return run
         is_said = run.confidence_source == "said"
@@ -91,9 +92,7 @@ class ConfidenceEstimate:
         if extractor is log_probabilities and self._heard:
             return self._heard.get(False, self._heard.get(True))
         by_field = extractor is _own_field or isinstance(extractor, Field)
-        said = (
-            confidence_by(extractor, result) for result in (results if by_field else results[-1:])
-        )
+        said = map(partial(confidence_by, extractor), results if by_field else results[-1:])
         return next((sure for sure in said if sure is not None), None)
 
 

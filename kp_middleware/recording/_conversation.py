@@ -56,9 +56,9 @@ class Turn(NamedTuple):
 
     @property
     def thought(self) -> str:
-        """The reasoning and text; empty if both are blank."""
-        thought = f"{self.reasoning}\n\n{self.text}" if self.reasoning else self.text
-        return "" if thought.isspace() else thought
+        """The reasoning and the text, as far as they are not blank."""
+        said = [part for part in (self.reasoning, self.text) if part and not part.isspace()]
+        return "\n\n".join(said)
 
 
 class Message(NamedTuple):
@@ -160,13 +160,12 @@ class Conversation:
         if not messages or (self.is_settled and self._role_of(messages[-1]) == "tool"):
             return ()
         tail, said_last = self._tail(messages)
-        follows_us = said_last is not None and said_last in self._said
-        news = []
-        for position, (role, message) in enumerate(tail):
-            place = f"{said_last}+{position}" if follows_us else None
-            if (new := self._new(role, message, place)) is not None:
-                news.append(new)
-        return news
+        ours = said_last if said_last in self._said else None
+        news = (
+            self._new(role, message, None if ours is None else f"{ours}+{position}")
+            for position, (role, message) in enumerate(tail)
+        )
+        return [new for new in news if new is not None]
 
     def results(self, messages: Sequence[object]) -> Sequence[Message]:
         """Return the results of pending calls found in the messages of the root's output."""
@@ -209,21 +208,21 @@ class Conversation:
         """Remove the first announced call that matches, and return its id, or None."""
         with self._lock:
             for call_id, calls in self._announced.items():
-                if calls[0].name == tool and _asks(calls[0], inputs):
+                args = calls[0].args if isinstance(inputs, dict) else None
+                if calls[0].name == tool and (not args or args == inputs):
                     self._take(call_id)
                     return call_id
         return None
 
     def _new(self, role: str, message: object, place: str | None) -> Message | None:
         """Return the message if it is an expected result or a new user turn, else None."""
-        match role:
-            case "tool":
-                return self._result(self._read(message))
-            case "user" if place is not None and place not in self._heard:
-                self._heard.append(place)
-                said = self._read(message)
-                return said if said.text else None
-        return None
+        if role == "tool":
+            return self._result(self._read(message))
+        if role != "user" or place is None or place in self._heard:
+            return None
+        self._heard.append(place)
+        said = self._read(message)
+        return said if said.text else None
 
     def _result(self, result: Message) -> Message | None:
         call_id = result.call_id or ""
@@ -263,26 +262,16 @@ def text_of(content: object) -> str:
     """
     if isinstance(content, str):
         return content
-    blocks = content if isinstance(content, list) else ()
-    return "\n".join(said for block in blocks if (said := _block_text(block)))
-
-
-def _block_text(block: object) -> str:
-    match block:
-        case str():
-            return block
-        case {"text": str(said)}:
-            return said
-        case {"type": str(kind)}:
-            return f"[{kind[:40]}]"
-    return ""
+    lines = []
+    for block in content if isinstance(content, list) else ():
+        match block:
+            case str(said) | {"text": str(said)}:
+                lines.append(said)
+            case {"type": str(kind)}:
+                lines.append(f"[{kind[:40]}]")
+    return "\n".join(filter(None, lines))
 
 
 def newest_first(messages: Sequence[object]) -> Iterable[object]:
     """Return the last thousand messages, newest first."""
     return islice(reversed(messages), _FARTHEST)
-
-
-def _asks(call: ToolCall, inputs: object) -> bool:
-    """Return whether the call's arguments match the tool's inputs, as far as both are known."""
-    return not call.args or not isinstance(inputs, dict) or call.args == inputs

@@ -72,6 +72,9 @@ def assemble(
     if agent_id is not None:
         metadata["agent_id"] = agent_id
     logged = recorder.log.steps()
+    for step in logged:
+        if "latency_ms" in step:
+            step["latency_ms"] = round(step["latency_ms"], 3)  # to the microsecond
     stated = recorder.confidence
     source: Source = "extracted" if recorder.is_extracted else "said"
     trace = ReasoningTrace(
@@ -80,7 +83,7 @@ def assemble(
         id=recorder.trace_id,
         metadata=Metadata.model_validate(metadata),
         task=Task(objective=recorder.objective or _name(recorder.agent_name) or "(not said)"),
-        steps=_numbered(map(_document_fields, logged)),
+        steps=_numbered(logged),
         outcome=Outcome(
             result_summary=recorder.result_summary,
             confidence=default_confidence(success=success) if stated is None else stated,
@@ -109,17 +112,12 @@ def assemble(
 
 
 def _numbered(steps: Iterable[StepFields]) -> tuple[Step, ...]:
-    """Return the steps of a document, which has at least one."""
-    fields = [*steps] or [{"type": "observation"}]
-    return tuple(Step.model_validate({**step, "step_id": at}) for at, step in enumerate(fields))
-
-
-def _document_fields(step: StepFields) -> StepFields:
-    """Return the document's fields alone, the latency to the microsecond."""
-    fields = {name: value for name, value in step.items() if name not in BESIDE}
-    if "latency_ms" in fields:
-        fields["latency_ms"] = round(fields["latency_ms"], 3)
-    return fields
+    """Return the steps of a document, which has at least one, with its own fields alone."""
+    documents = []
+    for at, step in enumerate([*steps] or [{"type": "observation"}]):
+        fields = {name: value for name, value in step.items() if name not in BESIDE}
+        documents.append(Step.model_validate({**fields, "step_id": at}))
+    return tuple(documents)
 
 
 def _facts(step: StepFields, recorder: Recorder) -> StepFacts:
@@ -143,6 +141,10 @@ def _part(recorder: Recorder, logged: Sequence[StepFields]) -> ThreadPart | None
     notes, thread_id = recorder.thread_notes, recorder.thread_id
     if thread_id is None:
         return None
+    calls = {}
+    if notes.repeats_calls:  # ids that we made are not repeated
+        named = ((at, step.get("call_id", OWN_CALL_IDS)) for at, step in enumerate(logged))
+        calls = {at: fingerprint(id) for at, id in named if not id.startswith(OWN_CALL_IDS)}
     return ThreadPart(
         thread=fingerprint(str(thread_id)),
         follows=notes.follows,
@@ -153,17 +155,8 @@ def _part(recorder: Recorder, logged: Sequence[StepFields]) -> ThreadPart | None
         agent=None if notes.agent is None else fingerprint(notes.agent),
         tools=tuple(sorted(map(fingerprint, recorder.log.tools()))),
         owed=tuple(map(fingerprint, notes.owed)),
-        calls=_calls(logged) if notes.repeats_calls else {},
+        calls=calls,
     )
-
-
-def _calls(logged: Sequence[StepFields]) -> dict[int, str]:
-    """Return the fingerprints of call ids by step position, except of ids that we made."""
-    return {
-        at: fingerprint(step["call_id"])
-        for at, step in enumerate(logged)
-        if "call_id" in step and not step["call_id"].startswith(OWN_CALL_IDS)
-    }
 
 
 def _name(given: object) -> str | None:
@@ -184,10 +177,12 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
     as_it_was = tuple(
         step.model_copy(update={"step_id": at}) for at, step in enumerate(trace.steps)
     )
-    said = trace.metadata.validated_by
-    said = None if said is None else tuple(map(bounded_name, said[:_MOST_VALIDATORS]))
+    metadata = _cut(trace.metadata, NAME_BYTES)
+    if (said := metadata.validated_by) is not None:
+        names = tuple(map(bounded_name, said[:_MOST_VALIDATORS]))
+        metadata = metadata.model_copy(update={"validated_by": names})
     changes = {
-        "metadata": _cut(trace.metadata, NAME_BYTES).model_copy(update={"validated_by": said}),
+        "metadata": metadata,
         "task": _cut(trace.task, most),
         "steps": trace.steps if steps == as_it_was else steps,
         "outcome": _cut(trace.outcome, most),

@@ -87,6 +87,14 @@ def test_blank_text_is_no_thought():
     assert story(run) == ["tool_call add", "observation add: 3"]
 
 
+def test_reasoning_before_blank_text_is_the_whole_thought():
+    message = AIMessage(" \n", additional_kwargs={"reasoning_content": "Hm."})
+
+    run = recorded(response=answering(message), result="3")
+
+    assert story(run)[0] == "thought: Hm."
+
+
 def test_a_completion_is_a_turn():
     response = LLMResult(
         generations=[[Generation(text="Yes.")]],
