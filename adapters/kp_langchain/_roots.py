@@ -29,7 +29,6 @@ from kp_langchain._messages import (
 from kp_middleware.confidence import Confidences
 from kp_middleware.forks import at_fork
 from kp_middleware.recording import (
-    ConfidenceEstimate,
     Conversation,
     Failure,
     Here,
@@ -40,8 +39,8 @@ from kp_middleware.recording import (
     SpanTree,
     bounded_name,
     captured_recorder,
-    extractors_of,
     place_here,
+    recordings,
     register_finder,
     shield,
 )
@@ -241,9 +240,7 @@ class Roots:
         self, kp: Recording, *, domain: str | None, confidence: Confidences, scope: Scope
     ) -> None:
         self._runs = runs_of(kp)
-        self._kp = kp
-        self._domain = domain
-        self._extractors = extractors_of(confidence)
+        self._record = recordings(kp, domain=domain, confidence=confidence)
         self._scope = scope
         self._has_warned = False
         self.last_trace_id: str | None = None
@@ -291,30 +288,24 @@ class Roots:
             outer = around.root.recorder  # in a fallback, LangChain does not name the run around it
         # LangGraph before 1.1.5 is known by its default name alone
         is_graph = metadata.get("ls_integration", name) in {"langgraph", "LangGraph"}
-        recorder = outer or self._kp.start_recording("langgraph" if is_graph else "langchain")
+        recorder = outer or self._record("langgraph" if is_graph else "langchain")
         if recorder is None:
             self._runs.ignore(run_id)
             return None
         self.last_trace_id = recorder.trace_id
-        root = self._root(recorder, owned=outer is None, scope=self._scope)
+        root = Root(recorder, owned=outer is None, scope=self._scope)
+        root.successor = self._successor
         root.place = None if outer is None else place_here()
         root.introduce(name, metadata, tags)
         return self._runs.open(run_id, root)
 
-    def _root(self, recorder: Recorder, *, owned: bool = True, scope: Scope = "run") -> Root:
-        if owned:
-            recorder.domain = self._domain
-            recorder.confidence_estimate = ConfidenceEstimate(self._extractors)
-        root = Root(recorder, owned=owned, scope=scope)
-        root.successor = self._successor
-        return root
-
     def _successor(self, over: RootSpan, run: Span) -> Root | None:
-        recorder = self._kp.start_recording(over.recorder.framework)
+        recorder = self._record(over.recorder.framework)
         if recorder is None:
             return None
-        root = self._root(recorder)
-        recorder.agent_name, root.around = run.around, over.agent_name
+        recorder.agent_name = run.around
+        root = Root(recorder, owned=True, scope="run")
+        root.successor, root.around = self._successor, over.agent_name
         root.began_late = root.is_unnamed = True
         return root
 

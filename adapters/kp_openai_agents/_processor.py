@@ -7,7 +7,6 @@ from typing import Any, Final
 from kp_middleware import KnowledgePulse
 from kp_middleware.confidence import Confidences
 from kp_middleware.recording import Recording, shield
-from kp_middleware.spans.fields import arguments, fields, time_s
 from kp_middleware.spans.held_runs import HeldRuns
 from kp_middleware.spans.held_span import (
     Kind,
@@ -18,7 +17,7 @@ from kp_middleware.spans.held_span import (
     model_reading,
     problem_in,
 )
-from kp_middleware.spans.messages import messages_in
+from kp_middleware.spans.messages import arguments, fields, messages_in, time_s
 
 _SCOPE: Final = Scope(
     "openai_agents", "openai_agents", "RunConfig(trace_include_sensitive_data=True)"

@@ -22,7 +22,7 @@ from kp_middleware.imports._sessions import is_codex, read_claude_code, read_cod
 from kp_middleware.imports._source import Book, SourceRun, values_in
 from kp_middleware.imports._spans import is_otlp, read_langfuse, read_langsmith, read_otlp
 from kp_middleware.runs import RecordedRun
-from kp_middleware.spans.fields import fields
+from kp_middleware.spans.messages import fields
 from kp_middleware.traces import ReasoningTrace
 
 _SQLITE: Final = b"SQLite format 3\0"

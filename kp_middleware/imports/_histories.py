@@ -13,8 +13,10 @@ from typing import Final
 
 from kp_middleware.imports._source import Book, SourceRun, digest, verdict
 from kp_middleware.recording import ToolCall, text_of
-from kp_middleware.spans.fields import (
+from kp_middleware.spans.messages import (
     Fields,
+    Result,
+    Said,
     fields,
     first_text,
     listed,
@@ -22,10 +24,10 @@ from kp_middleware.spans.fields import (
     number,
     objects,
     parsed,
+    said_in,
     text,
     time_s,
 )
-from kp_middleware.spans.messages import Result, Said, said_in
 
 _LOOKED_AT = 20
 _COMMAND: Final = re.compile(r"\s*([A-Za-z_][\w-]{0,60})(?=\s|$)")

@@ -12,8 +12,18 @@ from typing import Final
 
 from kp_middleware.imports._source import Book, SourceRun, values_in
 from kp_middleware.recording import ModelCall, Place, text_of
-from kp_middleware.spans.fields import Fields, fields, name, number, parsed, text, time_s, tokens
-from kp_middleware.spans.messages import Said, said_in
+from kp_middleware.spans.messages import (
+    Fields,
+    Said,
+    fields,
+    name,
+    number,
+    parsed,
+    said_in,
+    text,
+    time_s,
+    tokens,
+)
 
 _NO_STEPS: Final = re.compile(
     "agent-name|ai-title|attachment|custom-title|file-history-snapshot|last-prompt|mode"

@@ -16,9 +16,8 @@ from uuid import UUID, uuid5
 
 from kp_middleware.recording import Limits, ModelCall, Place, Recorder, assemble, jsonable
 from kp_middleware.runs import RecordedRun
-from kp_middleware.spans.fields import Fields, number
 from kp_middleware.spans.held_span import HeldSpan
-from kp_middleware.spans.messages import Result, Said
+from kp_middleware.spans.messages import Fields, Result, Said, number
 from kp_middleware.spans.replay import replay
 from kp_middleware.traces import PrivacyLevel, StepType, Visibility
 

@@ -14,18 +14,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.imports._source import Book, SourceRun, mean_verdict, written
 from kp_middleware.spans.dialects import kind_of, read
-from kp_middleware.spans.fields import (
-    Fields,
-    arguments,
-    fields,
-    first_text,
-    listed,
-    name,
-    objects,
-    parsed,
-    text,
-    time_s,
-)
 from kp_middleware.spans.held_span import (
     ROOTS,
     Event,
@@ -38,7 +26,21 @@ from kp_middleware.spans.held_span import (
     roots_in,
     split,
 )
-from kp_middleware.spans.messages import last_text, messages_in, said_in
+from kp_middleware.spans.messages import (
+    Fields,
+    arguments,
+    fields,
+    first_text,
+    last_text,
+    listed,
+    messages_in,
+    name,
+    objects,
+    parsed,
+    said_in,
+    text,
+    time_s,
+)
 
 _DEEPEST: Final = 100  # a span that is deeper is taken for its parent's sibling
 _DEEPEST_VALUE: Final = 16

@@ -39,7 +39,7 @@ from kp_middleware.recording._recorder import (
 from kp_middleware.recording._shield import shield
 from kp_middleware.recording._spans import Failure, RootSpan, Span, SpanId
 from kp_middleware.recording._steps import LateNote, ModelCall, is_marker
-from kp_middleware.recording._tree import Recording, SpanTree
+from kp_middleware.recording._tree import Recording, SpanTree, recordings
 
 __all__ = [
     "GIVEN_UP",
@@ -84,6 +84,7 @@ __all__ = [
     "place_here",
     "propagate_context",
     "recorded_tool",
+    "recordings",
     "register_finder",
     "shield",
     "text_of",

@@ -27,6 +27,22 @@ class Recording(Protocol):
         """Return a recorder for a run that begins now, or None if it is not recorded."""
 
 
+def recordings(
+    kp: Recording, *, domain: str | None, confidence: Confidences
+) -> Callable[[str], Recorder | None]:
+    """Return a function that begins a recording by a framework, in a domain and with extractors."""
+    extractors = extractors_of(confidence)
+
+    def begin(framework: str) -> Recorder | None:
+        recorder = kp.start_recording(framework)
+        if recorder is not None:
+            recorder.domain = domain
+            recorder.confidence_estimate = ConfidenceEstimate(extractors)
+        return recorder
+
+    return begin
+
+
 class SpanTree:
     """The live spans by id: feed it with `start` and `finish`, from any thread.
 
@@ -65,10 +81,8 @@ class SpanTree:
         domain: str | None = None,
         confidence: Confidences = None,
     ) -> None:
-        self.kp = kp
         self._framework = framework
-        self._domain = domain
-        self._extractors = extractors_of(confidence)
+        self._record = recordings(kp, domain=domain, confidence=confidence)
         self._lock = threading.RLock()  # reentrant: the garbage collector may close a stream here
         self._live: dict[Any, Span] = {}  # by `SpanId`
         self.get = self._live.get
@@ -193,16 +207,12 @@ class SpanTree:
         outer = current_recorder()
         if outer is None and kind != "agent":
             return None
-        recorder = outer or self.kp.start_recording(self._framework)
+        recorder = outer or self._record(self._framework)
         if recorder is None:
             self.ignore(span_id)
             return None
         root = RootSpan(recorder, owned=outer is None)
-        if outer is not None:
-            root.place = place_here()
-        else:
-            recorder.domain = self._domain
-            recorder.confidence_estimate = ConfidenceEstimate(self._extractors)
+        root.place = None if outer is None else place_here()
         return self.open(span_id, root)
 
     def _begin_agent(self, span: Span, name: str, task: object) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from kp_middleware.recording import ToolCall
-from kp_middleware.spans.fields import Fields, arguments, fields, first_text, objects, parsed, text
 from kp_middleware.spans.held_span import (
     Attributes,
     Event,
@@ -19,7 +18,20 @@ from kp_middleware.spans.held_span import (
     model_reading,
     problem_of,
 )
-from kp_middleware.spans.messages import Said, asked_in, last_text, messages_in, said_in
+from kp_middleware.spans.messages import (
+    Fields,
+    Said,
+    arguments,
+    asked_in,
+    fields,
+    first_text,
+    last_text,
+    messages_in,
+    objects,
+    parsed,
+    said_in,
+    text,
+)
 
 _LLM: Final = "llm.request.type"
 _OPENINFERENCE: Final = "openinference.span.kind"

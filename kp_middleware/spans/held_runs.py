@@ -14,13 +14,12 @@ from weakref import WeakSet
 from kp_middleware.confidence import Confidences
 from kp_middleware.forks import at_fork
 from kp_middleware.recording import (
-    ConfidenceEstimate,
     Here,
     Recorder,
     Recording,
     current_recorder,
-    extractors_of,
     place_here,
+    recordings,
     shield,
 )
 from kp_middleware.spans.held_span import (
@@ -61,10 +60,8 @@ class HeldRuns:
         domain: str | None = None,
         confidence: Confidences = None,
     ) -> None:
-        self.kp = kp
         self.without_content = 0
-        self._domain = domain
-        self._extractors = extractors_of(confidence)
+        self._begin = recordings(kp, domain=domain, confidence=confidence)
         self._grace_s = _GRACE_S
         self._scopes: set[Scope] = set()
         self.forget()
@@ -178,12 +175,10 @@ class HeldRuns:
             return None if root.recorder is None else Here(root.recorder)
 
     def _recorder_of(self, root: HeldSpan) -> Recorder | None:
-        recorder = self.kp.start_recording(root.scope.framework)
+        recorder = self._begin(root.scope.framework)
         if recorder is not None:
             recorder.clock_started_s -= max(0.0, recorder.started_at_s - root.started_s)
             recorder.started_at_s = min(recorder.started_at_s, root.started_s)
-            recorder.domain = self._domain
-            recorder.confidence_estimate = ConfidenceEstimate(self._extractors)
         return recorder
 
     def _is_ours(self, span: HeldSpan) -> bool:

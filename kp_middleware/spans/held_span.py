@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware.recording import Place, Recorder, Turn
-from kp_middleware.spans.fields import fields, text
-from kp_middleware.spans.messages import Result, Said, asked_in, results_in, turn_of
+from kp_middleware.spans.messages import Result, Said, asked_in, fields, results_in, text, turn_of
 
 Kind: TypeAlias = Literal["agent", "model", "tool", "retriever", "chain"]
 """The kind of a span; a ``chain`` has no step of its own."""
