@@ -83,7 +83,6 @@ _MAX_DEPTH: Final = 16
 _MAX_ITEMS: Final = 1000
 _VALUE_BYTES: Final = 2  # or a list of empty lists would be unbounded
 _MAX_EXACT_INT: Final = 2**53  # beyond it JSON readers round
-_ONLY_TEXTS: Final = {str}
 _PRINTABLE = (date, time, timedelta, Decimal, UUID, PurePath)
 
 
@@ -129,11 +128,13 @@ class BoundedCopy:
     def of_mapping(self, value: object) -> dict[str, Any]:
         """Return the copy of a mapping; anything else is put under ``value``."""
         if type(value) is dict and len(value) <= _MAX_ITEMS:
-            texts = value.copy()
-            parts = [*texts, *texts.values()]
-            if set(map(type, parts)) == _ONLY_TEXTS:  # as most arguments are
-                joined = "".join(parts)
-                size = len(joined) + _VALUE_BYTES * (1 + len(texts))
+            texts, size = value.copy(), _VALUE_BYTES
+            for key, text in texts.items():
+                if type(key) is not str or type(text) is not str:
+                    break
+                size += len(key) + len(text) + _VALUE_BYTES
+            else:  # as most arguments are
+                joined = "".join(texts) + "".join(texts.values())
                 if size <= self.left_bytes and joined.isascii() and "\0" not in joined:
                     self.left_bytes -= size
                     return texts
