@@ -13,16 +13,8 @@ from typing import Final
 import click
 
 from kp_middleware import locations
-from kp_middleware.cli import options
+from kp_middleware.cli import options, rows
 from kp_middleware.cli.console import BLOCKED, FOUND, Progress, hint
-from kp_middleware.cli.rows import (
-    Output,
-    answer,
-    escaped,
-    json_option,
-    output_options,
-    tell_how_many,
-)
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.instants import instant
 from kp_middleware.sharing import Link, lift_stops_of_all
@@ -84,9 +76,9 @@ def outbox() -> None:
     lambda **typed: [state for kind in typed if typed[kind] for state in _KINDS[kind][0]],
     [click.option(f"--{kind}", is_flag=True, help=told) for kind, (_, told) in _KINDS.items()],
 )
-@output_options()
+@rows.output_options()
 @options.pass_db
-def list_(db: Path, *, limit: int, output: Output, states: list[str]) -> None:
+def list_(db: Path, *, limit: int, output: rows.Output, states: list[str]) -> None:
     """List the outbox, newest first. Flags combine.
 
     \b
@@ -95,16 +87,16 @@ def list_(db: Path, *, limit: int, output: Output, states: list[str]) -> None:
     with History.open(db) as history:
         found, count = history.outbox(limit=limit, states=states), history.count_outbox(states)
         obstacles = find_obstacles(history.backlog(), db)
-    now, rows = instant(time.time()), []
+    now, listed = instant(time.time()), []
     for item in found:
         reason = item.reason
         if item.state == "sending" and (item.claimed_until or "") > now:
             reason = BEING_SENT.format(item.claimed_until)
         elif item.state in _WAITING:
             reason = item.last_error or obstacles.what_at(item.registry)
-        rows.append(item._replace(reason=reason)._asdict())
+        listed.append(item._replace(reason=reason)._asdict())
     output.print(
-        rows,
+        listed,
         _COLUMNS,
         for_people=lambda row: (
             {**row, "id": short_id(row["id"]), "redactions": in_words(row["redactions"])}
@@ -112,7 +104,7 @@ def list_(db: Path, *, limit: int, output: Output, states: list[str]) -> None:
     )
     for sentence in obstacles.in_words():
         click.echo(sentence, err=True)
-    tell_how_many(count, limit, len(rows))
+    rows.tell_how_many(count, limit, len(listed))
 
 
 @outbox.command()
@@ -139,7 +131,7 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
         lines = difflib.unified_diff(here, leaving, "local", "sent", lineterm="")
         click.echo("\n".join(map(printable, lines)))
     elif sys.stdout.isatty():
-        click.echo(escaped(entry.body.decode()))
+        click.echo(rows.escaped(entry.body.decode()))
     else:
         sys.stdout.buffer.write(entry.body)
 
@@ -149,7 +141,7 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
 @click.option("--failed", is_flag=True, help="All rejected and blocked items.")
 @click.option("--sent", is_flag=True, help="With --force: all sent items.")
 @_alone_option
-@json_option
+@rows.json_option
 @options.pass_db
 def retry(
     db: Path, *, trace_id: str | None, failed: bool, sent: bool, alone: bool, as_json: bool
@@ -184,7 +176,7 @@ def retry(
 @click.argument(
     "trace_ids", metavar="ID...", nargs=-1, required=True, shell_complete=options.complete_trace_id
 )
-@json_option
+@rows.json_option
 @options.pass_db
 def cancel(db: Path, *, trace_ids: tuple[str, ...], as_json: bool) -> None:
     """Cancel queued runs; retry queues them again.
@@ -206,7 +198,7 @@ def cancel(db: Path, *, trace_ids: tuple[str, ...], as_json: bool) -> None:
 
 @outbox.command()
 @_alone_option
-@json_option
+@rows.json_option
 @options.pass_db
 def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
     """Redact unsent items again with the current rules.
@@ -234,7 +226,7 @@ def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
     metavar="SECONDS",
     help="Stop after this long.",
 )
-@json_option
+@rows.json_option
 @options.pass_db
 def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
     """Send all queued runs, at the registry's rate limit.
@@ -268,7 +260,7 @@ def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
                 obstacles = find_obstacles(history.backlog(), db)
                 reasons += obstacles.in_words()
                 reasons = reasons or [*(one.in_words() for one in obstacles.sending), _TIMED_OUT]
-    answer(counts, in_words(counts) or "nothing is waiting to be sent", as_json=as_json)
+    rows.answer(counts, in_words(counts) or "nothing is waiting to be sent", as_json=as_json)
     for reason in reasons:
         click.echo(printable(reason), err=True)
     if counts.total() > counts["sent"]:
@@ -277,7 +269,7 @@ def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
 
 @outbox.command("reconcile")
 @click.option("--send", is_flag=True, help="Queue missing runs again.")
-@json_option
+@rows.json_option
 @options.pass_db
 def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
     """Compare sent runs with your agent's runs in the registry, in one request.
@@ -301,7 +293,7 @@ def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
         told += f", {found.of_others:,} sent under another agent id, not compared"
     missing = {"missing": len(found.missing), "queued": Counter(queued)}
     words = f"{found.registry}, agent {found.agent_id}: {told}"
-    answer(found._asdict() | missing, words, as_json=as_json)
+    rows.answer(found._asdict() | missing, words, as_json=as_json)
     if as_json:
         return
     if queued:
@@ -346,7 +338,7 @@ def _changing(db: Path, *, lift: bool = False) -> Iterator[tuple[OutboxAdmin, Hi
 
 def _tell(results: Sequence[str], *, as_json: bool = False) -> None:
     counts = Counter(results)
-    answer(counts, in_words(counts) or "nothing to do", as_json=as_json)
+    rows.answer(counts, in_words(counts) or "nothing to do", as_json=as_json)
     remarks = [remark for state, remark in _REMARKS.items() if counts[state]]
     for remark in remarks:
         click.echo(remark, err=True)

@@ -15,20 +15,12 @@ from urllib.parse import urlsplit
 
 import click
 
+from kp_middleware import errors
 from kp_middleware.cli import options
 from kp_middleware.cli.console import FOUND, UNREACHABLE, print_table
 from kp_middleware.cli.rows import json_option, print_json, run_for_people, run_row
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.embedding import describe_source, shared_embedder
-from kp_middleware.errors import (
-    EmbedderError,
-    EmbedderNotReadyError,
-    KnowledgePulseError,
-    MissingExtraError,
-    RedactionError,
-    RegistryError,
-    RegistryUnavailableError,
-)
 from kp_middleware.locations import unknown_variables
 from kp_middleware.pipeline import KnowledgePulse
 from kp_middleware.privacy import Policy, redact_text
@@ -62,7 +54,7 @@ def demo(*, into: Path | None, as_json: bool) -> None:
     try:
         run_tasks = next(iter(entry_points(group="kp_middleware.demos"))).load()
     except (ModuleNotFoundError, StopIteration) as error:
-        raise MissingExtraError("langchain") from error
+        raise errors.MissingExtraError("langchain") from error
     path = into or Path(tempfile.mkdtemp(prefix="kp-demo-")) / "kp.db"
     click.echo("Running a scripted agent with real tools …", err=True)
     with (
@@ -186,7 +178,7 @@ def _examine(db: Path | None) -> Iterator[Finding]:
         redact_text("a text", level="aggregated", policy=policy)
         engines = ", ".join(("built-in rules", *policy.engines))
         yield Finding("redaction", f"{engines}: {policy.redactor}")
-    except RedactionError as error:
+    except errors.RedactionError as error:
         yield Finding("redaction", f"{error}; until then nothing is sent", ok=False)
     if untold := _untold():
         yield Finding("spans", "; ".join(untold), warning=True)
@@ -229,9 +221,9 @@ def _model(settings: Settings) -> Finding:
     started = time.perf_counter()
     try:
         embedder.embed("hello world")
-    except EmbedderNotReadyError as error:
+    except errors.EmbedderNotReadyError as error:
         return Finding("model", f"{error}; until then runs wait in the file", ok=False)
-    except EmbedderError as error:
+    except errors.EmbedderError as error:
         return Finding("model", f"{error}; without it novelty is 0.5", ok=False)
     took_s = time.perf_counter() - started
     return Finding("model", f"{embedder.name}, from {describe_source()}, ready in {took_s:.1f} s")
@@ -253,8 +245,8 @@ def _registry(settings: Settings) -> Finding:
         with closing(Registry(url, key, agent_id=agent_id)) as registry:
             registry.reach()
             may_write = check_key(registry, settings)
-    except RegistryError as error:
-        try_later = isinstance(error, RegistryUnavailableError)
+    except errors.RegistryError as error:
+        try_later = isinstance(error, errors.RegistryUnavailableError)
         return Finding("registry", str(error), ok=False, try_later=try_later)
     except ValueError as error:
         return Finding("registry", f"{error}; correct KP_REGISTRY_URL", ok=False)
@@ -266,7 +258,7 @@ def _shared_log(url: str) -> Iterator[Finding]:
     try:
         with closing(Link(url, "doctor")) as link:
             found, shown = examine(link), link.shown
-    except KnowledgePulseError as error:
+    except errors.KnowledgePulseError as error:
         yield Finding("shared", str(error), ok=False, try_later=True)
         return
     took_ms, server = found.round_trip_s * 1000, found.server.split()[0]
