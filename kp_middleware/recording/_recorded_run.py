@@ -39,6 +39,7 @@ from kp_middleware.traces import (
 P = TypeVar("P", bound=Part)
 
 _MOST_VALIDATORS: Final = 100
+_NO_PART: Final = ThreadPart(thread="")
 
 
 def assemble(
@@ -247,8 +248,8 @@ def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedR
     unless it only resumed. A call or question that the second part repeats is one step.
     """
     before = [step for step, _ in _placed(first) if not is_marker(step)]
-    news = [*_news(second, _part_of(first), before)]
-    if _part_of(second).was_asked:
+    news = [*_news(second, first.part or _NO_PART, before)]
+    if (second.part or _NO_PART).was_asked:
         asked = Step(step_id=0, type="observation", content=second.trace.task.objective)
         news.insert(0, _Placed(asked))
     shape = _shape(first, second, news)
@@ -310,7 +311,7 @@ def alone(run: RecordedRun) -> RecordedRun | None:
 
     Results of calls that it did not make are left out.
     """
-    kept = [*_news(run, ThreadPart(thread=""), [])]
+    kept = [*_news(run, _NO_PART, [])]
     if all(placed.step.type == "observation" and placed.step.tool is None for placed in kept):
         return None
     if len(kept) == len(run.trace.steps):
@@ -330,8 +331,8 @@ def _placed(run: RecordedRun) -> list[_Placed]:
 
 def _news(run: RecordedRun, earlier: ThreadPart, before: list[Step]) -> Iterator[_Placed]:
     """Yield the steps of a part that are not in the earlier parts already."""
-    call_ids, made = _part_of(run).calls, set(earlier.owed)
-    questions = {*_part_of(run).questions, *earlier.questions}
+    call_ids, made = (run.part or _NO_PART).calls, set(earlier.owed)
+    questions = {*(run.part or _NO_PART).questions, *earlier.questions}
     for at, placed in enumerate(_placed(run)):
         step, call_id = placed.step, call_ids.get(at)
         if call_id is None:  # before langchain-core 1.1.3 calls have no id
@@ -393,14 +394,14 @@ def _shape(first: RecordedRun, second: RecordedRun, news: list[_Placed]) -> Shap
     return Shape(
         steps=earlier.steps + later.steps + len(new) - len(told),
         types=earlier.types | later.types | {*new},
-        tools=len({*_part_of(first).tools, *_part_of(second).tools}),
+        tools=len({*(first.part or _NO_PART).tools, *(second.part or _NO_PART).tools}),
         recoveries=earlier.recoveries + later.recoveries + recoveries,
     )
 
 
 def _joined_part(first: RecordedRun, second: RecordedRun) -> ThreadPart | None:
     """Return what the joined run waits for and the calls without a result, or None if it ended."""
-    earlier, later = _part_of(first), _part_of(second)
+    earlier, later = first.part or _NO_PART, second.part or _NO_PART
     if later.awaits is None:
         return None
     answered = {
@@ -415,10 +416,6 @@ def _joined_part(first: RecordedRun, second: RecordedRun) -> ThreadPart | None:
             "tools": tuple(sorted({*earlier.tools, *later.tools})),
         }
     )
-
-
-def _part_of(run: RecordedRun) -> ThreadPart:
-    return ThreadPart(thread="") if run.part is None else run.part
 
 
 def _fatal(run: RecordedRun) -> RecordedRun:
