@@ -27,37 +27,6 @@ _BEGINNING: Final = """
 """
 
 
-class Names(Queries):
-    """The runs of one file by their names."""
-
-    def find(self, name: str) -> int:
-        """Return the ``seq`` of the run with this id prefix, with or without ``kp:trace:``.
-
-        The ids of parts that were joined to a run also lead to it. ``@last`` is the newest run and
-        ``@best`` the one with the highest score.
-        """
-        if query := _NAMES.get(name):
-            seq = self._value(query)
-            if seq is None:
-                raise TraceNotFoundError(f"there is no run yet for {name}: record a run")
-            return int(seq)
-        if not name:
-            raise TraceNotFoundError("type the beginning of an id, @last or @best")
-        found = self._beginning(name) or self._beginning(name.lower())
-        if not found:
-            remedy = "; valid names: @last, @best" if name.startswith("@") else ""
-            raise TraceNotFoundError(f"no run matches {name}{remedy}")
-        if len(found) > 1 and whole_id(name) not in (id_ for _, id_ in found):
-            ids = [id_.removeprefix(_ID_PREFIX) for _, id_ in found[:_CANDIDATES]]
-            told = f"{', '.join(ids)}{' …' if len(found) > _CANDIDATES else ''}"
-            raise TraceNotFoundError(f"{name} is ambiguous: give more of the id; there are {told}")
-        return found[0][0]  # a complete id may be the prefix of another
-
-    def _beginning(self, name: str) -> list[tuple[int, str]]:
-        values = beginning_with(whole_id(name), most=_CANDIDATES + 1)
-        return self._run(_BEGINNING, values).fetchall()
-
-
 def whole_id(name: str) -> str:
     """Return the beginning of an id with the ``kp:trace:`` that people omit."""
     return _ID_PREFIX + name.removeprefix(_ID_PREFIX)
@@ -230,11 +199,37 @@ class Choices(NamedTuple):
     agents: tuple[str, ...]
 
 
-class Listing(Names):
-    """Queries for the runs of one file that match some filters."""
+class Listing(Queries):
+    """Queries for the runs of one file by their names, or that match some filters."""
 
     marks = "[", "]"
     """The marks around the words that a search found, in a snippet."""
+
+    def find(self, name: str) -> int:
+        """Return the ``seq`` of the run with this id prefix, with or without ``kp:trace:``.
+
+        The ids of parts that were joined to a run also lead to it. ``@last`` is the newest run and
+        ``@best`` the one with the highest score.
+        """
+        if query := _NAMES.get(name):
+            seq = self._value(query)
+            if seq is None:
+                raise TraceNotFoundError(f"there is no run yet for {name}: record a run")
+            return int(seq)
+        if not name:
+            raise TraceNotFoundError("type the beginning of an id, @last or @best")
+        found = list[tuple[int, str]]()
+        for start in (whole_id(name), whole_id(name.lower())):
+            values = beginning_with(start, most=_CANDIDATES + 1)
+            found = found or self._run(_BEGINNING, values).fetchall()
+        if not found:
+            remedy = "; valid names: @last, @best" if name.startswith("@") else ""
+            raise TraceNotFoundError(f"no run matches {name}{remedy}")
+        if len(found) > 1 and whole_id(name) not in (id_ for _, id_ in found):
+            ids = [id_.removeprefix(_ID_PREFIX) for _, id_ in found[:_CANDIDATES]]
+            told = f"{', '.join(ids)}{' …' if len(found) > _CANDIDATES else ''}"
+            raise TraceNotFoundError(f"{name} is ambiguous: give more of the id; there are {told}")
+        return found[0][0]  # a complete id may be the prefix of another
 
     def runs(
         self, filters: Filters = _ALL, *, limit: int, near: bool = False, skip: int = 0

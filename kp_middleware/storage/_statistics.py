@@ -379,8 +379,12 @@ class Statistics(Queries):
             key=lambda period: (-period.runs, period.name),
         )
         days = sorted(_periods((one.day, one) for one in seen))
+        known = [one for one in seen if one.score is not None and one.success is not None]
+        ends = Counter((int(100 * (one.score or 0) + 1e-9), one.success) for one in known)
+        scores = sorted({at for at, _ in ends})
+        endings = (Endings(at, ends[at, True], ends[at, False]) for at in scores)
         failures = self._failures(since or "")
-        return Activity((*days,), (*models[:_MOST_SHOWN],), (*failures,), (*_endings(seen),))
+        return Activity((*days,), (*models[:_MOST_SHOWN],), (*failures,), (*endings,))
 
     def tokens(self, seqs: Iterable[int] | None = None, *, since: str = "") -> list[ModelTokens]:
         """Return the tokens by model of these runs, or of those that started since an instant."""
@@ -397,12 +401,6 @@ class Statistics(Queries):
             lines[same] = max(lines.get(same, (0, "")), (number, line))
         most = times.most_common(_MOST_SHOWN)
         return [Failure(same[0], lines[same][1], number) for same, number in most]
-
-
-def _endings(seen: Iterable[_Seen]) -> list[Endings]:
-    known = [one for one in seen if one.score is not None and one.success is not None]
-    ends = Counter((int(100 * (one.score or 0) + 1e-9), one.success) for one in known)
-    return [Endings(at, ends[at, True], ends[at, False]) for at in sorted({at for at, _ in ends})]
 
 
 def _periods(named: Iterable[tuple[str, _Seen]]) -> Iterator[Period]:
