@@ -85,13 +85,17 @@ class Dataset:
         """Yield what to write of each run, or None where it is left out."""
         for seq in self.seqs:
             example = self.example(seq)
-            if example is not None and self._format == "pairs":
+            if example is None:
+                yield None
+            elif self._format == "pairs":
                 yield self._pair(example, *self._rejected[seq])
-            elif example is not None:
-                yield Entry(example.trace.id, self._lines(example))
+            elif self._format == "traces":
+                yield Entry(example.trace.id, [example.document])
                 self._note(example)
             else:
-                yield None
+                documents = FORMATS[self._format].documents(example, self._arguments)
+                yield Entry(example.trace.id, [*map(_json, documents)])
+                self._note(example)
 
     def example(self, seq: int) -> Example | None:
         """Return a run as it is exported; None if it is left out, which is counted."""
@@ -139,8 +143,8 @@ class Dataset:
         taken: Counter[str] = Counter()
         found = []
         for run in usable:
-            if taken[run.domain] < of_each_domain:
-                taken[run.domain] += 1
+            taken[run.domain] += 1
+            if taken[run.domain] <= of_each_domain:
                 found.append(run.seq)
         return found
 
@@ -217,11 +221,6 @@ class Dataset:
         self._pairs.append({**ids, "similarity": round(similarity, 4)})
         return Entry(chosen.trace.id, [_json(pair(chosen, rejected, self._arguments))])
 
-    def _lines(self, example: Example) -> list[str]:
-        if self._format == "traces":
-            return [example.document]
-        return [*map(_json, FORMATS[self._format].documents(example, self._arguments))]
-
     def _note(self, example: Example) -> None:
         """Count a run for the manifest."""
         self._ids.append(example.trace.id)
@@ -241,28 +240,30 @@ class _Likeness:
         self._vectors: dict[tuple[str, int], tuple[Any, list[int]]] = {}
 
     def add(self, seq: int, embedding: Embedding) -> None:
-        matrix, seqs = self._of(embedding)
-        matrix[len(seqs)] = np.frombuffer(embedding.vector, "<f4")
+        vector, matrix, seqs = self._of(embedding)
+        matrix[len(seqs)] = vector
         seqs.append(seq)
 
     def remove(self, seq: int, embedding: Embedding) -> None:
-        matrix, seqs = self._of(embedding)
+        _, matrix, seqs = self._of(embedding)
         matrix[seqs.index(seq)] = 0
 
     def nearest(self, embedding: Embedding) -> tuple[int, float]:
         """Return the nearest run and its cosine, or 0 and -1 without any."""
-        matrix, seqs = self._of(embedding)
+        vector, matrix, seqs = self._of(embedding)
         if not seqs:
             return 0, -1.0
-        cosines = matrix[: len(seqs)] @ np.frombuffer(embedding.vector, "<f4")
+        cosines = matrix[: len(seqs)] @ vector
         place = int(cosines.argmax())
         return seqs[place], float(cosines[place])
 
-    def _of(self, embedding: Embedding) -> tuple[Any, list[int]]:
-        key = embedding.embedder, len(embedding.vector) // 4
+    def _of(self, embedding: Embedding) -> tuple[Any, Any, list[int]]:
+        """Return a vector, the matrix of those that can be compared with it, and their runs."""
+        vector = np.frombuffer(embedding.vector, "<f4")
+        key = embedding.embedder, len(vector)
         if key not in self._vectors:
-            self._vectors[key] = np.empty((self._most, key[1]), np.float32), []
-        return self._vectors[key]
+            self._vectors[key] = np.empty((self._most, len(vector)), np.float32), []
+        return vector, *self._vectors[key]
 
 
 def _parts(seqs: list[int]) -> Iterator[list[int]]:

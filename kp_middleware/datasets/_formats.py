@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -65,9 +65,7 @@ class Conversation:
         self._open: list[tuple[str | None, Turn, Call]] = []
         self._ids: set[str] = set()
         self._calls = 0
-        facts: Iterable[StepRecord | None] = records
-        if len(records) != len(trace.steps):
-            facts = [None] * len(trace.steps)
+        facts = [*records] if len(records) == len(trace.steps) else [None] * len(trace.steps)
         for step, fact in zip(trace.steps, facts, strict=True):
             self._read(step, fact)
         self._complete(trace)
@@ -81,7 +79,7 @@ class Conversation:
         elif step.type == "tool_call":
             self._call(step, fact)
         elif step.tool is not None or any(call_id and call_id == key for key, *_ in self._open):
-            self._result(step, fact)
+            self._result(step, call_id)
         elif step.type == "observation" and step.content is not None:
             self.turns.append(Turn(is_agent=False, said=[step.content], first=fact))
         else:
@@ -104,22 +102,18 @@ class Conversation:
         if key is not None:
             self._ids.add(key)
 
-    def _result(self, step: Step, fact: StepRecord | None) -> None:
-        found = self._answered(step, fact.call_id if fact else None)
-        if found is None:
+    def _result(self, step: Step, call_id: str | None) -> None:
+        """Read the result of an open call: of that with its id, else of the oldest of its tool."""
+        of_id = [one for one in self._open if call_id is not None and one[0] == call_id]
+        of_tool = [one for one in self._open if step.tool and one[2].tool == step.tool.name]
+        if not of_id and not of_tool:
             self.lost["calls_made_up"] += 1
             self._call(step.model_copy(update={"input": {}}), None)
-            found = self._open[-1]
+        found = next(iter(of_id or of_tool or self._open[-1:]))
         self._open.remove(found)
         _, turn, call = found
         output = step.output_summary if step.content is None else step.content
         turn.results.append(Result(call, output or "", failed=step.type == "error_recovery"))
-
-    def _answered(self, step: Step, key: str | None) -> tuple[str | None, Turn, Call] | None:
-        """Return the open call that a result is of: by its id, else the oldest of its tool."""
-        of_id = (one for one in self._open if key is not None and one[0] == key)
-        of_tool = (one for one in self._open if step.tool and one[2].tool == step.tool.name)
-        return next(of_id, None) or next(of_tool, None)
 
     def _complete(self, trace: ReasoningTrace) -> None:
         """Add what a conversation cannot be without: a task, an answer to each call, a result."""
@@ -240,27 +234,17 @@ def _hf_trace(example: Example, _: Arguments) -> list[Json]:
 
 def _inspect(example: Example, _: Arguments) -> list[Json]:
     """Return a ``Sample`` of inspect-ai: a failed run has no target."""
-    asked, target = _asked(example.conversation.turns), example.trace.outcome.result_summary
+    asked, _answered = _parts(example)
     said: list[Json] = [{"role": "user", "content": turn.text} for turn in asked]
-    return [
-        {
-            "input": said[0]["content"] if len(said) == 1 else said,
-            "target": "" if example.success is False else target,
-            "id": example.trace.id,
-            "metadata": example.metadata,
-        }
-    ]
+    target = "" if example.success is False else example.trace.outcome.result_summary
+    given = said[0]["content"] if len(said) == 1 else said
+    told = {"id": example.trace.id, "metadata": example.metadata}
+    return [{"input": given, "target": target, **told}]
 
 
 def _langsmith(example: Example, arguments: Arguments) -> list[Json]:
-    asked = _asked(example.conversation.turns)
-    return [
-        {
-            "inputs": {"messages": chat(asked, arguments)},
-            "outputs": {"messages": chat(example.conversation.turns[len(asked) :], arguments)},
-            "metadata": example.metadata,
-        }
-    ]
+    inputs, outputs = ({"messages": chat(part, arguments)} for part in _parts(example))
+    return [{"inputs": inputs, "outputs": outputs, "metadata": example.metadata}]
 
 
 def _atif(example: Example, _: Arguments) -> list[Json]:
@@ -268,7 +252,6 @@ def _atif(example: Example, _: Arguments) -> list[Json]:
     steps = [_atif_step(number, turn) for number, turn in enumerate(example.conversation.turns, 1)]
     framework = example.trace.metadata.framework
     agent = {"name": framework or _HARNESS, "version": "unknown"} | _given(model_name=example.model)
-    told = {name: value for name, value in example.metadata.items() if value is not None}
     return [
         {
             "schema_version": "ATIF-v1.7",
@@ -276,17 +259,21 @@ def _atif(example: Example, _: Arguments) -> list[Json]:
             "agent": agent,
             "steps": steps,
             "final_metrics": {"total_steps": len(steps)},
-            "extra": told,
+            "extra": _known(example.metadata),
         }
     ]
 
 
 def _atif_step(number: int, turn: Turn) -> Json:
-    step: Json = {"step_id": number, "source": "agent" if turn.is_agent else "user"}
     first = turn.first
-    if first is not None and first.started_at is not None:
-        step["timestamp"] = first.started_at
-    step["message"] = turn.text
+    at, used = (
+        (None, {})
+        if first is None
+        else (
+            first.started_at,
+            {"prompt_tokens": first.input_tokens, "completion_tokens": first.output_tokens},
+        )
+    )
     calls = [
         {"tool_call_id": call.id, "function_name": call.tool, "arguments": call.arguments}
         for call in turn.calls
@@ -296,26 +283,25 @@ def _atif_step(number: int, turn: Turn) -> Json:
         | _given(extra={"is_error": True} if result.failed else None)
         for result in turn.results
     ]
-    used = (
-        {}
-        if first is None
-        else {"prompt_tokens": first.input_tokens, "completion_tokens": first.output_tokens}
-    )
-    metrics = {name: count for name, count in used.items() if count is not None}
-    observation = {"results": results} if results else None
-    return step | _given(
-        reasoning_content=turn.reasoning, tool_calls=calls, observation=observation, metrics=metrics
+    step = {"step_id": number, "source": "agent" if turn.is_agent else "user"}
+    return (
+        step
+        | _known({"timestamp": at})
+        | {"message": turn.text}
+        | _given(
+            reasoning_content=turn.reasoning,
+            tool_calls=calls,
+            observation={"results": results} if results else None,
+            metrics=_known(used),
+        )
     )
 
 
 def pair(chosen: Example, rejected: Example, arguments: Arguments) -> Json:
     """Return a pair for preference training: the prompt is that of the chosen run."""
-    prompt, other = _asked(chosen.conversation.turns), _asked(rejected.conversation.turns)
-    return {
-        "prompt": chat(prompt, arguments),
-        "chosen": chat(chosen.conversation.turns[len(prompt) :], arguments),
-        "rejected": chat(rejected.conversation.turns[len(other) :], arguments),
-    }
+    prompt, good = _parts(chosen)
+    parts = {"prompt": prompt, "chosen": good, "rejected": _parts(rejected)[1]}
+    return {name: chat(part, arguments) for name, part in parts.items()}
 
 
 FORMATS: Final[Mapping[str, Format]] = {
@@ -330,10 +316,11 @@ FORMATS: Final[Mapping[str, Format]] = {
 """By the names that users type; `Dataset` itself writes pairs, and traces as they are."""
 
 
-def _asked(turns: Sequence[Turn]) -> list[Turn]:
-    """Return the turns before the agent's first."""
+def _parts(example: Example) -> tuple[list[Turn], list[Turn]]:
+    """Return the turns before the agent's first, and the others."""
+    turns = example.conversation.turns
     first = next((place for place, turn in enumerate(turns) if turn.is_agent), len(turns))
-    return [*turns[:first]]
+    return turns[:first], turns[first:]
 
 
 def _function(call: Call, arguments: Arguments) -> Json:
@@ -347,6 +334,10 @@ def _given(**values: Any) -> Json:
     return {name: value for name, value in values.items() if value}
 
 
+def _known(values: Json) -> Json:
+    return {name: value for name, value in values.items() if value is not None}
+
+
 class Skill(NamedTuple):
     """A draft: the name of its folder, and the text of its ``SKILL.md``."""
 
@@ -355,11 +346,12 @@ class Skill(NamedTuple):
 
 
 def skill_of(example: Example) -> Skill:
-    """Return the draft of a skill from a run."""
-    trace = example.trace
+    """Return the draft of a skill from a run; its name is that of a folder on any system."""
+    trace, turns = example.trace, example.conversation.turns
     objective = trace.task.objective
     number = trace.id.removeprefix("kp:trace:")[-_ID_LENGTH:]
-    name = _slug(f"{objective[:_SLUG_LENGTH]} {number}") or "run"
+    named = f"{objective[:_SLUG_LENGTH]} {number}".lower()
+    name = re.sub("[^a-z0-9]+", "-", named).strip("-") or "run"
     told = f"Its success is known ({example.success_source})."
     head = _HEAD.format(
         name=name,
@@ -369,39 +361,27 @@ def skill_of(example: Example) -> Skill:
         score=example.score or 0.0,
         success=told if example.success else "Nobody has said that it succeeded.",
     )
-    steps = [line for turn in example.conversation.turns if turn.is_agent for line in _steps(turn)]
-    failures = [
-        f"- `{_code(result.call.tool)}`\n\n{_quoted(_short(result.output))}\n"
-        for turn in example.conversation.turns
-        for result in turn.results
-        if result.failed
-    ]
-    parts = [
-        ("Task", [_quoted(objective)]),
-        ("Steps", steps),
-        ("What failed on the way", failures),
-        ("Result", [_quoted(trace.outcome.result_summary)]),
-    ]
-    written = (f"\n## {title}\n\n" + "\n".join(lines) + "\n" for title, lines in parts if lines)
-    return Skill(name, head + "".join(written))
-
-
-def _steps(turn: Turn) -> list[str]:
-    said = [_quoted(_short(turn.text)) + "\n"] if turn.text else []
-    calls = [
-        f"- `{_code(call.tool)}` with `{_code(_short(json.dumps(call.arguments)))}`\n"
-        for call in turn.calls
-    ]
-    return said + calls
-
-
-def _slug(text: str) -> str:
-    """Return a text as the name of a folder on any system.
-
-    >>> _slug("../Find the invoice: № 7!")
-    'find-the-invoice-7'
-    """
-    return re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
+    steps, failures = [], []
+    for turn in turns:
+        if turn.is_agent and turn.text:
+            steps.append(f"{_quoted(_short(turn.text))}\n")
+        for call in turn.calls:
+            given = _code(_short(json.dumps(call.arguments)))
+            steps.append(f"- `{_code(call.tool)}` with `{given}`\n")
+        for result in turn.results:
+            if result.failed:
+                said = _quoted(_short(result.output))
+                failures.append(f"- `{_code(result.call.tool)}`\n\n{said}\n")
+    parts = {
+        "Task": [_quoted(objective)],
+        "Steps": steps,
+        "What failed on the way": failures,
+        "Result": [_quoted(trace.outcome.result_summary)],
+    }
+    texts = (
+        f"\n## {title}\n\n" + "\n".join(lines) + "\n" for title, lines in parts.items() if lines
+    )
+    return Skill(name, head + "".join(texts))
 
 
 def _short(text: str) -> str:

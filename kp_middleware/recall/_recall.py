@@ -1,29 +1,22 @@
 """What is recalled of the past for a task at hand."""
 
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kp_middleware.asked import own_part, without_recalled
-from kp_middleware.embedding import Embedder, MiniLMEmbedder
+import numpy as np
+
+from kp_middleware.asked import first_line, own_part, telling, without_recalled
+from kp_middleware.embedding import Embedder, MiniLMEmbedder, Vector
 from kp_middleware.errors import EmbedderError, TraceNotFoundError
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.privacy import Policy
 from kp_middleware.recall._digest import clean_parts, digest, is_form, quote, warm_up
-from kp_middleware.recall._ranking import (
-    bar,
-    cosines,
-    fit,
-    may_be_form,
-    order,
-    rating,
-    replaced,
-    telling_of,
-    words_of,
-)
 from kp_middleware.runs import fingerprint
 from kp_middleware.storage import Candidate, History, Question, RecallTable, Run, no_fork
 
@@ -31,6 +24,30 @@ _MOST: Final = 200  # runs that are ranked
 _COMPARED: Final = 24  # of which each word is compared
 _DAY_S: Final = 24 * 3600
 _WAIT_S: Final = 0.05  # for a lock on the file: the agent waits meanwhile
+
+_NEAR: Final = (0.81, 0.5)
+"""A cosine at which a run is the same task in other words, and what its `fit` must then reach."""
+
+_ALIKE: Final = (0.66, 0.5)
+"""The same for a run that may be another one of a like task: words must tell them apart."""
+
+_FORM: Final = (0.5, 0.45)
+"""The same for a run that is done the same way with other values."""
+
+_CLEARLY: Final = 1.7
+"""How many times as well as others a run fits that words tell apart."""
+
+_WORDS_ALONE: Final = 0.8
+"""What the fit must reach without vectors."""
+
+_SAME: Final = 3
+"""As many runs may have done the same task; the next one is another's."""
+
+_REPLACED: Final = 2
+"""So many words are a detail that another task of the same wording has."""
+
+_WORDS_FOR_COSINE: Final = 0.3
+_WORD: Final = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +126,13 @@ class Found(NamedTuple):
     @property
     def fit(self) -> float:
         """How well it fits: how telling the shared words are, by the cosine."""
-        return fit(self.told, self.cosine)
+        return self.told if math.isnan(self.cosine) else self.told * max(0.0, self.cosine)
+
+    @property
+    def rating(self) -> float:
+        """What found runs are ordered by: the cosine, and how telling the shared words are."""
+        is_told = math.isnan(self.cosine)
+        return self.told if is_told else self.cosine + _WORDS_FOR_COSINE * min(self.told, 1.0)
 
     @property
     def fits(self) -> bool:
@@ -173,21 +196,22 @@ class Memory:
         """Return the runs that are most like a task, whether they fit or not."""
         table = history.asked()
         task = own_part(without_recalled(task), table.latest_objectives())
-        shares = table.shares(words_of(task))
+        shares = table.shares(_words_of(task))
         candidates = table.candidates(shares, allowed, most=_MOST)
         if not candidates:
             return []
         near = self._cosines(task, candidates)
-        nearest = order([one.words for one in candidates], near)
-        nearest = nearest[: max(k, _COMPARED)]
+        nearest = _order([one.words for one in candidates], near)[: max(k, _COMPARED)]
         said = table.said([candidates[at].seq for at in nearest])
         found = []
         for at in nearest:
             seq = candidates[at].seq
-            theirs = {*words_of(said[seq])}
+            theirs = {*_words_of(said[seq])}
             shared = tuple(word for word in shares if word in theirs)
-            found.append(Found(seq, near[at], shared, telling_of(shares, shared)))
-        found.sort(key=lambda one: rating(one.told, one.cosine), reverse=True)
+            # a mean over all words of the task: a vague one fits nothing
+            told = sum(telling(shares[word]) for word in shared) / max(1, len(shares))
+            found.append(Found(seq, near[at], shared, told))
+        found.sort(key=lambda one: one.rating, reverse=True)
         return _barred(history, found, _others(table, task, said), k)[:k]
 
     def _cosines(self, task: str, found: Sequence[Candidate]) -> list[float]:
@@ -201,7 +225,7 @@ class Memory:
             name, vector = self._embedder.name, self._embedder.embed(task)
         except EmbedderError:
             return nothing
-        return cosines(vector, [one.vector if one.embedder == name else None for one in found])
+        return _cosines(vector, [one.vector if one.embedder == name else None for one in found])
 
 
 def question(
@@ -216,9 +240,53 @@ def question(
     return Question(domain, None if owner is None else fingerprint(owner), since, unconfirmed)
 
 
+def packed(vector: Vector) -> bytes:
+    r"""Return a unit vector in a quarter of the room: int8, 127 is 1.
+
+    >>> packed(np.array([1.0, -0.5], np.float32))
+    b'\x7f\xc0'
+    """
+    return np.rint(vector * 127).astype(np.int8).tobytes()
+
+
+def _cosines(vector: Vector, stored: Sequence[bytes | None]) -> list[float]:
+    """Return the cosine with each packed vector; NaN where there is none of that length.
+
+    >>> _cosines(np.array([1.0, 0.0], np.float32), [packed(np.array([0.0, 1.0], np.float32)), None])
+    [0.0, nan]
+    """
+    there = {at: one for at, one in enumerate(stored) if one and len(one) == len(vector)}
+    matrix = np.frombuffer(b"".join(there.values()), np.int8).reshape(-1, len(vector))
+    found = dict(zip(there, (matrix.astype(np.float32) @ vector / 127).tolist(), strict=True))
+    return [found.get(at, math.nan) for at in range(len(stored))]
+
+
+def _order(words: Sequence[float], cosines: Sequence[float]) -> list[int]:
+    """Return the places of runs, the best first: by the roots of both ranks, added.
+
+    >>> _order([3.0, 2.0, 1.0], [0.1, 0.9, 0.5])
+    [1, 0, 2]
+    """
+    total = np.zeros(len(words))
+    for scores in (np.asarray(words), np.nan_to_num(np.asarray(cosines), nan=-1)):
+        ranks = np.empty(len(words))  # 0 for the highest
+        ranks[np.argsort(-scores, kind="stable")] = np.arange(len(words))
+        total += np.sqrt(ranks)
+    return [int(at) for at in np.argsort(total, kind="stable")]
+
+
+def _words_of(text: str) -> list[str]:
+    """Return the different words of a text.
+
+    >>> _words_of("Cancel my flight, cancel it!")
+    ['cancel', 'my', 'flight', 'it']
+    """
+    return [*dict.fromkeys(_WORD.findall(text.lower()))]
+
+
 def _others(table: RecallTable, task: str, said: Mapping[int, str]) -> set[int]:
     """Return the runs whose wording is that of a task, with a detail of another one in it."""
-    details = {seq: words for seq, text in said.items() if (words := replaced(task, text))}
+    details = {seq: words for seq, text in said.items() if (words := _replaced(task, text))}
     common = table.common([word for words in details.values() for word in words])
     return {seq for seq, words in details.items() if not common.isdisjoint(words)}
 
@@ -231,7 +299,60 @@ def _barred(history: History, found: Sequence[Found], others: set[int], k: int) 
     barred = []
     for one in found:
         if one.seq in ours + theirs:
-            form = may_be_form(one.cosine, one.fit) and is_form(history.run(one.seq))
-            reach = bar(one.cosine, fits, is_form=form, is_other=one.seq in others)
+            # to know whether it is a form, its calls must be read
+            may_be_form = one.cosine >= _FORM[0] and one.fit >= _FORM[1]
+            form = may_be_form and is_form(history.run(one.seq))
+            reach = _bar(one.cosine, fits, is_form=form, is_other=one.seq in others)
             barred.append(one._replace(bar=reach))
     return sorted(barred, key=lambda one: one.seq in others and not one.fits)
+
+
+def _replaced(task: str, said: str) -> list[str]:
+    """Return the words of a run that stand where a task of the same wording has others.
+
+    If other runs have them, too, it was another task: they are a city, a name, a service.
+
+    >>> _replaced("Restart the billing service.", "Restart the search service.")
+    ['search']
+    >>> _replaced("Book a flight from Rome to Oslo.", "Book a flight from Oslo to Rome.")
+    ['oslo', 'to']
+    >>> _replaced("Restart the billing service.", "Billing hangs: please restart it.")
+    []
+    """
+    ours, theirs = (_WORD.findall(first_line(text).lower()) for text in (task, said))
+    if abs(len(ours) - len(theirs)) >= _REPLACED:
+        return []
+    blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
+    same = {at for block in blocks for at in range(block.b, block.b + block.size)}
+    fewer, more = sorted(len(words) - len(same) for words in (ours, theirs))
+    if not 1 <= fewer <= more <= min(_REPLACED, len(same) // 2):
+        return []
+    return [word for at, word in enumerate(theirs) if at not in same]
+
+
+def _bar(
+    cosine: float, fits: Sequence[float], *, is_form: bool = False, is_other: bool = False
+) -> float:
+    """Return what the fit of a run must reach: infinite if it is too far from the task.
+
+    Tasks of one template share most of their words, and are taken for each other unless a run is
+    near and none fits clearly better, fits clearly better than the others (``fits``, the best
+    first), or is a form to be filled in. One of another task (``is_other``) can only be a form.
+
+    >>> near, alike, far = 0.9, 0.7, 0.6
+    >>> many, few = [0.85, 0.8, 0.8, 0.8], [0.9, 0.8, 0.4, 0.2]
+    >>> _bar(near, many), _bar(near, many, is_other=True), _bar(far, few)
+    (0.5, inf, inf)
+    >>> _bar(alike, few), _bar(far, many, is_form=True, is_other=True)
+    (0.5, 0.45)
+    """
+    ways = [_FORM[1]] if is_form and cosine >= _FORM[0] else []
+    clearly = _CLEARLY * (fits[_SAME] if len(fits) > _SAME else 0.0)
+    if not is_other:
+        if math.isnan(cosine):
+            ways.append(max(_WORDS_ALONE, clearly))
+        if cosine >= _NEAR[0]:
+            ways.append(max(_NEAR[1], fits[0] / _CLEARLY))
+        if cosine >= _ALIKE[0]:
+            ways.append(max(_ALIKE[1], clearly))
+    return min(ways, default=math.inf)

@@ -155,33 +155,22 @@ def _totals(overview: Overview, links: Links, prices: Prices, spent: Spending) -
 
 def _nearest(missed: Sequence[NearMiss], links: Links) -> Table:
     """Return the runs nearest to the threshold that decided on them, those that reach it first."""
-    rows = (
-        TableRow(
-            (
-                shortened(run.objective, _CELL),
-                f"{run.score:.3f}",
-                f"{'−' if run.score < run.threshold else '+'}{distance(run.score - run.threshold)}",
-            ),
-            links.trace(run.id),
-        )
-        for run in missed
-    )
-    return Table(("Objective", "Score", "Margin"), (*rows,))
+    rows = []
+    for run in missed:
+        margin = run.score - run.threshold
+        side = "−" if margin < 0 else "+"
+        cells = (shortened(run.objective, _CELL), f"{run.score:.3f}", f"{side}{distance(margin)}")
+        rows.append(TableRow(cells, links.trace(run.id)))
+    return Table(("Objective", "Score", "Margin"), rows)
 
 
 def _failures(failures: Sequence[Failure], links: Links) -> Table:
-    rows = (
-        TableRow(
-            (
-                one.tool or "the run ended",
-                shortened(one.error or "(no message)", _CELL),
-                f"{one.times:,}",
-            ),
-            links.runs(failing=one.tool) if one.tool else links.runs(error=one.error),
-        )
-        for one in failures
-    )
-    return Table(("Tool", "Error", "Times"), (*rows,))
+    rows = []
+    for one in failures:
+        error = shortened(one.error or "(no message)", _CELL)
+        href = links.runs(failing=one.tool) if one.tool else links.runs(error=one.error)
+        rows.append(TableRow((one.tool or "the run ended", error, f"{one.times:,}"), href))
+    return Table(("Tool", "Error", "Times"), rows)
 
 
 def gate_html(scores: ScoreSlices, last: LastDecisions, links: Links) -> Markup:
@@ -207,23 +196,15 @@ def trace_html(
     """Render all that is known of one run; each of the file's domains keeps its colour."""
     trace, alike, body = full.run, full.alike, full.body
     run, nearest = view_trace(trace), len(alike.similarities)
-    rows = (
-        TableRow(
-            (
-                shortened(point.objective, _CELL),
-                "" if point.score is None else f"{point.score:.3f}",
-                f"{similarity:.3f}".replace("-", "−"),
-            ),
-            links.trace(point.id),
-        )
-        for point, similarity in zip(alike.points[1:], alike.similarities, strict=False)
-    )
-    paid = {
-        step.number: prices.in_words(
-            prices.cost(step.model, (step.input_tokens, step.output_tokens))
-        )
-        for step in trace.steps
-    }
+    rows = []
+    for point, similarity in zip(alike.points[1:], alike.similarities, strict=False):
+        score = "" if point.score is None else f"{point.score:.3f}"
+        cells = (shortened(point.objective, _CELL), score, f"{similarity:.3f}".replace("-", "−"))
+        rows.append(TableRow(cells, links.trace(point.id)))
+    paid = {}
+    for step in trace.steps:
+        cost = prices.cost(step.model, (step.input_tokens, step.output_tokens))
+        paid[step.number] = prices.in_words(cost)
     newest = f"the {MOST_POINTS:,} newest; kp-middleware similar compares all"
     return render(
         "trace.html",
@@ -234,7 +215,7 @@ def trace_html(
         waterfall=waterfall(run),
         body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
         body_bytes=len((body or "").encode()),
-        alike=Table(("Objective", "Score", "Similarity"), (*rows,)),
+        alike=Table(("Objective", "Score", "Similarity"), rows),
         compared="all others" if alike.are_all else newest,
         map=trace_map(alike.points, domains, links, nearest=nearest)
         if extent.is_alone and nearest
@@ -302,25 +283,19 @@ class Cleaning:
         document = json.loads(body)
         return body if self._value(document) == document else None
 
-    def alike(self, alike: MostAlike) -> MostAlike:
-        """Clean a list of like runs; the others are left out."""
-        return self.record(alike._replace(points=alike.points[: len(alike.similarities) + 1]))
-
     def overview(self, overview: Overview, *, named: set[int]) -> Overview:
         """Clean what the charts draw; on the map only the runs ``named`` say what they were."""
         activity, last = overview.activity, overview.last
         models = tuple(one._replace(name=self.text(one.name)) for one in activity.models)
         domains = {self.text(name): score for name, score in last.domains.items()}
-        points = (
-            one if one.seq in named else one._replace(objective="") for one in overview.points
+        changed = overview._replace(
+            points=tuple(
+                one if one.seq in named else one._replace(objective="") for one in overview.points
+            ),
+            activity=activity._replace(models=models),
+            last=last._replace(domains=domains),
         )
-        return self.record(
-            overview._replace(
-                points=tuple(points),
-                activity=activity._replace(models=models),
-                last=last._replace(domains=domains),
-            )
-        )
+        return self.record(changed)
 
     def _field(self, name: str, value: Any) -> Any:
         if name in _TEXTS:
@@ -386,14 +361,20 @@ def make_report(
     listed = history.runs_at(in_full | samples)
     listed.sort(key=lambda run: (-1 if run.score is None else run.score, run.seq), reverse=True)
     seqs = [run.seq for run in listed if run.seq in in_full]
-    runs = [*progress(_runs(history, seqs, cleaning), len(seqs))]
+    runs = [*progress((_full_run(history, seq, cleaning) for seq in seqs), len(seqs))]
     overview, title = cleaning.overview(overview, named=in_full), cleaning.text(db.name)
     links, domains = _Anchors(runs), overview.scores.domains
     shown = (trace_html(one, links, domains=domains, extent=EXTENT) for one in runs)
+    span = f" since {minute(since)}" if since else ""
+    taken_out = (
+        "Nothing was taken out of its texts: think before you show it."
+        if level is None
+        else f"Its texts are redacted at the level {level}."
+    )
     html = render(
         "report.html",
         title=title,
-        remark=_remark(title, since, level),
+        remark=f"From {title}{span}, made {minute(instant(time.time()))} UTC. {taken_out}",
         overview=overview_html(overview, links),
         listed=run_rows(map(cleaning.record, listed), links),
         runs=[*zip((one.run for one in runs), shown, strict=True)],
@@ -401,18 +382,8 @@ def make_report(
     return Report(html, len(runs), len(listed))
 
 
-def _runs(history: History, seqs: list[int], cleaning: Cleaning) -> Iterator[FullRun]:
-    for seq in seqs:
-        alike = MostAlike.among(history.points(around=seq))
-        body = cleaning.body(history.outbox_body(seq))
-        yield FullRun(cleaning.record(history.run(seq)), cleaning.alike(alike), body)
-
-
-def _remark(file: str, since: str | None, level: str | None) -> str:
-    span = f" since {minute(since)}" if since else ""
-    taken_out = (
-        "Nothing was taken out of its texts: think before you show it."
-        if level is None
-        else f"Its texts are redacted at the level {level}."
-    )
-    return f"From {file}{span}, made {minute(instant(time.time()))} UTC. {taken_out}"
+def _full_run(history: History, seq: int, cleaning: Cleaning) -> FullRun:
+    alike = MostAlike.among(history.points(around=seq))
+    alike = alike._replace(points=alike.points[: len(alike.similarities) + 1])
+    body = cleaning.body(history.outbox_body(seq))
+    return FullRun(cleaning.record(history.run(seq)), cleaning.record(alike), body)

@@ -148,7 +148,6 @@ class LinkFile:
         """Remove the file, if there is one."""
         if self._folder is not None:
             self._folder.cleanup()
-            self._folder = None
 
 
 def _equal(given: str, expected: str) -> bool:
