@@ -16,6 +16,9 @@ _RUNS = {
     "0.": re.compile(r"\d{1,3}(?=\.\d)", re.ASCII),
     "A": re.compile(r"[A-Z]+"),
 }
+_SHOWN_BY = {"A": [("0", 0), ("", LONG)], "0.": [("0.0", 0)], "LONG": [("0", 24)]}
+"""What is in a word in which such a run begins, and how long it is; a random value has 24 signs."""
+
 _SIGNS = {  # of a word in lower case
     "NAME": re.compile(NAMING, re.ASCII),
     "BASE64": re.compile(r"[\w+/-]{18}", re.ASCII),
@@ -204,10 +207,9 @@ class _Start(NamedTuple):
     @classmethod
     def all_of(cls, text: str, number: int, rule: Rule) -> "Iterator[_Start]":
         least = LONG if rule.in_long else 0
-        if text == "A":  # a run of capitals, in a word that has a digit or is long
-            yield cls(text, number, "", _ANYWHERE, least=LONG)
-        if text in {"A", "0."}:
-            yield cls(text, number, "0" if text == "A" else "0.0", _ANYWHERE, least=least)
+        if text in _SHOWN_BY:
+            for part, size in _SHOWN_BY[text]:
+                yield cls(text, number, part, _ANYWHERE, least=max(least, size))
             return
         divided = text.translate(_DIVIDERS)
         part = max(divided.split(), key=lambda part: (part not in _FREQUENT, len(part)), default="")

@@ -32,7 +32,8 @@ class Rule:
             for digits before a dot and one more, ``A`` for any run of capitals. Empty: every place
             is tried.
         needs: A text without any of these, in lower case, is not searched. Empty: all texts are.
-            ``LONG`` stands for a word of at least `LONG` characters.
+            ``LONG`` stands for a word of at least `LONG` characters; alone, without ``starts``, for
+            one of at least 24 with a digit.
         in_long: Each match begins in a `LONG` word: its start is looked for in no other.
         check: Says of a match whether it is really one.
         reach: How many characters before and after a match its check reads at the most.

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unicodedata import normalize
 
 from kp_middleware.errors import MissingExtraError, RedactionError
@@ -15,6 +15,7 @@ from kp_middleware.privacy._escapes import HIDDEN, PLACEHOLDER, seen
 from kp_middleware.privacy._indexed_text import Index, IndexedText, lowered, occurrences, words_of
 from kp_middleware.privacy._names import ANY_NAME, NAME, NAME_STARTS, PART_OF_NAME, names_a_secret
 from kp_middleware.privacy._nested_secrets import (
+    DESCRIBING,
     Decoded,
     readings_of_cut,
     spans_at_cuts,
@@ -158,10 +159,38 @@ REDACTOR = f"kp-redactor/1+{hashlib.sha256(_SHOWN.encode()).hexdigest()[:12]}"
 DENIED = "denied"
 """The label for the findings of a user's own rules."""
 
+_VALUES = frozenset(
+    words(
+        "value|val|text|values|default|defaultvalue|parametervalue|stringvalue|"
+        "currentvalue|resolvedvalue|newvalue|oldvalue"
+    )
+)
+_ROLES = dict.fromkeys(DESCRIBING, "describing") | {
+    "content": "content",
+    "data": "content",
+    "token": "token",
+}
 _GROUPS: Final[tuple[Group, ...]] = ("secret", "sensitive", "identity", "contact")
 _GLUED_SIZE = 512
 _REMEMBERED = 1 << 20  # characters of texts
 _KEYS = 2048  # remembered: documents have the same few
+
+
+class Member(NamedTuple):
+    """What a key says of its value.
+
+    Attributes:
+        name: The name that it gives to its value.
+        blank: The label for all below it, or an empty string.
+        role: What it may be beside its siblings: a ``value`` that another one names, the
+            ``content`` of something, a ``token``, or ``describing`` a value.
+        stays: Whether the key itself holds nothing to redact.
+    """
+
+    name: str
+    blank: str
+    role: str
+    stays: bool
 
 
 class Ruleset:
@@ -227,10 +256,14 @@ class Ruleset:
             return DENIED
         return "password" if plain not in self._allowed_keys and names_a_secret(key) else ""
 
-    def _member(self, named: str) -> tuple[str, str]:
-        """Return the name that a key gives to its value, and the label for all below it."""
-        name = PLACEHOLDER.sub("|", named)
-        return "" if _plain(name) in self._allowed_keys else name, self.blanks(name)
+    def _member(self, key: str) -> Member:
+        name = "" if _plain(key) in self._allowed_keys else PLACEHOLDER.sub("|", key)
+        role = _ROLES.get(key, "value" if plainly(key) in _VALUES else "")
+        return Member(name, self.blanks(key), role, self.indexed(key) is None)
+
+    def is_plain(self, text: str) -> bool:
+        """Return whether no word of a text is one in which anything can begin."""
+        return not self._looks_at_all and self.index.boring.issuperset(words_of(text))
 
     def _plain(self, indexed: IndexedText) -> Iterator[Span]:
         """Yield the findings of the rules, and of what the user denies."""
@@ -320,6 +353,11 @@ def _spellings(entry: str) -> set[str]:
     """Return both Unicode normal forms, with ß and ss interchanged."""
     forms = {entry, entry.replace("ß", "ss"), entry.replace("ss", "ß")}
     return {normalize(name, form) for form in forms for name in ("NFC", "NFD")} | forms
+
+
+def plainly(key: str) -> str:
+    """Return a key in one spelling: ``ParameterKey`` and ``parameter-key`` give the same."""
+    return key.lower().replace("_", "").replace("-", "")
 
 
 def _plain(key: str) -> str:

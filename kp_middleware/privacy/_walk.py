@@ -5,18 +5,18 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._escapes import PLACEHOLDER
 from kp_middleware.privacy._known_secrets import KnownSecrets, alternates
 from kp_middleware.privacy._names import is_counter, is_of_account
-from kp_middleware.privacy._nested_secrets import DESCRIBING, JSON_TYPES
+from kp_middleware.privacy._nested_secrets import JSON_TYPES
 from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._rules import words
-from kp_middleware.privacy._ruleset import DENIED, ruleset
+from kp_middleware.privacy._ruleset import DENIED, plainly, ruleset
 from kp_middleware.privacy._scanner import (
+    MAX_CHARACTERS,
     Found,
     Numbers,
     is_harmless,
@@ -73,19 +73,6 @@ class Place(NamedTuple):
         ).removeprefix(".")
 
 
-def document_in(text: str) -> object:
-    """Parse a text that is a JSON object, list or string; return None for anything else."""
-    if text.lstrip()[:1] not in {"{", "[", '"'}:
-        return None
-    try:
-        parsed: object = json.loads(
-            text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=unique
-        )
-    except (ValueError, RecursionError):
-        return None
-    return parsed
-
-
 def _finite(literal: str) -> float:
     number = float(literal)
     if not math.isfinite(number):
@@ -99,6 +86,20 @@ def unique(members: list[tuple[str, object]]) -> dict[str, object]:
     if len(document) < len(members):
         raise ValueError("duplicate key")
     return document
+
+
+_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_finite, object_pairs_hook=unique)
+
+
+def document_in(text: str) -> object:
+    """Parse a text that is a JSON object, list or string; return None for anything else."""
+    if text.lstrip()[:1] not in {"{", "[", '"'}:
+        return None
+    try:
+        parsed: object = _JSON.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return parsed
 
 
 def _ways_to_write(value: float, *, all_ways: bool) -> Iterator[str]:
@@ -121,13 +122,6 @@ _TELLING = words(
     "name|key|header|field|label|element|selector|id|parameterkey|parametername|"
     "variable|variablename|attribute|option|env|envvar"
 )
-_TELLABLE = frozenset(
-    words(
-        "value|val|text|values|default|defaultvalue|parametervalue|stringvalue|"
-        "currentvalue|resolvedvalue|newvalue|oldvalue"
-    )
-)
-_TELLABLE_SECRET = frozenset(("content", "data"))
 _OF_MESSAGES = ("role", "type", "tool_call_id")  # the name in a message is who speaks
 _SECRET_TYPES = frozenset(("password", "secret", "securestring", "secretstring"))
 _USER_FLAGS = frozenset(("-u", "--user", "--proxy-user"))  # before user:password
@@ -161,10 +155,10 @@ class Walk:
         if place.kept is not None and not place.kept:
             return value
         match value:
-            case None | bool():
-                return value
             case str():
                 return self._string(value, place)
+            case None | bool():
+                return value
             case int() | float():
                 return self._number(value, place)
             case Mapping():
@@ -217,32 +211,40 @@ class Walk:
         told = is_schema = None
         for key, member in value.items():
             shown = key if isinstance(key, str) else str(key)
-            if not is_harmless(shown, self._book):
+            name, blank, role, stays = self._book.member(shown)
+            if not stays:
                 shown = self._text(shown, place.under("{key}")._replace(blank=""))
-            name, blank = self._book.member(shown)
-            may_be_secret = key in _TELLABLE_SECRET and value.keys().isdisjoint(_OF_MESSAGES)
-            if may_be_secret or _plainly(key) in _TELLABLE:
+                name, blank, role, _ = self._book.member(shown)
+            exempt = role == "token" and _is_of_model(member, value)
+            if role == "describing":
+                if is_schema is None:
+                    is_schema = place.blank != DENIED and _is_json_schema(value)
+                exempt = is_schema
+            elif role == "value" or (role == "content" and value.keys().isdisjoint(_OF_MESSAGES)):
                 told = self._told(value) if told is None else told
-                if self._book.blanks(told) if may_be_secret else told:
-                    name, blank = self._book.member(told)
-            if key in DESCRIBING and is_schema is None:
-                is_schema = place.blank != DENIED and _is_json_schema(value)
-            exempt = (is_schema and key in DESCRIBING) or (
-                key == "token" and _is_of_model(member, value)
-            )
+                if told and (role == "value" or self._book.blanks(told)):
+                    name, blank, *_ = self._book.member(told)
             self._count(place, shown)
             inner: Any = member
             if exempt:
                 inner = self.clean(member, place.under(shown)._replace(blank=""))
-            elif place.blank or blank or not self._stays(member):
+            elif not self._stays(member, place, shown, name, place.blank or blank):
                 inner = self.clean(member, place.under(shown, name, blank))
             cleaned[_free(shown, cleaned, numbers) if shown in cleaned else shown] = inner
         return cleaned
 
-    def _stays(self, value: object) -> bool:
-        """Return whether nothing can be found in a value, whatever its key."""
+    def _stays(self, value: object, place: Place, key: str | int, name: str, blank: str) -> bool:
+        """Return whether it is certain at first sight that a member stays as it is."""
+        if place.kept and place.kept.get("[]" if isinstance(key, int) else key) == {}:
+            return True
+        if blank:
+            return False
         if isinstance(value, str):
-            return is_harmless(value, self._book)
+            if is_harmless(value, self._book):
+                return True
+            if len(value) > MAX_CHARACTERS or value.lstrip()[:1] in {"{", "[", '"'}:
+                return False
+            return self._book.is_plain(f"{name[-64:]}: {value}" if name else value)
         if value is None or isinstance(value, bool):
             return True
         if self._book.adds:
@@ -253,7 +255,7 @@ class Walk:
 
     def _told(self, members: Mapping[Any, object]) -> str:
         """Return the name of the value in ``{"name": "DB_PASSWORD", "value": …}``."""
-        value = {_plainly(key): member for key, member in members.items()}
+        value = {plainly(str(key)): member for key, member in members.items()}
         if isinstance(kind := value.get("type"), str) and kind.lower() in _SECRET_TYPES:
             return "password"
         told = [name for key in _TELLING if isinstance(name := value.get(key), str)]
@@ -266,9 +268,10 @@ class Walk:
         for index, item in enumerate(value):
             name, blank = self._announced(before, item, is_pair=is_pair)
             self._count(place, index)
+            name = name or place.name
             inner: Any = item
-            if place.blank or blank or not self._stays(item):
-                inner = self.clean(item, place.under(index, name or place.name, blank))
+            if not self._stays(item, place, index, name, place.blank or blank):
+                inner = self.clean(item, place.under(index, name, blank))
             cleaned.append(inner)
             before = item
         return cleaned
@@ -374,12 +377,6 @@ def _is_of_model(token: object, value: Mapping[Any, object]) -> bool:
     if not (isinstance(token, str) and is_sign_of_model(token)):
         return False
     return is_usual_word(token.strip()) or any("prob" in str(key).lower() for key in value)
-
-
-@lru_cache(2048)
-def _plainly(key: object) -> str:
-    """Return a key in one spelling: ``ParameterKey`` and ``parameter-key`` give the same."""
-    return str(key).lower().replace("_", "").replace("-", "")
 
 
 def _free(key: str, taken: Mapping[str, object], numbers: dict[str, int]) -> str:
