@@ -4,8 +4,9 @@ import re
 from functools import wraps
 
 from kp_middleware.privacy._names import is_name, is_of_password, is_probable, pages, whole_name
-from kp_middleware.privacy._rules import TABLE, Check, matched_value, value_of, words
 from kp_middleware.privacy._values import (
+    TABLE,
+    Check,
     alternates_often,
     case_changes,
     describes,
@@ -30,6 +31,10 @@ from kp_middleware.privacy._values import (
     is_usual,
     is_usual_word,
     is_wordy,
+    matched_value,
+    pattern,
+    value_of,
+    words,
 )
 
 _NAME_BEFORE = re.compile(
@@ -38,11 +43,7 @@ _NAME_BEFORE = re.compile(
 _NOT_SECRET = re.compile(
     r"sha(?:1|256|384|512)-|/|(?:chatcmpl|call|toolu|msg|run|resp|req|thread)[_-]"
 )
-_NAME_OF_HASH = re.compile(
-    r"(?i:ids?|hash|digest|etag|checksum|integrity|sha\d{0,3}|md5|fingerprint|commit|rev(?:ision)?|h1"
-    r"|blob|image|img|src|href|url|uri|path|file|(?<!user)name|model|base64|cursor|state|cache_?key"
-    r"|(?:pub(?:lic)?|host|cache|sort|partition|object|s3)[_-]?key|accept|marker|nonce)\Z"
-)
+_NAME_OF_HASH, _VERSION_BEFORE = pattern("NAME_OF_HASH"), pattern("VERSION_BEFORE")
 _SETS = re.compile(r"(?i)(?<![A-Za-z])(?:set|with)\w{0,24}\Z")
 _ASKED = re.compile(r"(?i)(?:get|fetch|read|load|find|has|delete|the|no|any)[ _]?[\w.-]{0,30}\Z")
 _LISTED_BEFORE = re.compile(r"""["']\s{0,4},\s{0,8}["'][\w.-]{0,40}\Z""")
@@ -63,31 +64,13 @@ _TYPE_ENDS = re.compile(r"\s{0,2}[,)|=\]?;]|\s{0,2}\Z|\[|\n")
 _WORDS_FOLLOW = re.compile(r"[,.]?(?: (?:[^\W\d_]|['(),.-]){1,30}){1,3}(?=\s|\Z)")
 _OF_SECRETS = re.compile(r"(?i)pass|pw|cred|secret|token|key|auth|prompt|input|value|default")
 _ENV = re.compile(r"[A-Z0-9_]+")
-_LINE_BEFORE = re.compile(
-    r"\s*(?:-\s+)?(?:export\s+|ENV\s+|ARG\s+|SET\s+|set\s+|setx?\s+)?[\w.-]*\Z"
-)
+_LINE_BEFORE, _MAKES = pattern("LINE_BEFORE"), pattern("MAKES")
+_TELLS, _OTHER = pattern("TELLS"), pattern("OTHER")
 _NEXT = re.compile(r"[;&,]\w{2,40}=")
 _FIELD_BEFORE = re.compile(r"[\w.]=\S{0,80}[ \t]{1,4}[\w.-]*\Z")
-_MAKES = re.compile(
-    r"(?i:|new|str|string|(?:secret|protected)?(?:str|string|bytes)|secret|bytes?|buffer|strdup|some|just|of"
-    r"|optional|from\w{0,12}|to\w{0,12}|quote\w{0,6}|(?:encode|utf)\w{0,16}|getbytes|text|literal|plain\w*|raw)\Z"
-)
 _KIND = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
 _VENDORS = dict.fromkeys(words(TABLE["words"]["VENDORS"]))
 _VENDOR = re.compile("|".join(_VENDORS), re.IGNORECASE)
-_TELLS = re.compile(
-    r"key|token|tkn|secret|pass|pw|pat\b|auth|cred|cert|api|access|login|license|sign|bearer|reporter_?id",
-    re.IGNORECASE,
-)
-_OTHER = re.compile(
-    r"(?:(?i:hash|digest|sha\d*|md5|version|ver|commit|rev|release|build|image|tag|url|uri|host|domain|name"
-    r"|user|e?mail|path|file|dir|region|zone|type|model|cursor|checksum|fingerprint|public[_-]?key)"
-    r"|(?i:(?<![A-Za-z])(?<!access_)(?<!access-)(?<!reporter_)ids?)|(?<=[a-z])(?<!ccess)I[dD]s?)\Z"
-)
-_VERSION_BEFORE = re.compile(
-    r"(?i:\b(?:version|ver|v|release|firmware|build|driver|assembly|revision|rev|section|chapter"
-    r"|clause|figure|table|oid))[\s:=\"'\\v]{0,6}\Z|(?:==|>=|<=|~=|\^)\s?v?\Z|\b[A-Z][A-Za-z]{2,20}/\Z"
-)
 _ROUTE_BEFORE = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS|route|endpoint)\s[\"']?\Z")
 _FILE_AT_SCALE = re.compile(r"[^@]+@\dx?\.\w+", re.IGNORECASE)
 

@@ -5,8 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from kp_middleware.privacy._escapes import PLACEHOLDER, seen
-from kp_middleware.privacy._rules import TABLE, compiled, in_any_case, spelled, words
-from kp_middleware.privacy._values import is_strong
+from kp_middleware.privacy._values import TABLE, compiled, in_any_case, is_strong, spelled, words
 
 _LISTS: Final = TABLE["names"]
 _OWNERS, _HOLDERS = words(_LISTS["owners"]), words(_LISTS["holders"])

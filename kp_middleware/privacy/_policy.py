@@ -1,13 +1,24 @@
-"""The user's redaction policy: additional rules and exemptions."""
+"""The user's redaction policy, and the engines it names, which only add findings."""
 
 import hashlib
+import math
+import re
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
-from kp_middleware.patterns import is_pattern
-from kp_middleware.privacy._ruleset import REDACTOR
+from kp_middleware.errors import MissingExtraError, RedactionError
+from kp_middleware.patterns import Pattern, compiled, is_pattern
+from kp_middleware.privacy._rules import REDACTOR
+from kp_middleware.privacy._values import Group, Span, entropy
 
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
@@ -100,3 +111,231 @@ def _version_found(engine: str) -> str:
 
     packages = [_PACKAGES.get(kind, kind), *filter(None, [argument])]
     return " ".join(map(metadata.version, packages))
+
+
+DOCUMENT_S = 60.0
+"""The limit for all engines: about twice what a spaCy model takes for a trace of 1 MiB."""
+
+_ends_at: ContextVar[float] = ContextVar("_ends_at", default=math.inf)
+
+
+@contextmanager
+def document(policy: Policy) -> Iterator[None]:
+    """Apply one time limit to the engines, if there are any, in the whole block."""
+    if not policy.engine_names:
+        yield
+        return
+    token = _ends_at.set(time.monotonic() + DOCUMENT_S)
+    try:
+        yield
+    finally:
+        _ends_at.reset(token)
+
+
+def check_time() -> None:
+    """Raise TimeoutError if the document's time limit, if any, is exceeded."""
+    if time.monotonic() > _ends_at.get():
+        raise TimeoutError
+
+
+def pieces(text: str, size: int) -> Iterator[tuple[int, str]]:
+    """Yield parts of a text with their places, each repeating an eighth of the one before it."""
+    step = size - size // 8
+    for start in range(0, max(1, len(text) - size + step), step):
+        yield start, text[start : start + size]
+
+
+ENGINE_TROUBLE = frozenset(("engine_missing", "engine_failed", "timeout"))
+"""The reasons of a RedactionError that are due to an engine, not to the text."""
+
+_REMEMBERED = 10_000
+
+Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int, str]]]
+"""A function that returns the start, end and label of each finding; they may overlap."""
+
+
+class Engine:
+    def __init__(
+        self, name: str, group: Group, finder: Finder, *, piece_size: int | None = None
+    ) -> None:
+        """Pass at most ``piece_size`` characters at a time to ``finder``; None means all."""
+        self.name = name
+        self.group = group
+        self._finder = finder
+        self._piece_size = piece_size
+        self._known: dict[bytes, list[Span]] = {}
+
+    def spans(self, text: str) -> list[Span]:
+        """Return the spans to redact, cached, as texts are cleaned and then checked."""
+        key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+        found = self._known.get(key)
+        if found is None:
+            try:
+                found = [*self._found(text)]
+            except TimeoutError:
+                raise RedactionError("timeout", f"{self.name} ({len(text)} chars)") from None
+            except Exception:  # noqa: BLE001  # fail closed, whatever it is
+                raise RedactionError("engine_failed", self.name) from None  # the cause may quote
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[key] = found
+        return found
+
+    def _found(self, text: str) -> Iterator[Span]:
+        for place, piece in pieces(text, self._piece_size or max(1, len(text))):
+            check_time()
+            for start, end, label in self._finder(piece):
+                if not 0 <= start <= end <= len(piece):
+                    raise ValueError("no part of the text")
+                yield Span(place + start, place + end, label, self.group)
+
+
+class _Rule(NamedTuple):
+    """A rule of a Gitleaks file; a ``group`` of 0 is the first that holds something, or all."""
+
+    pattern: Pattern
+    group: int
+    keywords: tuple[str, ...]
+    entropy: float
+
+    def find(self, text: str, lowered: str) -> Iterator[tuple[int, int]]:
+        if self.keywords and not any(word in lowered for word in self.keywords):
+            return
+        for match in self.pattern.finditer(text):
+            groups = [self.group] if self.group else range(1, self.pattern.groups + 1)
+            spans = (match.span(group) for group in groups)
+            start, end = next((span for span in spans if span[0] < span[1]), match.span())
+            if not self.entropy or entropy(text[start:end]) > self.entropy:
+                yield start, end
+
+
+def gitleaks_finder(path: str) -> Finder:
+    """Return a finder with a file's rules; its allowlists are ignored, not ``redact_allow``."""
+    rules = _read(Path(path).expanduser())
+
+    def find(text: str) -> Iterator[tuple[int, int, str]]:
+        lowered = text.lower()
+        for rule in rules:
+            for start, end in rule.find(text, lowered):
+                yield start, end, "api_key"
+
+    return find
+
+
+def _read(path: Path) -> list[_Rule]:
+    with path.open("rb") as file:
+        tables = tomllib.load(file)
+    if "extend" in tables:
+        raise ValueError("uses extend: name one file with all the rules")
+    rules = [table for table in tables.get("rules", ()) if "regex" in table]  # others are of paths
+    if not rules:
+        raise ValueError("it holds no rules")
+    try:
+        return [
+            _Rule(
+                compiled(table["regex"]),
+                int(table.get("secretGroup", 0)),
+                tuple(str(word).lower() for word in table.get("keywords", ())),
+                float(table.get("entropy", 0)),
+            )
+            for table in rules
+        ]
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
+_TIMEOUT_S = 10.0
+_OFFSETS = ("start_offset", "end_offset")
+
+
+def kingfisher_finder() -> Finder:
+    """Return a finder of many vendors' tokens; nothing is validated online."""
+    try:
+        from kingfisher_sdk import Rules, Scanner
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("secrets") from error
+    from kp_middleware.locations import cache_folder
+
+    scanner = Scanner(Rules(cache_dir=cache_folder() / "kingfisher"))
+
+    def find(text: str) -> Iterator[tuple[int, int, str]]:
+        encoded = text.encode(errors="replace")
+        for finding in scanner.scan(encoded, timeout=_TIMEOUT_S):
+            place = finding.location
+            start, end = (len(encoded[: place[name]].decode()) for name in _OFFSETS)
+            yield start, end, "api_key"
+
+    return find
+
+
+_TOO_LONG = re.compile(r"\d{25,}")  # 17 digits, 3 of a country, 4 to dial abroad
+_BETWEEN = r"(?:/|\s-\s?|-\s|[\u2012-\u2015\uff0d])"  # tried again and again with all that follows
+_LIST = re.compile(rf"\d{{1,24}}(?:{_BETWEEN}\d{{1,24}}){{8,}}")
+
+
+def phone_finder(regions: tuple[str, ...]) -> Finder:
+    """Return a finder of phone numbers of these regions, and of those that begin with ``+``."""
+    try:
+        from phonenumbers import PhoneNumberMatcher
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("phones") from error
+
+    def find(text: str) -> Iterator[tuple[int, int, str]]:
+        text = _TOO_LONG.sub(lambda digits: "\0" * len(digits[0]), text)
+        text = _LIST.sub(lambda joined: re.sub(r"\D", "\0", joined[0]), text)
+        for region in regions or (None,):
+            for match in PhoneNumberMatcher(text, region, max_tries=sys.maxsize):
+                yield match.start, match.end, "phone"
+
+    return find
+
+
+_LABELS = {"PERSON": "name", "LOCATION": "location"}
+_NOT_NEEDED = ("tagger", "parser", "lemmatizer", "attribute_ruler")
+
+
+def presidio_finder(model: str) -> Finder:
+    """Return a finder of people and places, by a spaCy model such as ``en_core_web_sm``.
+
+    Only the model is asked, and never downloaded: Presidio's own patterns find what ours do, and
+    one of them opens a connection.
+    """
+    try:
+        import spacy
+        from presidio_analyzer import AnalyzerEngine, RecognizerRegistry
+        from presidio_analyzer.nlp_engine import SpacyNlpEngine
+        from presidio_analyzer.predefined_recognizers import SpacyRecognizer
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("names") from error
+    loaded: Any = spacy.load(model, exclude=_NOT_NEEDED)
+    language = str(loaded.lang)
+    engine: Any = SpacyNlpEngine(models=[{"lang_code": language, "model_name": model}])
+    engine.nlp = {language: loaded}  # its own way to load a model would download it
+    recognizer = SpacyRecognizer(supported_language=language)
+    registry = RecognizerRegistry([recognizer], supported_languages=[language])
+    analyzer = AnalyzerEngine(registry, engine, supported_languages=[language])
+
+    def find(text: str) -> Iterator[tuple[int, int, str]]:
+        for result in analyzer.analyze(text, language, entities=[*_LABELS]):
+            yield result.start, result.end, _LABELS[result.entity_type]
+
+    return find
+
+
+@cache
+def engine(name: str, regions: tuple[str, ...]) -> Engine:
+    """Return the engine of a setting such as ``phonenumbers`` or ``gitleaks:rules.toml``."""
+    kind, _, argument = name.partition(":")
+    try:
+        match kind:  # those in Python get a piece size, Kingfisher has its own time limit
+            case "phonenumbers":
+                return Engine(name, "contact", phone_finder(regions), piece_size=4096)
+            case "kingfisher":
+                return Engine(name, "secret", kingfisher_finder())
+            case "gitleaks":
+                return Engine(name, "secret", gitleaks_finder(argument))
+            case "presidio":
+                return Engine(name, "contact", presidio_finder(argument), piece_size=8192)
+    except (MissingExtraError, OSError, ValueError) as error:
+        raise RedactionError("engine_missing", f"{name}: {error}") from error
+    raise RedactionError("engine_missing", f"{name}: there is no such engine")

@@ -1,103 +1,105 @@
-"""Checks of a value alone: a secret, or a word, code, a placeholder, a number?"""
+"""Values in a text: where a match has one, and whether it is a secret, a word, code or a mask."""
 
 import base64
 import math
 import re
 import socket
+import tomllib
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from importlib import import_module
+from importlib.resources import files
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from unicodedata import normalize
 
-from kp_middleware.privacy._rules import TABLE
+Group: TypeAlias = Literal["secret", "sensitive", "identity", "contact"]
+"""Secrets and what is as good as one (a payment card, a user's own rules) go at every level; what
+says who somebody is (national ids, bank accounts), and what reaches them, where others read."""
+
+Check: TypeAlias = Callable[[re.Match[str]], bool]
+
+
+TABLE: Final[dict[str, Any]] = tomllib.loads(
+    re.sub(r"\n {4}", "", files(__package__).joinpath("rules.toml").read_text("utf-8"))
+)
+"""The contents of ``rules.toml``, with its broken lines joined."""
+
+
+class Span(NamedTuple):
+    """A part of a text to redact."""
+
+    start: int
+    end: int
+    label: str
+    group: Group
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern on first use: all together take some hundredths of a second."""
+    return re.compile(pattern, re.ASCII)
+
+
+def words(divided: str) -> tuple[str, ...]:
+    return tuple(divided.split("|"))
+
+
+def spelled(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the words in both Unicode normal forms."""
+    return tuple(dict.fromkeys(form for word in words for form in (word, normalize("NFD", word))))
+
+
+def in_any_case(pattern: str) -> str:
+    """Expand non-ASCII letters to both cases, for ``(?i:…)`` with ``re.ASCII``.
+
+    >>> in_any_case("łódź|x")
+    '[łŁ][óÓ]d[źŹ]|x'
+    """
+    return "".join(
+        character
+        if character.isascii() or len(other := character.upper()) > 1 or other == character
+        else f"[{character}{other}]"
+        for character in pattern
+    )
+
+
+def matched_value(match: re.Match[str]) -> tuple[int, int]:
+    last = match.lastgroup
+    if last is not None and last.startswith("value"):  # nearly always
+        return match.span(last)
+    for name in match.re.groupindex:
+        if name.startswith("value") and match[name] is not None:
+            return match.span(name)
+    return match.span()
+
+
+def value_of(match: re.Match[str]) -> str:
+    start, end = matched_value(match)
+    return match.string[start:end]
+
 
 ValueCheck: TypeAlias = Callable[[str], bool]
 
 
-def _whole(pattern: str, flags: int = 0) -> ValueCheck:
+def pattern(name: str) -> re.Pattern[str]:
+    """Compile a pattern of the table, with the others that it names."""
+    text: str = TABLE["patterns"][name]
+    return re.compile(_NAMED.sub(lambda other: pattern(other[1]).pattern, text))
+
+
+def _whole(found: re.Pattern[str]) -> ValueCheck:
     """Return a check that a pattern matches the whole value."""
-    fullmatch = re.compile(pattern, flags).fullmatch
-    return lambda value: fullmatch(value) is not None
+    return lambda value: found.fullmatch(value) is not None
 
 
-_IDENT = (
-    r"(?=[A-Za-z_$])(?:[A-Z_]{3,80}+(?![a-z])"
-    r"|[$_]{0,2}[A-Z]{0,12}+[a-z_]*+(?:[A-Z]{1,12}+[a-z_]{2,}+|\d{1,3}+[a-z_]*+)*+)"
-)
-_OBJECTS = (
-    "self|cls|this|os|process|env|environ|settings|config|cfg|conf|args|params|options|opts|ctx"
-    "|context|request|req|response|resp|res|state|data|event|props|secrets|vault|creds|credentials"
-    r"|client|session|kwargs|import\.meta|github|steps|inputs|var|local|module|each"
-)
-is_code = _whole(
-    rf"""
-    [(!*]{{0,2}}(?=[\w$][\w$.:>-]{{2}}){_IDENT}(?:(?:[.]|->|::|\?\.){_IDENT})*+
-      [(\[](?:[a-z]?["'].*|(?!\d{{4}}(?:[)\]]|\Z))(?:[^\#^~@!?%&|;$<]|[!?]=|\$[a-z])*+)  # a call
-    | [(!&*]{{0,2}}(?:{_OBJECTS})\??[.][A-Za-z_][\w.?]*
-    | [(!&*]{{0,2}}[A-Za-z_][\w.]*[._](?i:password|passwd|secret|token|key|credentials?)
-    | {_IDENT}(?:(?:->|::){_IDENT})++[;,)\]]*
-    | (?:Optional|Union|Annotated|List|Dict|Sequence|Callable|Literal|new|await)\b.*
-    | \w+:                                                           # the next key
-    | \\f[A-Z(].*                                                    # a manual page
-    """,
-    re.VERBOSE,
-)
-_STAND_IN = re.compile(
-    r"""
-    [$][{(][\w\s'./-].* | [$][A-Za-z_][A-Za-z0-9_]* | [$]env:.* | %[A-Za-z_]+%
-    | %\(?[a-z_]*\)?s | [$@]\d
-    | (?:[^\w{}%]{0,3}(?:[{]{1,2}[\s\w.\[\]"'()|:!>@-]*[}]{1,2}|%[sd])){1,4}[^\w{}]{0,3}
-    | [{]{1,2}[\s\w.\[\]"'():!]*
-    | <[\w\s.:/|'-]*> | <[A-Za-z\s_-]* | \[\[[\w\s.-]*\]{0,2} | :[A-Za-z_]\w* | [?]
-    | (?:Bearer|Basic|Token)(?:[ ][{<$].*|[ ]?)
-    | [\[(]?[Yy][Oo][Uu][Rr](?:[ _-].*)?
-    | [A-Z]{2,}(?:[_-][A-Za-z]{2,})+ | [\W_]{1,2}             # fill me in
-    | [|+:=-]{3,} | !(?:[a-z_]+|(?:[A-Z][a-z]+)+)(?:[ ][|>]-?)?
-    | \$ANSIBLE_VAULT\S* | <[%?]=?(?:[ ].*)? | required\|.*
-    | \d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.]{0,16}(?:Z|[+-]\d\d:?\d\d)?  # when it was changed
-    | ([*.xX#_-])\1{2,} | [*.\u2022]{2,} | \w{0,8}[-_]?(?:[.]{3}|\u2026)
-    """,
-    re.VERBOSE,
-)
-_USUAL = r"""
-    0|1|a|an|any|are|array|assert|await|bool|boolean|break|bytes|char|class|const|continue|def|default
-    |del|disabled|elif|else|empty|enabled|enum|except|expected|expired|false|field|float|for|from
-    |getpass|hidden|if|import|in|input|int|integer|invalid|is|json|lambda|let|list|mandatory|masked
-    |match|missing|new|nil|no|none|not|null|number|object|optional|or|and|pass|password|print|prompt
-    |raise|redacted|required|return|revoked|secret|secretstr|self|set|str|string|text|the|this|throw
-    |token|true|try|type|undefined|unknown|unset|unused|valid|var|varchar|void|was|while|with|wrong
-    |yes|yield|your|user|username|passwd|enter
-    |apikey|basic|bearer|bot|digest|hawk|jwt|negotiate|oauth  # schemes: the secret follows
-    """
-is_usual_word = _whole(_USUAL, re.VERBOSE | re.IGNORECASE)
-_MASKED = re.compile(
-    rf"""
-    [\[(<{{]{{1,2}}(?:{_USUAL}
-      |blank|filtered|omitted|removed|n/a|[*\u2022]+|(?:not?|is)[ _-]\w{{1,12}})[\])>}}]{{0,2}}
-    | [\[(<]not? | n/a
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-_ATTRIBUTE = r"(?:(?:path|domain|max-age|expires|samesite)=[^;]*|httponly|secure|partitioned)"
-_KIND = (  # a schema's type, or its format
-    r"(?:array|bool|boolean|bytes?|binary|integer|u?int\d{1,2}|null|number|float\d{0,2}|double|decimal"
-    r"|object|str|string|(?:var)?char\(\d{1,5}\)|jsonb?|uuid|guid|e-?mail|ur[il]|hostname|ipv[46]"
-    r"|date|date-?time|timestamp|base64)"
-)
-_ASKED = (  # what a form asks of a field
-    r"(?:required|optional|nullable|confirmed|sometimes|string"
-    r"|(?:min|max|size|between|same|different):[\w,]{1,40})"
-)
-_DESCRIBED = re.compile(
-    rf"{_KIND}(?:\[\]|\?)?(?: ?\| ?(?:{_KIND}|none))?|Optional\[{_KIND}\]"
-    rf"|{_ASKED}(?:\|{_ASKED})*|this field (?:is required|may not be (?:blank|null))\."
-    rf"|include|same-origin|omit|{_ATTRIBUTE}(?:;\s*{_ATTRIBUTE})*;?",  # of a browser
-    re.IGNORECASE,
-)
+_NAMED = re.compile("<([A-Z_]{3,})>")
+_STAND_IN, _MASKED, _DESCRIBED = map(pattern, ("STAND_IN", "MASKED", "DESCRIBED"))
+_LOGGED, _NO_PHONE = pattern("LOGGED"), pattern("NO_PHONE")
+is_code, is_usual_word = _whole(pattern("CODE")), _whole(pattern("USUAL"))
 _WORDY = re.compile(r"(?:\d+[-%])?[A-Za-z]?[a-z]*(?:[-_'/][A-Za-z][a-z]*)*|[A-Z]+(?:[-_/][A-Z]+)*")
-is_passphrase = _whole(r"[A-Za-z][a-z]+(?:-[A-Za-z]?[a-z]+){3,}")
+is_passphrase = _whole(re.compile(r"[A-Za-z][a-z]+(?:-[A-Za-z]?[a-z]+){3,}"))
 _SEGMENT = re.compile(
     r"(?:[A-Za-z]?[a-z]+|[A-Z]+s?|(?:[A-Z][a-z]{2,})+|[a-z]+(?:[A-Z][a-z]{2,})+)?\d{0,4}"
 )
@@ -106,29 +108,18 @@ _BETWEEN = re.compile(r"[-/._:@,=+ ]+|'(?=(?:s|t|re|ve|ll|d|m)(?![^\W_]))")
 _TYPE = re.compile(r"_?(?:[a-z_]{1,40}\.){0,3}_?(?:[A-Z][a-z]+|[A-Z]{2,}(?=[A-Z][a-z]))+\d?")
 _TYPESET = re.compile(r"\\(?:f[A-Z]\Z|&\Z|-(?=\w))")  # of a manual page
 _AROUND = "*_()[]{}<>\"'`.,;:!?&|"
-_LOGGED = re.compile(
-    r"[^\w\s]{0,2}[\s\u2581\u0120]{0,2}(?:[A-Z]?[a-z]{1,14}|[A-Z]{1,5}|\d{1,3}|[\W_]{1,4})?"
-)
-is_hexadecimal = _whole(
-    r"(?:0x)?[0-9a-f]+|[0-9A-F]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-)
+_UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+is_hexadecimal = _whole(re.compile(f"(?:0x)?[0-9a-f]+|[0-9A-F]+|{_UUID}"))
 _ASKS = re.compile(r"(?i)[\w.-]*(?:pass(?:word|wd)?|pwd|secret|token|your)[\w.-]*")
 _PATTERN = re.compile(r"\\|\(\?[:=!<P]|a-z|A-Z|0-9|\[\^\S+\]|[.][*+](?:[?)|$]|\Z)")
 _FIELD = re.compile(r"\{\w*\}|%[sd(]")
 _TEMPLATE = re.compile(
     r"[$%{<*].*|x{3,}|[^:]*:(?:[$%{<*].*|x{3,}|\.{3}|pass(?:word)?|pwd|)", re.IGNORECASE
 )
-_NO_PHONE = re.compile(
-    r"(?:19|20)\d\d([-/. ])(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12]\d|3[01])(?:[ -]\d{1,6})?"
-    r"|[0-3]?\d([-/.])[0-3]?\d\2(?:19|20)?\d\d(?: \d{1,2})?"  # dates
-    r"|\d{1,3}(?:\.\d{1,3}){3}|\+?\d{5,}\.\d+"
-)
 _MAPPED = bytes(10) + b"\xff\xff"
 
 _OF_TITLE = re.compile(r"[A-Za-z]?[a-z'.,-]*|[A-Z]+[.,]?|\W+")
-_HEX_KEY = re.compile(
-    r"(?:[0-9a-fA-F]{20,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})\Z"
-)
+_HEX_KEY = re.compile(rf"(?:[0-9a-fA-F]{{20,}}|{_UUID})\Z")
 
 
 def is_call(value: str) -> bool:

@@ -1,34 +1,43 @@
-"""The walk through a document, which redacts each value by its place."""
+"""Redaction of whole documents, value by value; any failure is a refusal."""
 
 import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._escapes import PLACEHOLDER
-from kp_middleware.privacy._known_secrets import KnownSecrets, alternates
 from kp_middleware.privacy._names import is_counter, is_of_account
-from kp_middleware.privacy._nested_secrets import JSON_TYPES
-from kp_middleware.privacy._policy import Policy
-from kp_middleware.privacy._rules import words
-from kp_middleware.privacy._ruleset import DENIED, plainly, ruleset
-from kp_middleware.privacy._scanner import (
+from kp_middleware.privacy._other_secrets import JSON_TYPES, KnownSecrets, alternates
+from kp_middleware.privacy._policy import Policy, document
+from kp_middleware.privacy._ruleset import (
+    DENIED,
     MAX_CHARACTERS,
+    Findings,
     Found,
     Numbers,
     is_harmless,
     is_too_large,
     known_in,
+    plainly,
     replaced,
+    ruleset,
     take_out,
 )
-from kp_middleware.privacy._values import describes, is_sign_of_model, is_strong, is_usual_word
+from kp_middleware.privacy._values import (
+    describes,
+    is_sign_of_model,
+    is_strong,
+    is_usual_word,
+    words,
+)
 
 if TYPE_CHECKING:
-    from kp_middleware.traces import PrivacyLevel
+    from kp_middleware.traces import PrivacyLevel, ReasoningTrace
 
 Kept: TypeAlias = Mapping[str, "Kept"]
 
@@ -37,16 +46,14 @@ class Place(NamedTuple):
     """The place of a value in a document, and what it implies for redaction.
 
     Attributes:
-        above: The place of what the value is in.
-        key: Its key or number there.
+        path: The keys and numbers that lead to it.
         name: The nearest key, which may announce what the value is.
         blank: The label under which the value goes, whatever it is; empty if it may stay.
         depth: How many values this one is inside of.
         kept: The members of the document that stay as they are, as a tree; empty if this one does.
     """
 
-    above: "Place | None" = None
-    key: str | int = ""
+    path: tuple[str | int, ...] = ()
     name: str = ""
     blank: str = ""
     depth: int = 0
@@ -55,21 +62,12 @@ class Place(NamedTuple):
     def under(self, key: str | int, name: str = "", blank: str = "") -> "Place":
         """Return the place of a member; ``name`` is its key, or the name that a sibling gives."""
         kept = self.kept.get("[]" if isinstance(key, int) else key) if self.kept else None
-        return Place(self, key, name, self.blank or blank, self.depth + 1, kept)
+        return Place((*self.path, key), name, self.blank or blank, self.depth + 1, kept)
 
-    def parts(self) -> list[str | int]:
-        place: Place | None = self
-        found: list[str | int] = []
-        while place is not None and place.above is not None:
-            found.append(place.key)
-            place = place.above
-        return found[::-1]
-
-    @property
-    def path(self) -> str:
-        """The place as a person reads it: ``steps[3].input.url``."""
+    def __str__(self) -> str:
+        """Return the place as a person reads it: ``steps[3].input.url``."""
         return "".join(
-            f"[{part}]" if isinstance(part, int) else f".{part[:40]}" for part in self.parts()
+            f"[{part}]" if isinstance(part, int) else f".{part[:40]}" for part in self.path
         ).removeprefix(".")
 
 
@@ -151,8 +149,8 @@ class Walk:
         """Return the redacted value, or raise a RedactionError."""
         place = place or self._top
         if place.depth > _MAX_DEPTH:
-            raise RedactionError("too_deep", place.path)
-        if place.kept is not None and not place.kept:
+            raise RedactionError("too_deep", str(place))
+        if place.kept == {}:
             return value
         match value:
             case str():
@@ -168,18 +166,24 @@ class Walk:
             case tuple():
                 return tuple(self._items(value, place))
             case _:
-                raise RedactionError("redactor_error", place.path)
+                raise RedactionError("redactor_error", str(place))
 
     def spread(self, value: Any, place: Place | None = None) -> Any:
         """Return a redacted value also without secrets that were found after it."""
         place = place or self._top
-        if not self._known or (place.kept is not None and not place.kept):
+        if not self._known or place.kept == {}:
             return value
         match value:
             case str():
-                return self._spread_text(value, place, self._string)
+                return self._without_known(value, place, self._string)
             case dict():
-                return self._spread_mapping(value, place)
+                spread: dict[str, Any] = {}
+                numbers: dict[str, int] = {}
+                for key, member in value.items():
+                    shown = self._without_known(key, place.under("{key}"), self._text)
+                    inner = self.spread(member, place.under(shown, shown))
+                    spread[_free(shown, spread, numbers)] = inner
+                return spread
             case list() | tuple():
                 return type(value)(
                     self.spread(item, place.under(index)) for index, item in enumerate(value)
@@ -189,20 +193,11 @@ class Walk:
             case _:
                 return value
 
-    def _spread_mapping(self, value: dict[str, Any], place: Place) -> dict[str, Any]:
-        cleaned: dict[str, Any] = {}
-        numbers: dict[str, int] = {}
-        for key, member in value.items():
-            shown = self._spread_text(key, place.under("{key}"), self._text)
-            inner = place.under(shown, shown)
-            cleaned[_free(shown, cleaned, numbers)] = self.spread(member, inner)
-        return cleaned
-
-    def _spread_text(self, text: str, place: Place, clean: Callable[[str, Place], str]) -> str:
+    def _without_known(self, text: str, place: Place, clean: Callable[[str, Place], str]) -> str:
         spans = known_in(text, self._known)
         if not spans or _OUR_ID.fullmatch(text):
             return text
-        self.found += (Found(place.path, span.label, span.end - span.start) for span in spans)
+        self.found += (Found(str(place), span.label, span.end - span.start) for span in spans)
         return clean(replaced(text, spans), place)
 
     def _mapping(self, value: Mapping[Any, object], place: Place) -> dict[str, Any]:
@@ -263,7 +258,7 @@ class Walk:
         return next(filter(self._book.blanks, names), names[0] if names else "")
 
     def _items(self, value: Sequence[object], place: Place) -> list[Any]:
-        is_pair = len(value) == 2 and isinstance(place.key, int)
+        is_pair = len(value) == 2 and place.path != () and isinstance(place.path[-1], int)
         cleaned, before = [], None
         for index, item in enumerate(value):
             name, blank = self._announced(before, item, is_pair=is_pair)
@@ -279,7 +274,7 @@ class Walk:
     def _count(self, place: Place, key: str | int) -> None:
         self._nodes += 1
         if self._nodes >= _MAX_NODES:
-            raise RedactionError("too_large", place.under(key).path)
+            raise RedactionError("too_large", str(place.under(key)))
 
     def _announced(self, before: object, item: object, *, is_pair: bool) -> tuple[str, str]:
         """Return the name and label of an item after a flag ``--token``, or a pair's name."""
@@ -292,7 +287,7 @@ class Walk:
 
     def _string(self, text: str, place: Place) -> str:
         if is_too_large(text):
-            raise RedactionError("too_large", place.path)
+            raise RedactionError("too_large", str(place))
         if text[:3] == "kp:" and _OUR_ID.fullmatch(text):
             return text
         if place.blank:
@@ -327,8 +322,8 @@ class Walk:
         except RedactionError as error:
             if error.reason not in _OF_A_PLACE:
                 raise
-            raise RedactionError(error.reason, f"{place.path} {error.where}".strip()) from None
-        self.found += (Found(place.path, span.label, span.end - span.start) for span in gone)
+            raise RedactionError(error.reason, f"{place} {error.where}".strip()) from None
+        self.found += (Found(str(place), span.label, span.end - span.start) for span in gone)
         return cleaned
 
     def _number(self, value: float, place: Place) -> float | str:
@@ -350,7 +345,7 @@ class Walk:
         return self._gone(place.blank, text, place)
 
     def _gone(self, label: str, text: str, place: Place) -> str:
-        self.found.append(Found(place.path, label, len(text)))
+        self.found.append(Found(str(place), label, len(text)))
         return f"[REDACTED:{label}]"
 
     def _may_stay(self, text: str, place: Place) -> bool:
@@ -359,7 +354,7 @@ class Walk:
             return False
         if describes(text) or self._book.allows_secret(text):
             return True
-        is_of_credential = any("cred" in str(part).lower() for part in place.parts())
+        is_of_credential = any("cred" in str(part).lower() for part in place.path)
         return is_of_credential and is_of_account(place.name, text)
 
 
@@ -386,3 +381,148 @@ def _free(key: str, taken: Mapping[str, object], numbers: dict[str, int]) -> str
         numbers[key] = numbers.get(key, 1) + 1
         candidate = f"{key} {numbers[key]}"
     return candidate
+
+
+@contextmanager
+def fail_closed(policy: Policy) -> Iterator[None]:
+    """Convert any failure inside into a RedactionError that does not reveal the value."""
+    try:
+        with document(policy):
+            yield
+    except RedactionError:
+        raise
+    except Exception:  # noqa: BLE001  # fail closed, whatever it is
+        raise RedactionError("redactor_error") from None  # the cause may quote the value
+
+
+_STAYS: Kept = {}
+_KEPT: Kept = {
+    "@context": _STAYS,
+    "@type": _STAYS,
+    "steps": {"[]": dict.fromkeys(("step_id", "type", "latency_ms"), _STAYS)},
+    "outcome": {"confidence": _STAYS},
+    "metadata": dict.fromkeys(
+        words("created_at|success|success_source|quality_score|visibility|privacy_level"), _STAYS
+    ),
+}
+"""Fields whose type cannot hold anything to redact."""
+
+_NO_POLICY = Policy()
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedTrace(Findings):
+    """A redacted trace, validated again, and what its placeholders stand for, by path."""
+
+    trace: "ReasoningTrace"
+    found: tuple[Found, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedValue(Findings):
+    """A redacted structure of the same shape, and what its placeholders stand for, by path.
+
+    A placeholder such as ``[REDACTED:email]`` can stand for a number, too.
+    """
+
+    value: Any
+    found: tuple[Found, ...]
+
+
+def redact_trace(
+    trace: "ReasoningTrace",
+    *,
+    level: "PrivacyLevel",
+    policy: Policy = _NO_POLICY,
+    known: KnownSecrets | None = None,
+) -> RedactedTrace:
+    """Redact a trace for a privacy level.
+
+    A secret found in one place is redacted in every place, as are the ``known`` secrets of other
+    documents of the run, to which those found here are added.
+
+    Raises:
+        RedactionError: If the rest may not be clean and valid: do not share it.
+    """
+    with fail_closed(policy):
+        walk = Walk(trace, level, policy, known, kept=_KEPT)
+        return _validated(trace, walk.spread(walk.clean(trace.model_dump(mode="json"))), walk)
+
+
+def spread_in_trace(
+    trace: "ReasoningTrace", *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
+) -> RedactedTrace:
+    """Redact secrets learned later from a redacted trace. Raises as `redact_trace`."""
+    with fail_closed(policy):
+        walk = Walk(trace, level, policy, known, kept=_KEPT)
+        return _validated(trace, walk.spread(trace.model_dump(mode="json")), walk)
+
+
+def redact_jsonable(
+    value: object,
+    *,
+    level: "PrivacyLevel",
+    policy: Policy = _NO_POLICY,
+    known: KnownSecrets | None = None,
+) -> RedactedValue:
+    """Redact dicts, lists, tuples, strings and numbers for a privacy level.
+
+    A secret found in one place is redacted in every place, as in `redact_trace`.
+
+    Raises:
+        RedactionError: If the rest may not be clean, or a value has another type.
+
+    >>> redact_jsonable({"user": "anna", "password": "hunter2"}, level="private").value
+    {'user': 'anna', 'password': '[REDACTED:password]'}
+    """
+    with fail_closed(policy):
+        walk = Walk(value, level, policy, known)
+        return RedactedValue(walk.spread(walk.clean(value)), tuple(walk.found))
+
+
+def spread_in_jsonable(
+    value: object, *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
+) -> RedactedValue:
+    """Redact secrets learned later from a redacted structure. Raises as `redact_jsonable`."""
+    with fail_closed(policy):
+        walk = Walk(value, level, policy, known)
+        return RedactedValue(walk.spread(value), tuple(walk.found))
+
+
+def _validated(trace: "ReasoningTrace", document: object, walk: Walk) -> RedactedTrace:
+    from pydantic import ValidationError
+
+    if not walk.found:
+        return RedactedTrace(trace, ())
+    try:
+        cleaned = type(trace).model_validate(document)
+    except ValidationError as problem:
+        where = ".".join(str(part) for part in problem.errors()[0]["loc"])
+        raise RedactionError("invalid_after_redaction", where) from None
+    return RedactedTrace(cleaned, tuple(walk.found))
+
+
+def check_clean(body: bytes, *, level: "PrivacyLevel", policy: Policy = _NO_POLICY) -> None:
+    """Check that a JSON document holds nothing left to redact.
+
+    The built-in rules check every field; the user's, those that can hold text.
+
+    Raises:
+        RedactionError: ``residual_secret`` with the path, the rule and the length of what was
+            found, never the value; ``invalid_after_redaction`` if it is not JSON, or a key comes
+            twice.
+    """
+    try:
+        document = json.loads(body.decode(), object_pairs_hook=unique)
+    except (ValueError, RecursionError):
+        raise RedactionError("invalid_after_redaction") from None  # the cause quotes the body
+    with fail_closed(policy):
+        for rules, kept in ((policy.built_in(), None), (policy, _KEPT)):
+            if kept and rules == policy.built_in():
+                return
+            walk = Walk(document, level, rules, kept=kept)
+            walk.clean(document)
+            if walk.found:
+                first = walk.found[0]
+                where = f"{first.path} ({first.label}, {first.length} chars)"
+                raise RedactionError("residual_secret", where)

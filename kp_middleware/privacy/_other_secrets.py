@@ -1,4 +1,4 @@
-"""Secrets below a secret's key, in JSON within a text or in malformed JSON.
+"""Secrets that no rule finds: known from elsewhere, below a key, in a column, in base64, cut.
 
 Valid JSON is walked instead. This covers the rest: JSON after a log prefix, JSON lines, truncated
 JSON, ``NaN``, duplicate keys, a Python ``repr``.
@@ -10,35 +10,28 @@ from bisect import bisect_right
 from codecs import utf_8_decode, utf_16_le_decode
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from string import ascii_letters, digits
+from typing import Final
 
-from kp_middleware.privacy._escapes import HIDDEN
-from kp_middleware.privacy._indexed_text import IndexedText
+from kp_middleware.privacy._escapes import HIDDEN, plain, plain_readings
 from kp_middleware.privacy._names import is_counter, is_of_account
-from kp_middleware.privacy._rules import Span
+from kp_middleware.privacy._rules import IndexedText
 from kp_middleware.privacy._values import (
+    Span,
     describes,
     is_plain,
     is_stand_in,
     is_strong,
     is_usual,
     is_usual_word,
+    pattern,
 )
 
 _OPENS = re.compile(r"(?::|=>)\s{0,16}(?=[\[{(])")
 _KEY_BEFORE = re.compile(r"""["']([^"'\\\n]{2,120})\\{0,7}["']\s{0,16}\Z""")
 _KEY_SIZE = 160
-_TOKEN = re.compile(
-    r"""
-    (?P<open>[\[{(]) | (?P<close>[\]})]) | (?P<joint>,|:|=>) | \s+
-    | "(?P<double>(?:[^"\\]|\\.)*+)(?:"|\Z)
-    | '(?P<single>(?:[^'\\]|\\.)*+)(?:'|\Z)
-    | \\{1,7}(?P<mark>["'])(?P<escaped>[^"'\\]*+)(?:\\{1,7}(?P=mark)|\Z)?
-    | (?P<bare>[^\s\[\]{}(),:"'\\]+) | .
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+_TOKEN = pattern("TOKEN")
 JSON_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 DESCRIBING = frozenset({"$ref", "description", "format", "required", "title", "type"})
 """What a JSON Schema says of a value: it is not the value."""
@@ -114,28 +107,11 @@ class _Values:
         return value.replace(".", "").isdecimal() and (len(value) < 4 or is_counter(self._name))
 
 
-_RULED = re.compile(r"(?m)^(?P<heading>[^\n]{0,80}\|[^\n]{0,400})\n[ \t|:+=-]*-[ \t|:+=-]*\r?$")
-_OF_FIELD = r"(?m)^(?:[^\n:]{1,64}: )?"  # the name of the field that a table is in
-_LISTED = re.compile(
-    _OF_FIELD + r"(?P<heading>[\w\"][\w .\"-]{0,60}(?P<sign>[,;\t])[\w .,;\t\"-]{1,400})\r?$",
-    re.ASCII,
-)
-_ALIGNED = re.compile(
-    _OF_FIELD + r"(?P<heading>[\w.-]{1,60}(?: {2,60}[\w.-]{1,60}){1,20}) {0,60}\r?$", re.ASCII
-)
+_RULED, _LISTED, _ALIGNED = map(pattern, ("RULED", "LISTED", "ALIGNED"))
+_INSERT, _ROW, _CELL = map(pattern, ("INSERT", "ROW", "CELL"))
 _NAMES = ("pass", "pw", "secret", "token", "key", "cred")
-_INSERT = re.compile(
-    r"(?i:insert|replace)\s{1,4}(?:(?i:ignore)\s{1,4})?(?i:into)\s{1,4}[\w.`\"\[\]]{1,120}\s{0,4}"
-    r"\((?P<names>[^()]{1,1000})\)\s{0,8}(?i:values)\s{0,8}"
-)
-_ROW = re.compile(
-    r"\s{0,8},?\s{0,8}\((?P<cells>(?:'(?:[^'\\]|''|\\.){0,512}+'|\"[^\"]{0,512}\"|[^()'\"]){0,4000}+)\)"
-)
-_CELL = re.compile(
-    r"\s*(?:[NE]?'(?P<single>(?:[^'\\]|''|\\.)*+)'|\"(?P<double>[^\"]*+)\"|(?P<bare>[^,]*+))\s*(?:,|\Z)"
-)
 _RULE = re.compile(r"[\s|:+=-]+")
-_NAME = re.compile(r"[\w .-]{1,60}")
+_HEADING = re.compile(r"[\w .-]{1,60}")
 _ALIGNED_CELL = re.compile(r"\S+(?: \S+)*")
 _MAX_ROWS = 1000
 
@@ -147,7 +123,7 @@ def spans_in_columns(indexed: IndexedText, blanks: Callable[[str], str]) -> Iter
     text = indexed.text
 
     def label_of(name: str) -> str:
-        return blanks(name) if _NAME.fullmatch(name) else ""
+        return blanks(name) if _HEADING.fullmatch(name) else ""
 
     if "|" in text and "--" in text:
         yield from _below_headings(text, _RULED, "|", label_of)
@@ -237,7 +213,7 @@ _RUN = re.compile(rf"(?<!{_SIGN})(?:{_LINES}|{_SIGN}{{18,}}+)={{0,2}}", re.ASCII
 _LINE = re.compile(rf"{_SIGN}{{18,}}+={{0,2}}", re.ASCII)
 _PART = re.compile(r"[\w+-]{18,}={0,2}", re.ASCII)
 _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_ORDINARY = str.maketrans("-_", "+/")
+_OF_ONE_ALPHABET = str.maketrans("-_", "+/")
 _BETWEEN = f"\n{HIDDEN}\n"
 
 
@@ -274,7 +250,7 @@ def _pieces(text: str) -> Iterator[tuple[tuple[int, int], str]]:
 
 
 def _said(encoded: str) -> str:
-    signs = "".join(encoded.split()).rstrip("=").translate(_ORDINARY)
+    signs = "".join(encoded.split()).rstrip("=").translate(_OF_ONE_ALPHABET)
     if len(encoded) < _LEAST or len(signs) % 4 == 1:
         return ""
     data = base64.b64decode(signs + "=" * (-len(signs) % 4))
@@ -319,3 +295,170 @@ def readings_of_cut(text: str) -> Iterator[tuple[int, str, str]]:
         for opening, closing in _CLOSED_BY:
             if opening in before:
                 yield start, before, closing
+
+
+LEAST: Final = 8
+"""The minimum length in characters; shorter values occur too often by chance."""
+
+_MOST: Final = 1_000
+_LONGEST: Final = 4096
+_PIECES: Final = 100
+_TORN: Final = "cut"  # what stood before a cut is any word
+
+_AROUND = " \t\r\n\"'`.,:;!?()[]{}<>\\"
+_JOINTS = re.compile(r"[\s;,\"'`]+")
+_NAMED = re.compile(r"[\w.-]{1,64}[=:](?P<rest>.*[^\W_].*)", re.DOTALL)
+_USERINFO = re.compile(r"://[^\s/:@]{0,256}:(?P<password>\S{1,1024})@")
+_ORDINARY = pattern("ORDINARY")
+_HUMP = re.compile(r"[^\W\d_a-z]*[^\W\d_A-Z]+|[^\W\d_a-z]+")
+_STRONG = re.compile(r"[^\W_][$#@!%^*]+[^\W_]")
+
+
+class KnownSecrets:
+    """The secrets redacted from a run, kept in memory to find them elsewhere in it.
+
+    At most 1,000 values, each of 8 characters or more. A value that may also be a word, a date, a
+    path or a version is not kept: it would redact much that is no secret.
+    """
+
+    def __init__(self) -> None:
+        self._labels: dict[str, str] = {}
+        self._index: _Index | None = None
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def learn(self, value: str, label: str, may_stay: Callable[[str], bool]) -> None:
+        """Add a secret in all its forms, except those for which ``may_stay`` is true."""
+        if label == _TORN or len(value) < LEAST or value in self._labels:
+            return
+        for form in _forms(value):
+            if len(self._labels) == _MOST:
+                return
+            if form not in self._labels and _is_one(form) and not may_stay(form):
+                self._labels[form] = label
+                self._index = None
+
+    def label(self, value: str) -> str:
+        """Return the label of a value that is a known secret, or an empty string."""
+        return self._labels.get(value, "")
+
+    def spans(self, text: str) -> Iterator[Span]:
+        """Yield the known secrets in a text, however escaped; spans may overlap."""
+        if not self._labels or len(text) < LEAST:
+            return
+        if self._index is None:
+            self._index = _Index(self._labels)
+        for reading in plain_readings(text):
+            for start, value in self._index.places(reading.text):
+                first, last = reading.origin(start, start + len(value))
+                yield Span(first, last, self._labels[value], "secret")
+
+
+class _Index:
+    """An index that finds many values in a text at once.
+
+    A value of eight characters holds five that begin at a multiple of four of the text, wherever
+    it stands: only these are looked up.
+    """
+
+    _SIZE: Final = 5
+    _STRIDE: Final = LEAST - _SIZE + 1
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self._values = sorted(values)
+        self._longest = max(map(len, values))
+        self._mixed = frozenset(filter(alternates, values))
+        self._offsets: dict[str, set[int]] = {}
+        self._shorter: dict[str, str] = {}  # the longest other value that a value begins with
+        shorter = ""
+        for value in self._values:
+            while not value.startswith(shorter):
+                shorter = self._shorter[shorter]
+            self._shorter[value] = shorter
+            shorter = value
+            for offset in range(self._STRIDE):
+                self._offsets.setdefault(value[offset : offset + self._SIZE], set()).add(offset)
+
+    def places(self, text: str) -> Iterator[tuple[int, str]]:
+        offsets, size = self._offsets, self._SIZE
+        for place in range(0, len(text) - size + 1, self._STRIDE):
+            if text[place : place + size] in offsets:
+                for offset in offsets[text[place : place + size]]:
+                    if place >= offset and (value := self._value_at(text, place - offset)):
+                        yield place - offset, value
+
+    def _value_at(self, text: str, start: int) -> str:
+        """Return the longest value that begins here and is not part of a longer word."""
+        ahead = text[start : start + self._longest]
+        at = bisect_right(self._values, ahead) - 1
+        value = self._values[at] if at >= 0 else ""
+        while value and not (ahead.startswith(value) and self._stands_alone(text, start, value)):
+            value = self._shorter[value]
+        return value
+
+    def _stands_alone(self, text: str, start: int, value: str) -> bool:
+        """Return whether a value is not part of a longer word, or too mixed for that to matter."""
+        end = start + len(value)
+        before, after = text[max(0, start - 1) : start], text[end : end + 1]
+        torn = (before.isalnum() and value[0].isalnum()) or (
+            after.isalnum() and value[-1].isalnum()
+        )
+        return not torn or value in self._mixed
+
+
+def _forms(value: str) -> Iterator[str]:
+    bytewise = value.encode(errors="replace").decode("latin-1")  # as escapes of a URL are read
+    for form in dict.fromkeys((value, plain(value), bytewise)):
+        if "; " not in form:  # a header of cookies, of which each by itself is one
+            yield form
+            yield form.strip(_AROUND)
+        if password := _USERINFO.search(form):
+            yield password["password"]
+        for piece in _JOINTS.split(form, _PIECES)[:_PIECES]:
+            yield from _parts(piece)
+
+
+def _parts(piece: str) -> Iterator[str]:
+    """Yield the secret part of ``sid=x`` and ``user:x``."""
+    piece = piece.strip(_AROUND)
+    if "://" in piece:
+        return
+    named = _NAMED.fullmatch(piece)
+    part = named["rest"] if named else piece
+    if any(map(str.isdigit, part)) and any(map(str.isalpha, part)):
+        yield part
+    if password := _after_colon(piece):
+        yield password
+
+
+def _after_colon(piece: str) -> str:
+    """Return the password of ``user:password`` in base64, or an empty string."""
+    if len(piece) < LEAST or len(piece) > 1024 or piece.isdecimal():
+        return ""
+    try:
+        decoded = base64.b64decode(piece + "=" * (-len(piece) % 4), validate=True).decode()
+    except ValueError:
+        return ""
+    return decoded.partition(":")[2] if decoded.isprintable() else ""
+
+
+def _is_one(value: str) -> bool:
+    """Return whether a value is distinctive enough not to occur by chance."""
+    if not LEAST <= len(value) <= _LONGEST or HIDDEN in value or is_usual(value):
+        return False
+    ordinary = _ORDINARY.fullmatch(value)
+    if ordinary is None:
+        return any(map(str.isalnum, value))
+    return ordinary["words"] is not None and _is_no_word(value)
+
+
+def _is_no_word(value: str) -> bool:
+    """Return whether letters have a symbol among them or capitals throughout."""
+    return bool(_STRONG.search(value)) or len(value) < 3 * len(_HUMP.findall(value))
+
+
+def alternates(value: str) -> bool:
+    """Return whether letters and digits alternate as in nothing a person writes."""
+    kinds = [character.isdigit() for character in value if character.isalnum()]
+    return sum(a != b for a, b in pairwise(kinds)) >= max(3, 0.2 * len(kinds))
