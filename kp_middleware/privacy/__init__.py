@@ -5,20 +5,23 @@ addresses, phone numbers, IP and MAC addresses and home paths at every level exc
 Names, postal addresses and birth dates are not found by rules. A `Policy` adds a user's own rules.
 """
 
-from kp_middleware.privacy._other_secrets import KnownSecrets
-from kp_middleware.privacy._policy import ENGINE_TROUBLE, Policy
-from kp_middleware.privacy._rules import REDACTOR
-from kp_middleware.privacy._ruleset import Found, Redacted, count_placeholders, redact_text
-from kp_middleware.privacy._walk import (
+from kp_middleware.privacy._documents import (
+    Redacted,
     RedactedTrace,
     RedactedValue,
     check_clean,
-    document_in,
+    count_placeholders,
     redact_jsonable,
+    redact_text,
     redact_trace,
     spread_in_jsonable,
     spread_in_trace,
 )
+from kp_middleware.privacy._other_secrets import KnownSecrets
+from kp_middleware.privacy._policy import ENGINE_TROUBLE, Policy
+from kp_middleware.privacy._rules import REDACTOR
+from kp_middleware.privacy._ruleset import Found
+from kp_middleware.privacy._walk import document_in
 
 __all__ = [
     "ENGINE_TROUBLE",

@@ -3,7 +3,7 @@
 import re
 from functools import wraps
 
-from kp_middleware.privacy._names import is_name, is_of_password, is_probable, pages, whole_name
+from kp_middleware.privacy._reading import is_name, is_of_password, is_probable, pages, whole_name
 from kp_middleware.privacy._values import (
     TABLE,
     Check,

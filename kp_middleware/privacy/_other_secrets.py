@@ -14,8 +14,7 @@ from itertools import accumulate, pairwise
 from string import ascii_letters, digits
 from typing import Final
 
-from kp_middleware.privacy._escapes import HIDDEN, plain, plain_readings
-from kp_middleware.privacy._names import is_counter, is_of_account
+from kp_middleware.privacy._reading import HIDDEN, is_counter, is_of_account, plain, plain_readings
 from kp_middleware.privacy._rules import IndexedText
 from kp_middleware.privacy._values import (
     Span,

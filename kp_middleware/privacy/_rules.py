@@ -9,8 +9,15 @@ from string import digits
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.privacy import _checks, _values
-from kp_middleware.privacy._escapes import ESCAPING, HIDDEN
-from kp_middleware.privacy._names import ANY_NAME, NAME, NAME_STARTS, NAMING, PART_OF_NAME
+from kp_middleware.privacy._reading import (
+    ANY_NAME,
+    ESCAPING,
+    HIDDEN,
+    NAME,
+    NAME_STARTS,
+    NAMING,
+    PART_OF_NAME,
+)
 from kp_middleware.privacy._values import (
     TABLE,
     Check,

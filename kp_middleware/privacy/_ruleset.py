@@ -3,8 +3,7 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from unicodedata import normalize
@@ -12,15 +11,6 @@ from unicodedata import normalize
 from kp_middleware.errors import MissingExtraError, RedactionError
 from kp_middleware.patterns import Pattern, is_pattern
 from kp_middleware.patterns import compiled as compiled_pattern
-from kp_middleware.privacy._escapes import (
-    HIDDEN,
-    PLACEHOLDER,
-    Reading,
-    escapes_in,
-    readings,
-    seen,
-)
-from kp_middleware.privacy._names import names_a_secret
 from kp_middleware.privacy._other_secrets import (
     DESCRIBING,
     Decoded,
@@ -30,7 +20,16 @@ from kp_middleware.privacy._other_secrets import (
     spans_below_keys,
     spans_in_columns,
 )
-from kp_middleware.privacy._policy import Policy, document, engine
+from kp_middleware.privacy._policy import Policy, engine
+from kp_middleware.privacy._reading import (
+    HIDDEN,
+    PLACEHOLDER,
+    Reading,
+    escapes_in,
+    names_a_secret,
+    readings,
+    seen,
+)
 from kp_middleware.privacy._rules import (
     RULES,
     Index,
@@ -266,27 +265,6 @@ class Found(NamedTuple):
     length: int
 
 
-class Findings:
-    """What a redaction took out, by path."""
-
-    __slots__ = ()
-    found: tuple[Found, ...]
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The number of placeholders inserted, by label."""
-        return Counter(one.label for one in self.found)
-
-
-def count_placeholders(text: str) -> Counter[str]:
-    """Return the number of placeholders in a text, by label.
-
-    >>> count_placeholders("[REDACTED:email#1] wrote to [REDACTED:email#2]")
-    Counter({'email': 2})
-    """
-    return Counter(match["label"] for match in PLACEHOLDER.finditer(text) if match["label"])
-
-
 _NUMBERED = re.compile(r"\[REDACTED:([a-z0-9_]{1,40})#(\d{1,9})\]")
 
 
@@ -323,43 +301,6 @@ _SHOWN = re.compile(f"[^{HIDDEN}]+")
 _STRENGTH: dict[Group, int] = {"contact": 0, "identity": 1, "sensitive": 2, "secret": 3}
 _NO_POLICY = Policy()
 _NO_ESCAPE = (sys.maxsize, sys.maxsize)
-
-
-@dataclass(frozen=True, slots=True)
-class Redacted(Findings):
-    """A text with placeholders such as ``[REDACTED:email]``, and what they stand for, by line."""
-
-    text: str
-    found: tuple[Found, ...]
-
-
-def redact_text(
-    text: str,
-    *,
-    level: "PrivacyLevel" = "private",
-    policy: Policy = _NO_POLICY,
-    known: KnownSecrets | None = None,
-) -> Redacted:
-    """Redact a text for a privacy level.
-
-    Secrets and payment cards are redacted at every level; identities (national ids, bank accounts)
-    and contacts (e-mail, phone, IP, MAC, home path) at every level except ``private``. A secret
-    found in one place is redacted in every place, as are the ``known`` secrets of other texts, to
-    which those found here are added.
-
-    Raises:
-        RedactionError: ``too_large`` above 1,048,576 characters: redact the parts.
-            ``engine_missing`` or ``engine_failed`` if an engine of the policy does not work.
-
-    >>> redact_text("password=hunter2 for anna@example.org", level="aggregated").text
-    'password=[REDACTED:password] for [REDACTED:email]'
-    """
-    numbers = Numbers.after(text) if policy.numbered else None
-    with document(policy):
-        book = ruleset(level, policy)
-        known = KnownSecrets() if known is None else known
-        cleaned, gone = take_out(text, book, numbers=numbers, known=known, everywhere=True)
-    return Redacted(cleaned, tuple(_by_line(text, gone)))
 
 
 def take_out(
@@ -507,11 +448,3 @@ def replaced(text: str, spans: list[Span], numbers: Numbers | None = None) -> st
         parts += [text[reached : span.start], f"[REDACTED:{span.label}{number}]"]
         reached = span.end
     return "".join([*parts, text[reached:]])
-
-
-def _by_line(text: str, gone: Iterable[Span]) -> Iterator[Found]:
-    line, counted_to = 1, 0
-    for span in sorted(gone):
-        line += text.count("\n", counted_to, span.start)
-        counted_to = span.start
-        yield Found(f"line {line}", span.label, span.end - span.start)

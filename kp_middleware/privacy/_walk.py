@@ -1,23 +1,19 @@
-"""Redaction of whole documents, value by value; any failure is a refusal."""
+"""The walk through a document, which redacts each value by its place."""
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._escapes import PLACEHOLDER
-from kp_middleware.privacy._names import is_counter, is_of_account
 from kp_middleware.privacy._other_secrets import JSON_TYPES, KnownSecrets, alternates
-from kp_middleware.privacy._policy import Policy, document
+from kp_middleware.privacy._policy import Policy
+from kp_middleware.privacy._reading import PLACEHOLDER, is_counter, is_of_account
 from kp_middleware.privacy._ruleset import (
     DENIED,
     MAX_CHARACTERS,
-    Findings,
     Found,
     Numbers,
     is_harmless,
@@ -37,7 +33,7 @@ from kp_middleware.privacy._values import (
 )
 
 if TYPE_CHECKING:
-    from kp_middleware.traces import PrivacyLevel, ReasoningTrace
+    from kp_middleware.traces import PrivacyLevel
 
 Kept: TypeAlias = Mapping[str, "Kept"]
 
@@ -98,16 +94,6 @@ def document_in(text: str) -> object:
     except (ValueError, RecursionError):
         return None
     return parsed
-
-
-def _ways_to_write(value: float, *, all_ways: bool) -> Iterator[str]:
-    """Yield the notations of a number: its digits, and for all ways JSON and without exponent."""
-    is_whole = isinstance(value, int) or value.is_integer()
-    digits = str(abs(int(value))) if is_whole else ""
-    if len(digits) > 4 or (all_ways and digits):
-        yield digits
-    if all_ways and math.isfinite(value):
-        yield from dict.fromkeys((json.dumps(value), format(Decimal(repr(value)), "f")))
 
 
 _MAX_DEPTH = 64
@@ -219,7 +205,9 @@ class Walk:
                 told = self._told(value) if told is None else told
                 if told and (role == "value" or self._book.blanks(told)):
                     name, blank, *_ = self._book.member(told)
-            self._count(place, shown)
+            self._nodes += 1
+            if self._nodes >= _MAX_NODES:
+                raise RedactionError("too_large", str(place.under(shown)))
             inner: Any = member
             if exempt:
                 inner = self.clean(member, place.under(shown)._replace(blank=""))
@@ -262,7 +250,9 @@ class Walk:
         cleaned, before = [], None
         for index, item in enumerate(value):
             name, blank = self._announced(before, item, is_pair=is_pair)
-            self._count(place, index)
+            self._nodes += 1
+            if self._nodes >= _MAX_NODES:
+                raise RedactionError("too_large", str(place.under(index)))
             name = name or place.name
             inner: Any = item
             if not self._stays(item, place, index, name, place.blank or blank):
@@ -270,11 +260,6 @@ class Walk:
             cleaned.append(inner)
             before = item
         return cleaned
-
-    def _count(self, place: Place, key: str | int) -> None:
-        self._nodes += 1
-        if self._nodes >= _MAX_NODES:
-            raise RedactionError("too_large", str(place.under(key)))
 
     def _announced(self, before: object, item: object, *, is_pair: bool) -> tuple[str, str]:
         """Return the name and label of an item after a flag ``--token``, or a pair's name."""
@@ -330,32 +315,35 @@ class Walk:
         counts = abs(value) < 1000 or is_counter(place.name)
         if place.blank and (place.blank == DENIED or not counts):
             return self._blanked(value, place)
-        for written in _ways_to_write(value, all_ways=self._book.adds):
+        is_whole = isinstance(value, int) or value.is_integer()
+        digits = str(abs(int(value))) if is_whole else ""
+        ways = [digits] if len(digits) > (0 if self._book.adds else 4) else []
+        if self._book.adds and math.isfinite(value):  # as in JSON, and without an exponent
+            ways += dict.fromkeys((json.dumps(value), format(Decimal(repr(value)), "f")))
+        for written in ways:
             cleaned = self._text(written, place)
             if cleaned != written:
                 return cleaned
         return value
 
     def _blanked(self, value: float | str, place: Place) -> str:
+        """Return the label's placeholder, unless a value only describes a secret or its account."""
         text = str(value)
-        if not text or PLACEHOLDER.fullmatch(text) or self._may_stay(text, place):
+        if not text or PLACEHOLDER.fullmatch(text):
             return text
-        if place.blank != DENIED and (self._book.blanks(place.name) or alternates(text)):
-            self._known.learn(text, place.blank, self._book.allows_secret)
+        if place.blank != DENIED:
+            is_of_credential = any("cred" in str(part).lower() for part in place.path)
+            if describes(text) or self._book.allows_secret(text):
+                return text
+            if is_of_credential and is_of_account(place.name, text):
+                return text
+            if self._book.blanks(place.name) or alternates(text):
+                self._known.learn(text, place.blank, self._book.allows_secret)
         return self._gone(place.blank, text, place)
 
     def _gone(self, label: str, text: str, place: Place) -> str:
         self.found.append(Found(str(place), label, len(text)))
         return f"[REDACTED:{label}]"
-
-    def _may_stay(self, text: str, place: Place) -> bool:
-        """Return whether a value is exempt, or only describes the account of a credential."""
-        if place.blank == DENIED:
-            return False
-        if describes(text) or self._book.allows_secret(text):
-            return True
-        is_of_credential = any("cred" in str(part).lower() for part in place.path)
-        return is_of_credential and is_of_account(place.name, text)
 
 
 def _is_json_schema(value: Mapping[Any, object]) -> bool:
@@ -381,148 +369,3 @@ def _free(key: str, taken: Mapping[str, object], numbers: dict[str, int]) -> str
         numbers[key] = numbers.get(key, 1) + 1
         candidate = f"{key} {numbers[key]}"
     return candidate
-
-
-@contextmanager
-def fail_closed(policy: Policy) -> Iterator[None]:
-    """Convert any failure inside into a RedactionError that does not reveal the value."""
-    try:
-        with document(policy):
-            yield
-    except RedactionError:
-        raise
-    except Exception:  # noqa: BLE001  # fail closed, whatever it is
-        raise RedactionError("redactor_error") from None  # the cause may quote the value
-
-
-_STAYS: Kept = {}
-_KEPT: Kept = {
-    "@context": _STAYS,
-    "@type": _STAYS,
-    "steps": {"[]": dict.fromkeys(("step_id", "type", "latency_ms"), _STAYS)},
-    "outcome": {"confidence": _STAYS},
-    "metadata": dict.fromkeys(
-        words("created_at|success|success_source|quality_score|visibility|privacy_level"), _STAYS
-    ),
-}
-"""Fields whose type cannot hold anything to redact."""
-
-_NO_POLICY = Policy()
-
-
-@dataclass(frozen=True, slots=True)
-class RedactedTrace(Findings):
-    """A redacted trace, validated again, and what its placeholders stand for, by path."""
-
-    trace: "ReasoningTrace"
-    found: tuple[Found, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RedactedValue(Findings):
-    """A redacted structure of the same shape, and what its placeholders stand for, by path.
-
-    A placeholder such as ``[REDACTED:email]`` can stand for a number, too.
-    """
-
-    value: Any
-    found: tuple[Found, ...]
-
-
-def redact_trace(
-    trace: "ReasoningTrace",
-    *,
-    level: "PrivacyLevel",
-    policy: Policy = _NO_POLICY,
-    known: KnownSecrets | None = None,
-) -> RedactedTrace:
-    """Redact a trace for a privacy level.
-
-    A secret found in one place is redacted in every place, as are the ``known`` secrets of other
-    documents of the run, to which those found here are added.
-
-    Raises:
-        RedactionError: If the rest may not be clean and valid: do not share it.
-    """
-    with fail_closed(policy):
-        walk = Walk(trace, level, policy, known, kept=_KEPT)
-        return _validated(trace, walk.spread(walk.clean(trace.model_dump(mode="json"))), walk)
-
-
-def spread_in_trace(
-    trace: "ReasoningTrace", *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
-) -> RedactedTrace:
-    """Redact secrets learned later from a redacted trace. Raises as `redact_trace`."""
-    with fail_closed(policy):
-        walk = Walk(trace, level, policy, known, kept=_KEPT)
-        return _validated(trace, walk.spread(trace.model_dump(mode="json")), walk)
-
-
-def redact_jsonable(
-    value: object,
-    *,
-    level: "PrivacyLevel",
-    policy: Policy = _NO_POLICY,
-    known: KnownSecrets | None = None,
-) -> RedactedValue:
-    """Redact dicts, lists, tuples, strings and numbers for a privacy level.
-
-    A secret found in one place is redacted in every place, as in `redact_trace`.
-
-    Raises:
-        RedactionError: If the rest may not be clean, or a value has another type.
-
-    >>> redact_jsonable({"user": "anna", "password": "hunter2"}, level="private").value
-    {'user': 'anna', 'password': '[REDACTED:password]'}
-    """
-    with fail_closed(policy):
-        walk = Walk(value, level, policy, known)
-        return RedactedValue(walk.spread(walk.clean(value)), tuple(walk.found))
-
-
-def spread_in_jsonable(
-    value: object, *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
-) -> RedactedValue:
-    """Redact secrets learned later from a redacted structure. Raises as `redact_jsonable`."""
-    with fail_closed(policy):
-        walk = Walk(value, level, policy, known)
-        return RedactedValue(walk.spread(value), tuple(walk.found))
-
-
-def _validated(trace: "ReasoningTrace", document: object, walk: Walk) -> RedactedTrace:
-    from pydantic import ValidationError
-
-    if not walk.found:
-        return RedactedTrace(trace, ())
-    try:
-        cleaned = type(trace).model_validate(document)
-    except ValidationError as problem:
-        where = ".".join(str(part) for part in problem.errors()[0]["loc"])
-        raise RedactionError("invalid_after_redaction", where) from None
-    return RedactedTrace(cleaned, tuple(walk.found))
-
-
-def check_clean(body: bytes, *, level: "PrivacyLevel", policy: Policy = _NO_POLICY) -> None:
-    """Check that a JSON document holds nothing left to redact.
-
-    The built-in rules check every field; the user's, those that can hold text.
-
-    Raises:
-        RedactionError: ``residual_secret`` with the path, the rule and the length of what was
-            found, never the value; ``invalid_after_redaction`` if it is not JSON, or a key comes
-            twice.
-    """
-    try:
-        document = json.loads(body.decode(), object_pairs_hook=unique)
-    except (ValueError, RecursionError):
-        raise RedactionError("invalid_after_redaction") from None  # the cause quotes the body
-    with fail_closed(policy):
-        for rules, kept in ((policy.built_in(), None), (policy, _KEPT)):
-            if kept and rules == policy.built_in():
-                return
-            walk = Walk(document, level, rules, kept=kept)
-            walk.clean(document)
-            if walk.found:
-                first = walk.found[0]
-                where = f"{first.path} ({first.label}, {first.length} chars)"
-                raise RedactionError("residual_secret", where)
