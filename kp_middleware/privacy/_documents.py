@@ -101,7 +101,7 @@ def redact_text(
     >>> redact_text("password=hunter2 for anna@example.org", level="aggregated").text
     'password=[REDACTED:password] for [REDACTED:email]'
     """
-    numbers = Numbers.after(text) if policy.numbered else None
+    numbers = Numbers(text) if policy.numbered else None
     with document(policy):
         book = ruleset(level, policy)
         known = KnownSecrets() if known is None else known

@@ -8,14 +8,14 @@ import base64
 import re
 from bisect import bisect_right
 from codecs import utf_8_decode, utf_16_le_decode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import accumulate, pairwise
 from string import ascii_letters, digits
 from typing import Final
 
 from kp_middleware.privacy._reading import HIDDEN, is_counter, is_of_account, plain, plain_readings
-from kp_middleware.privacy._rules import IndexedText
+from kp_middleware.privacy._rules import IndexedText, occurrences
 from kp_middleware.privacy._values import (
     Span,
     describes,
@@ -35,6 +35,7 @@ JSON_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object
 DESCRIBING = frozenset({"$ref", "description", "format", "required", "title", "type"})
 """What a JSON Schema says of a value: it is not the value."""
 
+_VALUE_KINDS = frozenset(("double", "single", "escaped", "bare"))
 _ENDS_BARE = re.compile(r"\s{0,64}(?:[,:=\]})]|\Z)")
 _ENDS_KEY = re.compile(r"\s{0,16}(?::|=>)")
 
@@ -48,62 +49,42 @@ def spans_below_keys(indexed: IndexedText, blanks: Callable[[str], str]) -> Iter
             continue
         key = _KEY_BEFORE.search(text[max(0, opening.start() - _KEY_SIZE) : opening.start()])
         if key and (label := label_of(key[1])):
-            values = _Values(text, opening.end(), accounts="cred" in key[1].lower())
-            reached = values.end
-            yield from (Span(start, end, label, "secret") for start, end in values.places)
+            places, reached = _values_at(text, opening.end(), accounts="cred" in key[1].lower())
+            yield from (Span(start, end, label, "secret") for start, end in places)
 
 
-class _Values:
-    """The values inside brackets, up to where these are closed, or to what is no JSON."""
+def _values_at(text: str, start: int, *, accounts: bool) -> tuple[list[tuple[int, int]], int]:
+    """Return the values in brackets, and where these are closed or what is no JSON begins."""
+    places: list[tuple[int, int]] = []
+    name = ""
+    depth, after_value, is_schema = 0, False, False
+    for token in _TOKEN.finditer(text, start):
+        kind = token.lastgroup or ""
+        if kind in _VALUE_KINDS:
+            if after_value or (kind == "bare" and not _ENDS_BARE.match(text, token.end())):
+                return places, token.end()
+            value = token[kind]
+            if _ENDS_KEY.match(text, token.end()):
+                name = value
+                continue
+            after_value = True
+            is_schema |= name == "type" and value in JSON_TYPES
+            if not (is_schema and name in DESCRIBING) and not _describes(name, value, accounts):
+                places.append(token.span(kind))
+            continue
+        if kind == "open" and after_value:
+            return places, token.end()
+        depth += {"open": 1, "close": -1}.get(kind, 0)
+        after_value = kind == "close" or (after_value and kind != "joint")
+        if depth <= 0:
+            return places, token.end()
+    return places, len(text)
 
-    def __init__(self, text: str, start: int, *, accounts: bool) -> None:
-        self._accounts = accounts
-        self.places: list[tuple[int, int]] = []
-        self.end = len(text)
-        self._depth = 0
-        self._after_value = False
-        self._name = ""
-        self._is_schema = False
-        for token in _TOKEN.finditer(text, start):
-            if not self._goes_on(token):
-                self.end = token.end()
-                return
 
-    def _goes_on(self, token: re.Match[str]) -> bool:
-        kind = token.lastgroup
-        if kind == "joint":
-            self._after_value = False
-        elif kind == "close":
-            self._depth, self._after_value = self._depth - 1, True
-        elif kind == "open":
-            self._depth += 1
-            return not self._after_value
-        elif kind is not None:
-            return self._value(token, kind)
-        return self._depth > 0
-
-    def _value(self, token: re.Match[str], kind: str) -> bool:
-        if self._after_value or (
-            kind == "bare" and not _ENDS_BARE.match(token.string, token.end())
-        ):
-            return False
-        if _ENDS_KEY.match(token.string, token.end()):
-            self._name = token[kind]
-            return True
-        self._after_value = True
-        self._is_schema |= self._name == "type" and token[kind] in JSON_TYPES
-        if self._is_schema and self._name in DESCRIBING:
-            return True
-        if not self._may_stay(token[kind]):
-            self.places.append(token.span(kind))
+def _describes(name: str, value: str, is_of_accounts: bool) -> bool:  # noqa: FBT001
+    if is_usual(value) or describes(value) or (is_of_accounts and is_of_account(name, value)):
         return True
-
-    def _may_stay(self, value: str) -> bool:
-        if is_usual(value) or describes(value):
-            return True
-        if self._accounts and is_of_account(self._name, value):
-            return True
-        return value.replace(".", "").isdecimal() and (len(value) < 4 or is_counter(self._name))
+    return value.replace(".", "").isdecimal() and (len(value) < 4 or is_counter(name))
 
 
 _RULED, _LISTED, _ALIGNED = map(pattern, ("RULED", "LISTED", "ALIGNED"))
@@ -216,24 +197,17 @@ _OF_ONE_ALPHABET = str.maketrans("-_", "+/")
 _BETWEEN = f"\n{HIDDEN}\n"
 
 
-class Decoded:
-    """The base64 parts of a text, decoded and joined so that no rule takes two for one."""
-
-    def __init__(self, text: str) -> None:
-        self._pieces = [*_pieces(text)]
-        self.text = _BETWEEN.join(said for _, said in self._pieces)
-        sizes = (len(said) + len(_BETWEEN) for _, said in self._pieces)
-        self._starts = [*accumulate(sizes, initial=0)]
-
-    def origins(self, spans: Iterable[Span]) -> Iterator[Span]:
-        """Yield the whole base64 part for each finding in the decoded text."""
-        for span in spans:
-            first = bisect_right(self._starts, span.start) - 1
-            last = bisect_right(self._starts, span.end - 1)
-            for at, ((start, end), _) in enumerate(self._pieces[first:last], first):
-                found = self.text[max(span.start, self._starts[at]) : span.end]
-                if any(map(str.isalnum, found.partition(HIDDEN)[0])):
-                    yield span._replace(start=start, end=end)
+def spans_in_base64(text: str, find: Callable[[str], Iterator[Span]]) -> Iterator[Span]:
+    """Yield base64 in which something is found, all decoded at once: no rule takes two for one."""
+    pieces = [*_pieces(text)]
+    decoded = _BETWEEN.join(said for _, said in pieces)
+    starts = [*accumulate((len(said) + len(_BETWEEN) for _, said in pieces), initial=0)]
+    for span in find(decoded) if decoded else ():
+        first, last = bisect_right(starts, span.start) - 1, bisect_right(starts, span.end - 1)
+        for at, ((start, end), _) in enumerate(pieces[first:last], first):
+            found = decoded[max(span.start, starts[at]) : span.end]
+            if any(map(str.isalnum, found.partition(HIDDEN)[0])):
+                yield span._replace(start=start, end=end)
 
 
 def _pieces(text: str) -> Iterator[tuple[tuple[int, int], str]]:
@@ -322,7 +296,6 @@ class KnownSecrets:
 
     def __init__(self) -> None:
         self._labels: dict[str, str] = {}
-        self._index: _Index | None = None
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -336,7 +309,6 @@ class KnownSecrets:
                 return
             if form not in self._labels and _is_one(form) and not may_stay(form):
                 self._labels[form] = label
-                self._index = None
 
     def label(self, value: str) -> str:
         """Return the label of a value that is a known secret, or an empty string."""
@@ -346,64 +318,19 @@ class KnownSecrets:
         """Yield the known secrets in a text, however escaped; spans may overlap."""
         if not self._labels or len(text) < LEAST:
             return
-        if self._index is None:
-            self._index = _Index(self._labels)
         for reading in plain_readings(text):
-            for start, value in self._index.places(reading.text):
-                first, last = reading.origin(start, start + len(value))
-                yield Span(first, last, self._labels[value], "secret")
+            for value, label in self._labels.items():
+                for start in occurrences(value, reading.text):
+                    end = start + len(value)
+                    if not _is_torn(reading.text, start, end) or alternates(value):
+                        yield Span(*reading.origin(start, end), label, "secret")
 
 
-class _Index:
-    """An index that finds many values in a text at once.
-
-    A value of eight characters holds five that begin at a multiple of four of the text, wherever
-    it stands: only these are looked up.
-    """
-
-    _SIZE: Final = 5
-    _STRIDE: Final = LEAST - _SIZE + 1
-
-    def __init__(self, values: dict[str, str]) -> None:
-        self._values = sorted(values)
-        self._longest = max(map(len, values))
-        self._mixed = frozenset(filter(alternates, values))
-        self._offsets: dict[str, set[int]] = {}
-        self._shorter: dict[str, str] = {}  # the longest other value that a value begins with
-        shorter = ""
-        for value in self._values:
-            while not value.startswith(shorter):
-                shorter = self._shorter[shorter]
-            self._shorter[value] = shorter
-            shorter = value
-            for offset in range(self._STRIDE):
-                self._offsets.setdefault(value[offset : offset + self._SIZE], set()).add(offset)
-
-    def places(self, text: str) -> Iterator[tuple[int, str]]:
-        offsets, size = self._offsets, self._SIZE
-        for place in range(0, len(text) - size + 1, self._STRIDE):
-            if text[place : place + size] in offsets:
-                for offset in offsets[text[place : place + size]]:
-                    if place >= offset and (value := self._value_at(text, place - offset)):
-                        yield place - offset, value
-
-    def _value_at(self, text: str, start: int) -> str:
-        """Return the longest value that begins here and is not part of a longer word."""
-        ahead = text[start : start + self._longest]
-        at = bisect_right(self._values, ahead) - 1
-        value = self._values[at] if at >= 0 else ""
-        while value and not (ahead.startswith(value) and self._stands_alone(text, start, value)):
-            value = self._shorter[value]
-        return value
-
-    def _stands_alone(self, text: str, start: int, value: str) -> bool:
-        """Return whether a value is not part of a longer word, or too mixed for that to matter."""
-        end = start + len(value)
-        before, after = text[max(0, start - 1) : start], text[end : end + 1]
-        torn = (before.isalnum() and value[0].isalnum()) or (
-            after.isalnum() and value[-1].isalnum()
-        )
-        return not torn or value in self._mixed
+def _is_torn(text: str, start: int, end: int) -> bool:
+    """Return whether a part of a text begins or ends within a word."""
+    return (text[max(0, start - 1) : start].isalnum() and text[start].isalnum()) or (
+        text[end - 1].isalnum() and text[end : end + 1].isalnum()
+    )
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -449,12 +376,9 @@ def _is_one(value: str) -> bool:
     ordinary = _ORDINARY.fullmatch(value)
     if ordinary is None:
         return any(map(str.isalnum, value))
-    return ordinary["words"] is not None and _is_no_word(value)
-
-
-def _is_no_word(value: str) -> bool:
-    """Return whether letters have a symbol among them or capitals throughout."""
-    return bool(_STRONG.search(value)) or len(value) < 3 * len(_HUMP.findall(value))
+    if ordinary["words"] is None:
+        return False  # else it has a symbol among its letters, or capitals throughout
+    return _STRONG.search(value) is not None or len(value) < 3 * len(_HUMP.findall(value))
 
 
 def alternates(value: str) -> bool:

@@ -71,7 +71,13 @@ class Policy:
         """The name and digest of the redaction rules, stored with each document."""
         if self == Policy():
             return REDACTOR
-        added = repr((self, [_version(name) for name in self.engine_names]))
+        versions = []
+        for name in self.engine_names:
+            try:
+                versions.append(_version(name))
+            except (OSError, ValueError, ModuleNotFoundError):  # the last of a package, too
+                versions.append("")
+        added = repr((self, versions))
         return f"{REDACTOR}+{hashlib.sha256(added.encode()).hexdigest()[:12]}"
 
     @property
@@ -93,16 +99,9 @@ class Policy:
         return replace(self, allow=allow, deny=deny, phone_regions=(), engines=())
 
 
-def _version(engine: str) -> str:
-    """Return the package version or the file digest of an engine, or an empty string."""
-    try:
-        return _version_found(engine)
-    except (OSError, ValueError, ModuleNotFoundError):  # the last of a package, too
-        return ""
-
-
 @cache
-def _version_found(engine: str) -> str:
+def _version(engine: str) -> str:
+    """Return the package version or the file digest of an engine."""
     kind, _, argument = engine.partition(":")
     if kind == "gitleaks":  # its rules are read once, too
         content = Path(argument).expanduser().read_bytes()
@@ -130,19 +129,6 @@ def document(policy: Policy) -> Iterator[None]:
         yield
     finally:
         _ends_at.reset(token)
-
-
-def check_time() -> None:
-    """Raise TimeoutError if the document's time limit, if any, is exceeded."""
-    if time.monotonic() > _ends_at.get():
-        raise TimeoutError
-
-
-def pieces(text: str, size: int) -> Iterator[tuple[int, str]]:
-    """Yield parts of a text with their places, each repeating an eighth of the one before it."""
-    step = size - size // 8
-    for start in range(0, max(1, len(text) - size + step), step):
-        yield start, text[start : start + size]
 
 
 ENGINE_TROUBLE = frozenset(("engine_missing", "engine_failed", "timeout"))
@@ -182,8 +168,13 @@ class Engine:
         return found
 
     def _found(self, text: str) -> Iterator[Span]:
-        for place, piece in pieces(text, self._piece_size or max(1, len(text))):
-            check_time()
+        """Search the text in parts, each of which repeats an eighth of the one before it."""
+        size = self._piece_size or max(1, len(text))
+        step = size - size // 8
+        for place in range(0, max(1, len(text) - size + step), step):
+            if time.monotonic() > _ends_at.get():
+                raise TimeoutError
+            piece = text[place : place + size]
             for start, end, label in self._finder(piece):
                 if not 0 <= start <= end <= len(piece):
                     raise ValueError("no part of the text")

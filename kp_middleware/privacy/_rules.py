@@ -294,19 +294,13 @@ class IndexedText:
         return self._places[word]
 
 
-class _Word(NamedTuple):
-    """What can begin in a word: of rules by their number, and of a secret's name."""
-
-    begins: tuple[tuple[int, str], ...]
-    names: tuple[str, ...]
-    signs: tuple[str, ...]
-
-
-class Index(dict[str, _Word]):
+class Index(dict[str, frozenset[tuple[int | str, str]]]):
     """The rules of a ruleset, by the words in which their matches can begin.
 
-    The words of one run are those of the next: what is known of them decides which rules can find
-    something, before any of them is tried. Nothing begins in a ``boring`` word.
+    Each word has the numbers of rules, each with how it begins, the names of `_SIGNS`, and
+    ``START`` with how the name of a secret begins. The words
+    of one run are those of the next: what is known of them decides which rules can find something,
+    before any of them is tried. Nothing begins in a ``boring`` word.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
@@ -315,81 +309,56 @@ class Index(dict[str, _Word]):
         self._rules = rules
         self._named = [at for at, rule in enumerate(rules) if rule.starts is NAME_STARTS]
         self._starts: dict[str, list[_Start]] = {}  # by their first three characters
-        some = Rule("", "secret", "", NAME_STARTS)
-        for number, rule in [(-1, some), *enumerate(rules)]:
-            for text in _shortest(rule.starts) or rule.needs:
-                if number < 0 or rule.starts is not NAME_STARTS:
-                    for start in _Start.all_of(text, number, rule):
-                        self._starts.setdefault(start.part[:3], []).append(start)
+        starts = [*_starts(Rule("", "secret", "", NAME_STARTS), "START")]
+        for number, rule in enumerate(rules):
+            if rule.starts is not NAME_STARTS:
+                starts += _starts(rule, number)
+        for start in starts:
+            self._starts.setdefault(start.part[:3], []).append(start)
 
     def held(self, words: set[str]) -> tuple[list[tuple[Rule, set[str]]], set[str]]:
         """Return the ``rules`` and the ``signs`` of a text of these words."""
-        found: dict[int, set[str]] = {}
-        names: set[str] = set()
-        signs: set[str] = set()
+        rules: dict[int, set[str]] = {}
+        signs: dict[str, set[str]] = {}
         for word in words - self.boring:
-            of_word = self[word]
-            for number, start in of_word.begins:
-                found.setdefault(number, set()).add(start)
-            names.update(of_word.names)
-            signs.update(of_word.signs)
+            for what, start in self[word]:
+                if isinstance(what, int):
+                    rules.setdefault(what, set()).add(start)
+                else:
+                    signs.setdefault(what, set()).add(start)
+        names = signs.pop("START", None)
         if "NAME" in signs and names:
-            found.update(dict.fromkeys(self._named, names))
-        return [(self._rules[number], found[number]) for number in sorted(found)], signs
+            rules.update(dict.fromkeys(self._named, names))
+        return [(self._rules[number], rules[number]) for number in sorted(rules)], {*signs}
 
-    def __missing__(self, word: str) -> _Word:
+    def __missing__(self, word: str) -> frozenset[tuple[int | str, str]]:
         sizes = range(4)
         heads = {word[at : at + size] for size in sizes for at in range(len(word) + 1 - size)}
-        begin = [
-            start
-            for head in self._starts.keys() & heads
-            for start in self._starts[head]
-            if start.is_in(word)
-        ]
-        signs = [name for name, sign in _SIGNS.items() if len(word) > _STRETCH or sign.search(word)]
-        held = _Word(
-            tuple((start.rule, start.text) for start in begin if start.rule >= 0),
-            tuple(start.text for start in begin if start.rule < 0),
-            tuple(signs),
+        starts = (one for head in self._starts.keys() & heads for one in self._starts[head])
+        held = frozenset((start.rule, start.text) for start in starts if start.is_in(word)).union(
+            (name, "") for name, sign in _SIGNS.items() if len(word) > _STRETCH or sign.search(word)
         )
         if len(word) <= _LONGEST_WORD:
             if len(self) + len(self.boring) >= _MOST_WORDS:
                 self.clear()
                 self.boring.clear()
-            if held == _NOTHING:
-                self.boring.add(word)
-            else:
+            if held:
                 self[word] = held
+            else:
+                self.boring.add(word)
         return held
-
-
-_NOTHING = _Word((), (), ())
 
 
 class _Start(NamedTuple):
     """How a match of a rule can begin, or what it needs, as far as one word holds it."""
 
     text: str
-    rule: int
+    rule: int | str
     part: str
-    before: re.Pattern[str]
+    least: int = 0  # characters of the word
+    before: re.Pattern[str] = _ANYWHERE
     opens: bool = False  # the part begins its word
     closes: bool = False
-    least: int = 0
-
-    @classmethod
-    def all_of(cls, text: str, number: int, rule: Rule) -> "Iterator[_Start]":
-        least = LONG if rule.in_long else 0
-        if text in _SHOWN_BY:
-            for part, size in _SHOWN_BY[text]:
-                yield cls(text, number, part, _ANYWHERE, least=max(least, size))
-            return
-        divided = text.translate(_DIVIDERS)
-        part = max(divided.split(), key=lambda part: (part not in _FREQUENT, len(part)), default="")
-        at = divided.find(part)
-        before = _BEFORE.match(rule.pattern) if rule.starts and at == 0 else None
-        pattern = compiled(before[0]) if before else _ANYWHERE
-        yield cls(text, number, part, pattern, at > 0, at + len(part) < len(divided), least)
 
     def is_in(self, word: str) -> bool:
         size = len(self.part)
@@ -402,14 +371,20 @@ class _Start(NamedTuple):
         return False
 
 
-@cache
-def _shortest(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words without those that begin with another: each place is tried once."""
-    return tuple(
-        word
-        for word in words
-        if word[:1] in "0A" or not any(word[:size] in words for size in range(1, len(word)))
-    )
+def _starts(rule: Rule, number: int | str) -> Iterator[_Start]:
+    """Yield how matches of a rule begin, without what begins with another of them."""
+    least = LONG if rule.in_long else 0
+    for text in rule.starts or rule.needs:
+        if text in _SHOWN_BY:
+            for part, size in _SHOWN_BY[text]:
+                yield _Start(text, number, part, max(least, size))
+        elif text[:1] == "0" or not any(text[:size] in rule.starts for size in range(1, len(text))):
+            divided = text.translate(_DIVIDERS)
+            part = max(divided.split(), key=lambda part: (part not in _FREQUENT, len(part)))
+            at = divided.find(part)
+            found = _BEFORE.match(rule.pattern) if rule.starts and at == 0 else None
+            before = compiled(found[0]) if found else _ANYWHERE
+            yield _Start(text, number, part, least, before, at > 0, at + len(part) < len(divided))
 
 
 def occurrences(word: str, text: str) -> list[int]:

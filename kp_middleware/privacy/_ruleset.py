@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple
 from unicodedata import normalize
 
 from kp_middleware.errors import MissingExtraError, RedactionError
@@ -13,11 +13,11 @@ from kp_middleware.patterns import Pattern, is_pattern
 from kp_middleware.patterns import compiled as compiled_pattern
 from kp_middleware.privacy._other_secrets import (
     DESCRIBING,
-    Decoded,
     KnownSecrets,
     readings_of_cut,
     spans_at_cuts,
     spans_below_keys,
+    spans_in_base64,
     spans_in_columns,
 )
 from kp_middleware.privacy._policy import Policy, engine
@@ -121,11 +121,11 @@ class Ruleset:
         yield from self._plain(indexed)
         for looks in self._engines:
             yield from self._exempting(indexed, iter(looks.spans(indexed.text)))
-        if "BASE64" in indexed.signs:  # whose decoded text has findings
-            decoded = Decoded(indexed.text)
-            if decoded.text:
-                found = decoded.origins(self._plain(IndexedText(decoded.text, self.index)))
-                yield from self._exempting(indexed, found)
+        if "BASE64" in indexed.signs:
+            found = spans_in_base64(
+                indexed.text, lambda decoded: self._plain(IndexedText(decoded, self.index))
+            )
+            yield from self._exempting(indexed, found)
         if "[cut: " in indexed.text:
             yield from spans_at_cuts(indexed)
             yield from self._left_open(indexed)
@@ -148,6 +148,10 @@ class Ruleset:
         name = "" if _plain(key) in self._allowed_keys else PLACEHOLDER.sub("|", key)
         role = _ROLES.get(key, "value" if plainly(key) in _VALUES else "")
         return Member(name, self.blanks(key), role, self.indexed(key) is None)
+
+    def is_harmless(self, text: str) -> bool:
+        """Return whether a text is a word that no rule takes out."""
+        return not self.adds and _HARMLESS.fullmatch(text) is not None
 
     def is_plain(self, text: str) -> bool:
         """Return whether no word of a text is one in which anything can begin."""
@@ -197,11 +201,7 @@ class Ruleset:
             span for span in spans if not allows(indexed.text[span.start : span.end], span.group)
         )
 
-    def allows_secret(self, text: str) -> bool:
-        """Return whether the user exempts this exact text as a secret."""
-        return self.allows(text, "secret")
-
-    def allows(self, text: str, group: Group) -> bool:
+    def allows(self, text: str, group: Group = "secret") -> bool:
         """Return whether the user exempts a finding with this exact text."""
         if text in self._allowed_texts:
             return True
@@ -230,13 +230,6 @@ def _glued(rule: Rule, text: str, place: int) -> Iterator[Span]:
         place += match.end() - 1
 
 
-def _patterns(entries: tuple[str, ...]) -> list[Pattern]:
-    try:
-        return [compiled_pattern(entry[1:-1]) for entry in entries if is_pattern(entry)]
-    except MissingExtraError as error:
-        raise RedactionError("engine_missing", f"a /pattern/: {error}") from error
-
-
 def _spellings(entry: str) -> set[str]:
     """Return both Unicode normal forms, with ß and ss interchanged."""
     forms = {entry, entry.replace("ß", "ss"), entry.replace("ss", "ß")}
@@ -257,6 +250,13 @@ def _texts(entries: tuple[str, ...]) -> list[str]:
     return [entry for entry in entries if not is_pattern(entry)]
 
 
+def _patterns(entries: tuple[str, ...]) -> list[Pattern]:
+    try:
+        return [compiled_pattern(entry[1:-1]) for entry in entries if is_pattern(entry)]
+    except MissingExtraError as error:
+        raise RedactionError("engine_missing", f"a /pattern/: {error}") from error
+
+
 class Found(NamedTuple):
     """A redacted value: its path, label and length."""
 
@@ -271,17 +271,12 @@ _NUMBERED = re.compile(r"\[REDACTED:([a-z0-9_]{1,40})#(\d{1,9})\]")
 class Numbers:
     """The placeholder numbers of the contacts of one document, which mean nothing outside of it."""
 
-    def __init__(self) -> None:
-        self._last: Counter[str] = Counter()
+    def __init__(self, document: object) -> None:
+        """Continue after those in the document."""
         self._known: dict[tuple[str, str], str] = {}
-
-    @classmethod
-    def after(cls, document: object) -> Self:
-        """Return numbers that continue after those in the document."""
-        numbers = cls()
+        self._last: Counter[str] = Counter()
         for label, number in _NUMBERED.findall(str(document)):
-            numbers._last[label] = max(numbers._last[label], int(number))
-        return numbers
+            self._last[label] = max(self._last[label], int(number))
 
     def of(self, span: Span, value: str) -> str:
         """Return the suffix of the label in the placeholder: ``#1``, or nothing."""
@@ -338,18 +333,13 @@ def is_too_large(text: str) -> bool:
     return len(PLACEHOLDER.sub("", text)) > MAX_CHARACTERS
 
 
-def is_harmless(text: str, book: Ruleset) -> bool:
-    """Return whether a text is a word that no rule takes out."""
-    return not book.adds and _HARMLESS.fullmatch(text) is not None
-
-
 def find(
     text: str, book: Ruleset, *, cue: str = "", known: KnownSecrets | None = None
 ) -> list[Span]:
     """Return the spans of a text to redact, in order, not overlapping; placeholders stay."""
     if is_too_large(text):
         raise RedactionError("too_large")
-    if is_harmless(text, book):
+    if book.is_harmless(text):
         return []
     whole = cue + text
     indexed = book.indexed(whole)
@@ -368,22 +358,17 @@ def find(
         book.learn_clean(whole)
         return []
     if known is not None:
-        _learn(text, inside, book, known)
+        # before they are merged: a merged text would be found nowhere else
+        secrets = (part for part in inside if part.group == "secret")
+        values = ((text[part.start : part.end], part.label) for part in secrets)
+        for value, label in dict.fromkeys(values):
+            known.learn(value, label, book.allows)
     return list(_whole(text, [*_united(inside)]))
 
 
 def known_in(text: str, known: KnownSecrets) -> list[Span]:
     """Return the known secrets in a text, in order, not overlapping."""
     return list(_whole(text, [*_united(known.spans(text))]))
-
-
-def _learn(text: str, parts: Iterable[Span], book: Ruleset, known: KnownSecrets) -> None:
-    """Learn each secret before spans are merged: a merged text would be found nowhere else."""
-    values = {
-        (text[part.start : part.end], part.label): None for part in parts if part.group == "secret"
-    }
-    for value, label in values:
-        known.learn(value, label, book.allows_secret)
 
 
 def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
@@ -412,23 +397,17 @@ def _parts(reading: Reading, book: Ruleset, whole: IndexedText) -> Iterator[Span
 
 def _united(spans: Iterable[Span]) -> Iterator[Span]:
     """Yield overlapping spans merged, labelled by the strongest group, then the longest span."""
-    together: list[Span] = []
+    groups: list[list[Span]] = []
     reached = 0
     for span in sorted({*spans}):  # two readings find most things twice
-        if together and span.start >= reached:
-            yield _union(together)
-            together = []
-        together.append(span)
+        if groups and span.start < reached:
+            groups[-1].append(span)
+        else:
+            groups.append([span])
         reached = max(reached, span.end)
-    if together:
-        yield _union(together)
-
-
-def _union(spans: list[Span]) -> Span:
-    if len(spans) == 1:
-        return spans[0]
-    namer = max(spans, key=lambda span: (_STRENGTH[span.group], span.end - span.start))
-    return namer._replace(start=spans[0].start, end=max(span.end for span in spans))
+    for together in groups:
+        namer = max(together, key=lambda span: (_STRENGTH[span.group], span.end - span.start))
+        yield namer._replace(start=together[0].start, end=max(span.end for span in together))
 
 
 def _outside_placeholders(text: str, span: Span) -> Iterator[Span]:

@@ -16,7 +16,6 @@ from kp_middleware.privacy._ruleset import (
     MAX_CHARACTERS,
     Found,
     Numbers,
-    is_harmless,
     is_too_large,
     known_in,
     plainly,
@@ -127,7 +126,7 @@ class Walk:
         self.found: list[Found] = []
         self._book = ruleset(level, policy)
         self._known = KnownSecrets() if known is None else known
-        self._numbers = Numbers.after(document) if policy.numbered else None
+        self._numbers = Numbers(document) if policy.numbered else None
         self._top = Place(kept=kept)
         self._nodes = 0
 
@@ -223,7 +222,7 @@ class Walk:
         if blank:
             return False
         if isinstance(value, str):
-            if is_harmless(value, self._book):
+            if self._book.is_harmless(value):
                 return True
             if len(value) > MAX_CHARACTERS or value.lstrip()[:1] in {"{", "[", '"'}:
                 return False
@@ -297,7 +296,7 @@ class Walk:
         return json.dumps(cleaned, ensure_ascii=False) if len(self.found) > found else text
 
     def _text(self, text: str, place: Place) -> str:
-        if is_harmless(text, self._book):
+        if self._book.is_harmless(text):
             return text
         cue = f"{place.name[-64:]}: " if place.name else ""
         try:
@@ -333,12 +332,12 @@ class Walk:
             return text
         if place.blank != DENIED:
             is_of_credential = any("cred" in str(part).lower() for part in place.path)
-            if describes(text) or self._book.allows_secret(text):
+            if describes(text) or self._book.allows(text):
                 return text
             if is_of_credential and is_of_account(place.name, text):
                 return text
             if self._book.blanks(place.name) or alternates(text):
-                self._known.learn(text, place.blank, self._book.allows_secret)
+                self._known.learn(text, place.blank, self._book.allows)
         return self._gone(place.blank, text, place)
 
     def _gone(self, label: str, text: str, place: Place) -> str:
