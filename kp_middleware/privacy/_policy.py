@@ -119,11 +119,8 @@ _ends_at: ContextVar[float] = ContextVar("_ends_at", default=math.inf)
 
 
 @contextmanager
-def document(policy: Policy) -> Iterator[None]:
-    """Apply one time limit to the engines, if there are any, in the whole block."""
-    if not policy.engine_names:
-        yield
-        return
+def document() -> Iterator[None]:
+    """Apply one time limit to the engines in the whole block."""
     token = _ends_at.set(time.monotonic() + DOCUMENT_S)
     try:
         yield

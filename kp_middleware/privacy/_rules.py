@@ -236,11 +236,11 @@ class IndexedText:
     def __init__(self, text: str, index: "Index", words: set[str] | None = None) -> None:
         self.text = text
         self.lowered = lowered(text)
-        words = words_of(text) if words is None else words
         self._places: dict[str, list[int]] = {}
-        self._needed: dict[str, bool] = {"LONG": any(len(word) >= LONG for word in words)}
+        self._words = words_of(text) if words is None else words
+        self._needed: dict[str, bool] = {}
         self._verdicts: dict[tuple[Rule, int, int, str], bool] = {}
-        rules, self.signs = index.held(words)
+        rules, self.signs = index.held(self._words)
         self.rules = [
             (rule, starts)
             for rule, starts in rules
@@ -278,7 +278,8 @@ class IndexedText:
 
     def _holds(self, need: str) -> bool:
         if need not in self._needed:
-            self._needed[need] = need in self.lowered
+            is_long = need == "LONG" and any(len(word) >= LONG for word in self._words)
+            self._needed[need] = is_long or need in self.lowered
         return self._needed[need]
 
     def _starts(self, word: str) -> list[int]:
@@ -298,9 +299,9 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
     """The rules of a ruleset, by the words in which their matches can begin.
 
     Each word has the numbers of rules, each with how it begins, the names of `_SIGNS`, and
-    ``START`` with how the name of a secret begins. The words
-    of one run are those of the next: what is known of them decides which rules can find something,
-    before any of them is tried. Nothing begins in a ``boring`` word.
+    ``START`` with how the name of a secret begins. The words of one run are those of the next: what
+    is known of them decides which rules can find something, before any of them is tried. Nothing
+    begins in a ``boring`` word.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:

@@ -153,9 +153,11 @@ class Ruleset:
         """Return whether a text is a word that no rule takes out."""
         return not self.adds and _HARMLESS.fullmatch(text) is not None
 
-    def is_plain(self, text: str) -> bool:
-        """Return whether no word of a text is one in which anything can begin."""
-        return not self._looks_at_all and self.index.boring.issuperset(words_of(text))
+    def is_plain(self, text: str, cue: str) -> bool:
+        """Return whether a text is harmless, or nothing can begin in its words and the cue's."""
+        if not self.adds and _HARMLESS.fullmatch(text):
+            return True
+        return not self._looks_at_all and self.index.boring.issuperset(words_of(cue + text))
 
     def _plain(self, indexed: IndexedText) -> Iterator[Span]:
         """Yield the findings of the rules, and of what the user denies."""

@@ -81,12 +81,13 @@ def unique(members: list[tuple[str, object]]) -> dict[str, object]:
     return document
 
 
+_BEGINS_JSON = frozenset('{["')
 _JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_finite, object_pairs_hook=unique)
 
 
 def document_in(text: str) -> object:
     """Parse a text that is a JSON object, list or string; return None for anything else."""
-    if text.lstrip()[:1] not in {"{", "[", '"'}:
+    if text.lstrip()[:1] not in _BEGINS_JSON:
         return None
     try:
         parsed: object = _JSON.decode(text)
@@ -222,11 +223,9 @@ class Walk:
         if blank:
             return False
         if isinstance(value, str):
-            if self._book.is_harmless(value):
-                return True
-            if len(value) > MAX_CHARACTERS or value.lstrip()[:1] in {"{", "[", '"'}:
+            if len(value) > MAX_CHARACTERS or value.lstrip()[:1] in _BEGINS_JSON:
                 return False
-            return self._book.is_plain(f"{name[-64:]}: {value}" if name else value)
+            return self._book.is_plain(value, f"{name[-64:]}: " if name else "")
         if value is None or isinstance(value, bool):
             return True
         if self._book.adds:
@@ -248,7 +247,9 @@ class Walk:
         is_pair = len(value) == 2 and place.path != () and isinstance(place.path[-1], int)
         cleaned, before = [], None
         for index, item in enumerate(value):
-            name, blank = self._announced(before, item, is_pair=is_pair)
+            name = blank = ""
+            if isinstance(before, str) and (is_pair or before[:1] == "-"):
+                name, blank = self._announced(before, item)
             self._nodes += 1
             if self._nodes >= _MAX_NODES:
                 raise RedactionError("too_large", str(place.under(index)))
@@ -260,10 +261,8 @@ class Walk:
             before = item
         return cleaned
 
-    def _announced(self, before: object, item: object, *, is_pair: bool) -> tuple[str, str]:
+    def _announced(self, before: str, item: object) -> tuple[str, str]:
         """Return the name and label of an item after a flag ``--token``, or a pair's name."""
-        if not isinstance(before, str) or not (is_pair or before[:1] == "-"):
-            return "", ""
         name = before if before in _USER_FLAGS else ""
         if before == "-p" and isinstance(item, str) and is_strong(item):
             return name, "password"
