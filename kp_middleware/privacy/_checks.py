@@ -379,21 +379,17 @@ def is_of_a_secret(match: re.Match[str]) -> bool:
 def is_issued_by_vendor(match: re.Match[str]) -> bool:
     """Return whether a vendor's name is followed by a key, not by a word or another value."""
     name, value = match["name"].strip(), value_of(match)
-    if not _names_a_vendor(match) or _OTHER.search(name):
+    known = _VENDOR.match(match["name"])
+    if known is None or _OTHER.search(name):
+        return False
+    vendor, before = known[0], _before(match, 1)  # it begins a word or a part: MY_PLAID, myPlaid
+    if before.isalpha() and not (before.islower() and vendor[0].isupper()):
+        return False
+    if vendor[0].islower() and vendor[-1].isupper():
         return False
     alone = name.lower() in _VENDORS
     told = alone or _TELLS.search(name) is not None
     return is_key_of_vendor(value, alone=alone, told=told)
-
-
-def _names_a_vendor(match: re.Match[str]) -> bool:
-    """Return whether a vendor's name begins a word or a part of one: ``MY_PLAID``, ``myPlaid``."""
-    known = _VENDOR.match(match["name"])
-    if known is None:
-        return False
-    vendor, before = known[0], _before(match, 1)
-    begins = not before.isalpha() or (before.islower() and vendor[0].isupper())
-    return begins and not (vendor[0].islower() and vendor[-1].isupper())
 
 
 def is_address(match: re.Match[str]) -> bool:

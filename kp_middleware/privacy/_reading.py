@@ -42,7 +42,7 @@ _ESCAPE = rf"""
     | &(?:amp;){{0,3}}(?: [#](?P<decimal>\d{{1,6}}) | [#][xX](?P<hex_entity>[0-9A-Fa-f]{{1,5}})
       | (?P<entity>quot|apos|lt|gt|amp|nbsp) );
 """
-_ESCAPED = re.compile(f"{_BEGIN}(?:{_ESCAPE})", re.VERBOSE | re.ASCII)
+ESCAPED = re.compile(f"{_BEGIN}(?:{_ESCAPE})", re.VERBOSE | re.ASCII)
 ESCAPING = rf"[\\^\x1b\x9b{_UNSEEN}{_WIDE}]|%[0-9a-f]{{2}}|&|redacted|cut:"
 """What is in each text, in lower case, that has another reading than itself, or a cut."""
 
@@ -57,7 +57,8 @@ _PLAIN = re.compile(
 _EIGHT = "\\" * 8
 _DEEP = re.compile(r"(?<!\\)\\{8,}+[\"']")  # a string in a string in a string in a string
 _LEVELS = re.compile(r"(?P<slash>\\{8})|\\{1,7}(?=[\"'])")
-_MOST_PEELED = 4  # times three levels
+_MOST_PEELED = 5  # times, by three levels each but the first
+_MEANINGS = {None: "", "hidden": HIDDEN, "gap": " ", "slash": "\\"}
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "/": "/"}
 _LETTERS |= {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "amp": "&"}
 
@@ -108,34 +109,27 @@ def readings(text: str) -> list[Reading]:
     the end of a colour: the last letter of each seems to belong to what follows. JSON that was
     written as a string more than three times is read again with three levels less.
     """
-    found, peeled = _seen_and_meant(text), None
+    found: list[Reading] = []
+    peeled = None
     for _ in range(_MOST_PEELED):
+        kinds = [_SEEN, _MEANT] if ESCAPED.search(text) else [_SEEN]
+        found += [Reading(text, signs, peeled) for signs in kinds]
         if _EIGHT not in text or not _DEEP.search(text):
             break
         peeled = Reading(text, _LEVELS, peeled)
         text = peeled.text
-        found += _seen_and_meant(text, peeled)
     return found
-
-
-def _seen_and_meant(text: str, of: Reading | None = None) -> list[Reading]:
-    kinds = [_SEEN, _MEANT] if _ESCAPED.search(text) else [_SEEN]
-    return [Reading(text, signs, of) for signs in kinds]
 
 
 def plain_readings(text: str) -> list[Reading]:
     """Return the text as displayed and, if it has escapes, also with all of them decoded."""
-    kinds = [_SEEN, _PLAIN] if "\\" in text or _ESCAPED.search(text) else [_SEEN]
+    kinds = [_SEEN, _PLAIN] if "\\" in text or ESCAPED.search(text) else [_SEEN]
     return [Reading(text, signs) for signs in kinds]
 
 
 def plain(text: str) -> str:
     """Return the text with all escapes decoded, as in the last of `plain_readings`."""
     return Reading(text, _PLAIN).text
-
-
-def escapes_in(text: str) -> list[tuple[int, int]]:
-    return [sign.span() for sign in _ESCAPED.finditer(text)]
 
 
 def seen(text: str) -> str:
@@ -147,14 +141,8 @@ def _meaning(sign: re.Match[str]) -> str:
     """Return the character that an escape stands for, or an empty string."""
     kind = sign.lastgroup
     match kind:
-        case None:
-            return ""
-        case "hidden":
-            return HIDDEN
-        case "gap":
-            return " "
-        case "slash":
-            return "\\"
+        case None | "hidden" | "gap" | "slash":
+            return _MEANINGS[kind]
         case "quote":
             return sign[kind]
         case "letter" | "entity":
@@ -184,21 +172,15 @@ _FAMILIES = {
 }
 """Words of names, by the pattern of their ending."""
 
-
-def _any_name() -> str:
-    """Return a pattern that tests the first letter once for all words that begin with it."""
-    rests: dict[str, list[str]] = {}
-    for end, family in _FAMILIES.items():
-        for first in dict.fromkeys(word[0] for word in family):
-            of_first = "|".join(in_any_case(word[1:]) for word in family if word[0] == first)
-            rests.setdefault(first, []).append(f"(?:{of_first}){end}")
-    return "|".join(
-        f"(?-i:[{first}{first.upper()}])(?:{'|'.join(rests[first])})" for first in rests
-    )
-
+_RESTS: dict[str, list[str]] = {}  # by the first letter, which is tested once for all of them
+for _end, _family in _FAMILIES.items():
+    for _first in dict.fromkeys(word[0] for word in _family):
+        _rest = "|".join(in_any_case(word[1:]) for word in _family if word[0] == _first)
+        _RESTS.setdefault(_first, []).append(f"(?:{_rest}){_end}")
+_ANY = "|".join(f"(?-i:[{one}{one.upper()}])(?:{'|'.join(_RESTS[one])})" for one in _RESTS)
 
 NAME = (
-    rf"(?P<name>(?i:(?:{_any_name()}|{_OTHERS})(?:[_-]?(?:access[_-]?key|key|value|val"
+    rf"(?P<name>(?i:(?:{_ANY}|{_OTHERS})(?:[_-]?(?:access[_-]?key|key|value|val"
     r"|hash|digest|salt|plain|plaintext|text|confirm(?:ation)?|repeat|again|new|old|b64|base64|encrypted"
     rf"|data|string|base))?\d{{0,3}}(?:[_-](?:{_WHERE}))?))"
 )
@@ -240,13 +222,7 @@ _TOKENS = frozenset(("token", "tokens"))
 _OF_ACCESS = frozenset(("access", "refresh", "auth", "api", "secret", "bearer", "oauth"))
 _OF_NONE = frozenset(words(_LISTS["of_none"]))
 _COUNTER = re.compile(r"(?:tokens|counts?|total|limit|length|size|ttl|expires_(?:in|at)|version)\Z")
-_OF_ACCOUNT = frozenset(
-    words(
-        "user|username|user_name|login|email|account|role|type|kind|name|provider|region|"
-        "zone|host|hostname|port|url|endpoint|database|db|dbname|project|scope|scopes|"
-        "expires|expiry|status"
-    )
-)
+_OF_ACCOUNT = frozenset(words(_LISTS["of_account"]))
 
 
 def whole_name(text: str, start: int, end: int) -> str:

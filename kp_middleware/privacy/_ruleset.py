@@ -22,10 +22,10 @@ from kp_middleware.privacy._other_secrets import (
 )
 from kp_middleware.privacy._policy import Policy, engine
 from kp_middleware.privacy._reading import (
+    ESCAPED,
     HIDDEN,
     PLACEHOLDER,
     Reading,
-    escapes_in,
     names_a_secret,
     readings,
     seen,
@@ -375,7 +375,7 @@ def known_in(text: str, known: KnownSecrets) -> list[Span]:
 
 def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
     """Yield the spans extended to whole escapes: half an escape would break the JSON."""
-    escapes = iter(escapes_in(text) if spans else [])
+    escapes = iter([sign.span() for sign in ESCAPED.finditer(text)] if spans else [])
     start, end = next(escapes, _NO_ESCAPE)
     for span in spans:
         first, last = span.start, span.end
