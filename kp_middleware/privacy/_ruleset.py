@@ -39,7 +39,7 @@ from kp_middleware.privacy._rules import (
     occurrences,
     words_of,
 )
-from kp_middleware.privacy._values import Group, Span, compiled, matched_value, words
+from kp_middleware.privacy._values import TABLE, Group, Span, compiled, matched_value, words
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel
@@ -47,17 +47,9 @@ if TYPE_CHECKING:
 DENIED = "denied"
 """The label for the findings of a user's own rules."""
 
-_VALUES = frozenset(
-    words(
-        "value|val|text|values|default|defaultvalue|parametervalue|stringvalue|"
-        "currentvalue|resolvedvalue|newvalue|oldvalue"
-    )
-)
-_ROLES = dict.fromkeys(DESCRIBING, "describing") | {
-    "content": "content",
-    "data": "content",
-    "token": "token",
-}
+_VALUES = frozenset(words(TABLE["names"]["told"]))
+_ROLES = dict.fromkeys(DESCRIBING, "describing")
+_ROLES |= {"content": "content", "data": "content", "token": "token"}
 _GROUPS: Final[tuple[Group, ...]] = ("secret", "sensitive", "identity", "contact")
 _GLUED_SIZE = 512
 _REMEMBERED = 1 << 20  # characters of texts

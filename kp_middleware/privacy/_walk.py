@@ -24,6 +24,7 @@ from kp_middleware.privacy._ruleset import (
     take_out,
 )
 from kp_middleware.privacy._values import (
+    TABLE,
     describes,
     is_sign_of_model,
     is_strong,
@@ -98,14 +99,9 @@ def document_in(text: str) -> object:
 
 _MAX_DEPTH = 64
 _MAX_NODES = 100_000
-_LIMITS = frozenset(("too_deep", "too_large"))
-_OF_A_PLACE = frozenset(("redactor_error", "timeout"))
 _OUR_ID = re.compile(r"kp:[a-z]{2,12}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"[\w-]{2,60}")
-_TELLING = words(
-    "name|key|header|field|label|element|selector|id|parameterkey|parametername|"
-    "variable|variablename|attribute|option|env|envvar"
-)
+_TELLING = words(TABLE["names"]["telling"])
 _OF_MESSAGES = ("role", "type", "tool_call_id")  # the name in a message is who speaks
 _SECRET_TYPES = frozenset(("password", "secret", "securestring", "secretstring"))
 _USER_FLAGS = frozenset(("-u", "--user", "--proxy-user"))  # before user:password
@@ -286,7 +282,7 @@ class Walk:
         try:
             cleaned = self.clean(document, place._replace(depth=place.depth + 1))
         except RedactionError as refusal:
-            if refusal.reason not in _LIMITS:
+            if refusal.reason not in {"too_deep", "too_large"}:
                 raise
             del self.found[found:]
             return text
@@ -303,7 +299,7 @@ class Walk:
                 text, self._book, cue=cue, numbers=self._numbers, known=self._known
             )
         except RedactionError as error:
-            if error.reason not in _OF_A_PLACE:
+            if error.reason not in {"redactor_error", "timeout"}:
                 raise
             raise RedactionError(error.reason, f"{place} {error.where}".strip()) from None
         self.found += (Found(str(place), span.label, span.end - span.start) for span in gone)
