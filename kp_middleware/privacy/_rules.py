@@ -364,6 +364,8 @@ class _Start(NamedTuple):
     def is_in(self, word: str) -> bool:
         size = len(self.part)
         at = word.find(self.part) if len(word) >= self.least else -1
+        if len(word) > _STRETCH:
+            return at != -1
         while at != -1:
             anchored = (not at or not self.opens) and (at + size == len(word) or not self.closes)
             if anchored and self.before.match(word, at):
