@@ -283,9 +283,9 @@ def turn_of(response: LLMResult | None) -> Turn:
         reasoning, text, served = said.reasoning, said.text, said.served
     calls = _calls(message)
     usage = getattr(message, "usage_metadata", None) or totals.get("token_usage")
-    unfinished = _cut(about) if about else None
-    if calls:  # somebody will make them, and the valid ones are first
-        unfinished = None if calls[0].error is None else unfinished or "InvalidToolCall"
+    unfinished = None
+    if not calls or calls[0].error is not None:  # somebody will make valid ones, which are first
+        unfinished = (_cut(about) if about else None) or ("InvalidToolCall" if calls else None)
     return Turn(
         reasoning,
         text,

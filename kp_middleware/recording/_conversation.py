@@ -57,8 +57,10 @@ class Turn(NamedTuple):
     @property
     def thought(self) -> str:
         """The reasoning and the text, as far as they are not blank."""
-        said = [part for part in (self.reasoning, self.text) if part and not part.isspace()]
-        return "\n\n".join(said)
+        text = "" if self.text.isspace() else self.text
+        if not self.reasoning or self.reasoning.isspace():
+            return text
+        return f"{self.reasoning}\n\n{text}" if text else self.reasoning
 
 
 class Message(NamedTuple):
@@ -160,12 +162,13 @@ class Conversation:
         if not messages or (self.is_settled and self._role_of(messages[-1]) == "tool"):
             return ()
         tail, said_last = self._tail(messages)
-        ours = said_last if said_last in self._said else None
-        news = (
-            self._new(role, message, None if ours is None else f"{ours}+{position}")
-            for position, (role, message) in enumerate(tail)
-        )
-        return [new for new in news if new is not None]
+        follows_us = said_last is not None and said_last in self._said
+        news = []
+        for position, (role, message) in enumerate(tail):
+            place = f"{said_last}+{position}" if follows_us else None
+            if (new := self._new(role, message, place)) is not None:
+                news.append(new)
+        return news
 
     def results(self, messages: Sequence[object]) -> Sequence[Message]:
         """Return the results of pending calls found in the messages of the root's output."""
