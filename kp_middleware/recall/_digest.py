@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from html import escape
 from itertools import groupby
@@ -49,29 +49,6 @@ class Call(NamedTuple):
     output: str | None = None
 
 
-def digest(
-    run: Run, policy: Policy, *, age_days: int, max_tokens: int = 400, observations: bool = False
-) -> str:
-    """Return what a run did; what is left out is said."""
-    return _digest(run, clean_parts(run, policy, observations=observations), age_days, max_tokens)
-
-
-def quote(
-    run: Run, policy: Policy, *, age_days: int, max_tokens: int = 400, observations: bool = False
-) -> str:
-    """Return its digest as a message: a sentence that it is a record, then a block of data."""
-    clean = clean_parts(run, policy, observations=observations)
-    named = {
-        "id": clean["id"],
-        "succeeded": str(run.success).lower(),
-        "known_by": run.success_source or "assumed",
-        "age_days": str(age_days),
-    }
-    attributes = " ".join(f'{name}="{_escaped(_line(told))}"' for name, told in named.items())
-    text = _escaped(_digest(run, clean, age_days, max_tokens), quote=False)
-    return f"{_RECORD}\n<past_run {attributes}>\n{text}\n</past_run>"
-
-
 def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict[str, Any]:
     """Return what is told of a run, redacted as at the outbox door: a secret goes from all parts.
 
@@ -112,7 +89,21 @@ def is_form(run: Run) -> bool:
     )
 
 
-def _digest(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> str:
+def quote(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> str:
+    """Return the digest as a message: a sentence that it is a record, then a block of data."""
+    named = {
+        "id": clean["id"],
+        "succeeded": str(run.success).lower(),
+        "known_by": run.success_source or "assumed",
+        "age_days": str(age_days),
+    }
+    attributes = " ".join(f'{name}="{_escaped(_line(told))}"' for name, told in named.items())
+    text = _escaped(digest(run, clean, age_days, max_tokens), quote=False)
+    return f"{_RECORD}\n<past_run {attributes}>\n{text}\n</past_run>"
+
+
+def digest(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> str:
+    """Return what a run did, from its clean parts; what is left out is said."""
     room = max(200, int(max_tokens * _CHARS_PER_TOKEN))
     share = min(_READ_CHARS, room // 5)
     width = min(_READ_CHARS, room // 9)
@@ -123,8 +114,13 @@ def _digest(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> 
     after.append(_ending(run, age_days))
     room -= sum(len(line) + 1 for line in before + after) + 24
     named = " ".join([clean["objective"], *clean["asked_later"]])
-    told_calls = _told_calls([Call(**call) for call in clean["calls"]], named, width)
-    kept = _last_calls(told_calls, room)
+    lines = []
+    calls = [Call(**call) for call in clean["calls"]]
+    for (_, error), group in groupby(calls, lambda call: (call.tool, call.error)):
+        first, *more = group  # calls of one tool in a row that worked are one line
+        text = _told(first, named, width) + (f" and {len(more)} more like it" if more else "")
+        lines.append(_Told(text, 1 + len(more), error is not None))
+    kept = _last_calls(lines, room)
     if missing := clean["made"] - sum(one.calls for one in kept):
         before.append(f"(calls left out: {missing})")
     return "\n".join([*before, *(one.text for one in kept), *after])
@@ -138,17 +134,8 @@ class _Told(NamedTuple):
     failed: bool
 
 
-def _told_calls(calls: Sequence[Call], named: str, width: int) -> Iterator[_Told]:
-    """Yield a line for each call; those of one tool in a row that worked are one line."""
-    for (_, error), group in groupby(calls, lambda call: (call.tool, call.error)):
-        first, *more = group
-        text = _told(first, named, width) + (f" and {len(more)} more like it" if more else "")
-        yield _Told(text, 1 + len(more), error is not None)
-
-
-def _last_calls(told: Iterable[_Told], room: int) -> list[_Told]:
+def _last_calls(lines: Sequence[_Told], room: int) -> list[_Told]:
     """Return the lines for which there is room: the last, errors, and what came after them."""
-    lines = [*told]
     kept_longest = {at + after for at, one in enumerate(lines) if one.failed for after in (0, 1)}
     kept_longest.add(len(lines) - 1)
     room -= sum(len(one.text) + 1 for one in lines)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -84,13 +84,13 @@ class Recalled:
             max_tokens: The length, in tokens of about 3.5 characters.
             observations: Whether to tell what tools returned: words of strangers may be in it.
         """
-        options: Any = {"max_tokens": max_tokens, "observations": observations}
-        return digest(self._run, self._policy, age_days=self.age_days, **options)
+        clean = clean_parts(self._run, self._policy, observations=observations)
+        return digest(self._run, clean, self.age_days, max_tokens)
 
     def as_message(self, max_tokens: int = 400, *, observations: bool = False) -> str:
         """Return the digest quoted as data, to be given to an agent as a message of a person."""
-        options: Any = {"max_tokens": max_tokens, "observations": observations}
-        return quote(self._run, self._policy, age_days=self.age_days, **options)
+        clean = clean_parts(self._run, self._policy, observations=observations)
+        return quote(self._run, clean, self.age_days, max_tokens)
 
 
 def recalled(run: Run, policy: Policy, similarity: float = 0.0) -> Recalled:

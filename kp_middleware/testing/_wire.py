@@ -55,7 +55,8 @@ class Answer:
         status: The HTTP status.
         body: The bytes.
         headers: By name.
-        manner: How it is brought.
+        manner: How it is brought: ``whole``, ``last``, ``dripping``, ``crawling``, ``cut``,
+            ``silent``, ``closed`` or ``reset``.
     """
 
     status: int
