@@ -95,8 +95,7 @@ def _gathered(
         of_trace = "SELECT body FROM rows WHERE trace = ? ORDER BY place, rowid"
         traces = file.execute("SELECT trace FROM rows GROUP BY trace ORDER BY min(rowid)")
         for (key,) in traces:
-            rows: list[Fields] = []
-            characters = 0
+            rows, characters = list[Fields](), 0
             for (body,) in file.execute(of_trace, (key,)):
                 characters += len(body)
                 if len(rows) < _MOST_SPANS and characters <= _MOST_CHARACTERS:
@@ -351,8 +350,7 @@ def read_langfuse(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
 def _observations(values: Iterable[object]) -> Iterator[object]:
     """Yield the observations themselves; the JSON of a trace has them in a list."""
     for value in values:
-        document = fields(value)
-        document = {**document, **fields(document.get("trace"))}
+        document = {**fields(value), **fields(fields(value).get("trace"))}
         if "observations" not in document:
             yield value
             continue
