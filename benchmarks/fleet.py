@@ -303,8 +303,8 @@ def _finish(pods: list[Pod], url: str, rows: int) -> tuple[float, float]:
 
 def _batches(url: str) -> list[list[str]]:
     """The rows of a log as the statement takes them, a hundred at a time, for each shipper."""
-    from kp_middleware.sharing._records import SELECTED, as_json
-    from kp_middleware.sharing._records import run_of as row_of
+    from kp_middleware.sharing._rows import SELECTED, as_json
+    from kp_middleware.sharing._rows import run_of as row_of
 
     rows = _ask(
         url, f"SELECT {SELECTED}, d.body, d.redactor FROM kp.log l JOIN kp.documents d USING (id)"

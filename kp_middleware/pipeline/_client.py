@@ -15,8 +15,8 @@ from kp_middleware.forks import at_fork
 from kp_middleware.pipeline._endings import is_judging
 from kp_middleware.pipeline._imports import Imported, Wanted, import_runs
 from kp_middleware.pipeline._pipeline import Pipeline, tell_once
-from kp_middleware.pipeline._queue import Built, Feedback, ThreadEnd
 from kp_middleware.pipeline._reading import Reading
+from kp_middleware.pipeline._threads import Built, Feedback, ThreadEnd
 from kp_middleware.recording import (
     Limits,
     Naming,
@@ -107,7 +107,7 @@ class KnowledgePulse(Reading, Pipeline):
         """
         if not self.settings.enabled or is_judging.get():
             return None
-        if self.closed:
+        if self._closed:
             self._drop()
             return None
         return Recorder(self._take, self._limits, framework=framework)

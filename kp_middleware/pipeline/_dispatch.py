@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware import privacy
@@ -28,10 +28,14 @@ logger = logging.getLogger("kp_middleware")
 
 
 class Prepared(NamedTuple):
-    """The exact bytes to post, and what their placeholders stand for: counts by label."""
+    """The exact bytes to post, and what their placeholders stand for: counts by label.
 
-    body: bytes
+    Without bytes, ``why_not`` says why nothing may leave.
+    """
+
+    body: bytes | None
     redactions: Mapping[str, int]
+    why_not: str | None = None
 
 
 class Dispatch:
@@ -72,13 +76,15 @@ class Dispatch:
 
     def queue(self, seq: int, trace: ReasoningTrace, score: float) -> None:
         """Put a trace that cleared into the outbox; after a crash, whoever starts next does it."""
-        redactor = self._policy.redactor
         try:
-            leaving = self._prepared(trace, score)
+            agent_id, policy = self._settings.agent_id, self._policy
+            # slow, and so outside of the transaction
+            body, counts, why_not = prepared(trace, score, agent_id=agent_id, policy=policy)
+            if why_not is not None:
+                logger.warning("trace %s stays here: %s", trace.id, why_not)
+            redactor = policy.redactor
             with self._store.transaction():
-                blocked = leaving if isinstance(leaving, str) else None
-                body, counts = (None, {}) if isinstance(leaving, str) else leaving
-                self._outbox.add(seq, body, redactor=redactor, redactions=counts, reason=blocked)
+                self._outbox.add(seq, body, redactor=redactor, redactions=counts, reason=why_not)
                 self._outbox.sync(seq)
         except BaseException:
             self._caught_up, self._looked_until = False, min(self._looked_until, seq - 1)
@@ -117,16 +123,6 @@ class Dispatch:
     def _awaits_confirmation(self, ending: Ending) -> bool:
         return self._settings.forward_only == "confirmed" and not ending.is_confirmed
 
-    def _prepared(self, trace: ReasoningTrace, score: float) -> Prepared | str:
-        """Return the payload, or why there is none; slow, so call it outside transactions."""
-        try:
-            return prepare_payload(
-                trace, score=score, agent_id=self._settings.agent_id, policy=self._policy
-            )
-        except RedactionError as error:
-            logger.warning("trace %s stays here: %s", trace.id, error)
-            return str(error)
-
     def any_pending(self) -> bool:
         """Return whether an outbox item waits to be sent, and may be."""
         return self._sends and self._outbox.any_pending()
@@ -136,59 +132,46 @@ class Dispatch:
         self._outbox.sync(seq)
 
 
-def prepare_payload(
-    trace: ReasoningTrace, *, score: float, agent_id: str | None, policy: privacy.Policy
-) -> Prepared:
-    """Prepare a stored trace for sending, at its own privacy level; raises `RedactionError`.
-
-    Tool calls are told in words as well: the registry searches ``content``, not ``input``.
-    """
-    level = trace.metadata.privacy_level
-
-    def clean(words: list[str]) -> Sequence[str]:
-        cleaned: list[str] = privacy.redact_jsonable(words, level=level, policy=policy).value
-        return cleaned
-
-    redacted = privacy.redact_trace(trace, level=level, policy=policy)
-    told = with_calls_in_words(redacted.trace, clean)
-    body = payload(told, score=score, agent_id=agent_id)
-    privacy.check_clean(body, level=level, policy=policy)
-    return Prepared(body, privacy.count_placeholders(body.decode()))
-
-
 _MOST_CHARACTERS: Final = 200
 _MOST_OF_AN_ARGUMENT: Final = 80
 
 
-def with_calls_in_words(
-    trace: ReasoningTrace, clean: Callable[[list[str]], Sequence[str]]
-) -> ReasoningTrace:
-    """Return a redacted trace with a ``content`` for each tool call without one.
+def prepared(
+    trace: ReasoningTrace, score: float, *, agent_id: str | None, policy: privacy.Policy
+) -> Prepared:
+    """Prepare a stored trace for sending, at its own privacy level.
 
-    Call it after redaction, since a cut must not hide half of a secret; ``clean`` redacts the new
-    texts, in which values stand together that did not before.
+    Tool calls are told in words as well: the registry searches ``content``, not ``input``. They are
+    put into words after redaction, since a cut must not hide half of a secret, and redacted again:
+    values stand together in them that did not before.
     """
-    calls = {at: call_words(step) for at, step in enumerate(trace.steps) if _is_silent(step)}
-    if not calls:
-        return trace
-    cleaned = dict(zip(calls, clean([*calls.values()]), strict=True))
-    steps = tuple(
-        step.model_copy(update={"content": cleaned[at]}) if at in cleaned else step
-        for at, step in enumerate(trace.steps)
-    )
-    return trace.model_copy(update={"steps": steps})
+    level = trace.metadata.privacy_level
+    try:
+        told = privacy.redact_trace(trace, level=level, policy=policy).trace
+        if calls := [_in_words(step) for step in told.steps if _is_silent(step)]:
+            words = iter(privacy.redact_jsonable(calls, level=level, policy=policy).value)
+            steps = tuple(
+                step.model_copy(update={"content": next(words)}) if _is_silent(step) else step
+                for step in told.steps
+            )
+            told = told.model_copy(update={"steps": steps})
+        body = payload(told, score=score, agent_id=agent_id)
+        privacy.check_clean(body, level=level, policy=policy)
+    except RedactionError as error:
+        return Prepared(None, {}, str(error))
+    return Prepared(body, privacy.count_placeholders(body.decode()))
 
 
-def without_call_words(leaving: ReasoningTrace, kept: ReasoningTrace) -> ReasoningTrace:
-    """Remove the ``content`` of tool calls that have none in the local copy."""
-    steps = tuple(
-        step.model_copy(update={"content": None}) if _is_silent(here) else step
-        for step, here in zip(leaving.steps, kept.steps, strict=True)
-    )
-    return leaving.model_copy(update={"steps": steps})
+def with_score(body: bytes, score: float) -> bytes:
+    """Return a prepared body with another score, which needs no redaction."""
+    document = json.loads(body)
+    if document["metadata"]["quality_score"] == score:
+        return body
+    document["metadata"]["quality_score"] = score
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def call_words(step: Step) -> str:
+def _in_words(step: Step) -> str:
     """Return a tool call as source code, in at most 200 characters."""
     name = "" if step.tool is None else step.tool.name
     arguments = ", ".join(f"{key}={_written(value)}" for key, value in (step.input or {}).items())
@@ -261,25 +244,19 @@ class Rescan:
             if entry.body is None:
                 return "left"
             redactor, body = entry.redactor, entry.body
+        agent_id = self._agent_id
         try:
             trace = ReasoningTrace.model_validate_json(entry.document)
             if body is not None:
-                trace = without_call_words(ReasoningTrace.model_validate_json(body), kept=trace)
-            leaving = prepare_payload(
-                trace, score=entry.score, agent_id=self._agent_id, policy=self._policy
-            )
-        except RedactionError as error:
-            self._care.block(seq, str(error), redactor=redactor)
-            return "blocked"
+                trace = _without_call_words(ReasoningTrace.model_validate_json(body), kept=trace)
+            leaving = prepared(trace, entry.score, agent_id=agent_id, policy=self._policy)
         except ValueError:
-            self._care.block(seq, "its local copy cannot be read", redactor=redactor)
+            leaving = Prepared(None, {}, "its local copy cannot be read")
+        if leaving.body is None:
+            self._care.block(seq, leaving.why_not or "", redactor=redactor)
             return "blocked"
         return self._care.renew(
-            seq,
-            leaving.body,
-            redactor=redactor,
-            redactions=leaving.redactions,
-            agent_id=self._agent_id,
+            seq, leaving.body, redactor=redactor, redactions=leaving.redactions, agent_id=agent_id
         )
 
     def all_rows(self, *, alone: bool = False) -> dict[int, Rescanned]:
@@ -289,6 +266,15 @@ class Rescan:
             is_lost = self._care.entry(seq).reason == LOST_ON_ITS_WAY
             outcomes[seq] = "blocked" if is_lost else self.row(seq, alone=alone)
         return outcomes
+
+
+def _without_call_words(leaving: ReasoningTrace, kept: ReasoningTrace) -> ReasoningTrace:
+    """Remove the ``content`` of tool calls that have none in the local copy."""
+    steps = tuple(
+        step.model_copy(update={"content": None}) if _is_silent(here) else step
+        for step, here in zip(leaving.steps, kept.steps, strict=True)
+    )
+    return leaving.model_copy(update={"steps": steps})
 
 
 class _NotQueuedError(Exception):

@@ -1,30 +1,49 @@
-"""The endings of runs: what judges say, and estimates from what was told."""
+"""The endings of runs: judges, estimates, feedback, and decisions by what is known now."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
+from functools import partial
 from inspect import isawaitable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from kp_middleware.embedding import Embedder, Vector
-from kp_middleware.errors import KnowledgePulseError
-from kp_middleware.estimate import (
-    FEATURES,
-    Features,
-    Foretold,
-    Known,
-    Process,
-    is_trusted,
+from kp_middleware.core.evaluation import (
+    Ending,
+    Evaluation,
+    Run,
+    Terms,
+    default_confidence,
+    evaluate,
 )
+from kp_middleware.core.formula import Weights
+from kp_middleware.core.gates import Gate
+from kp_middleware.embedding import Embedder, Vector
+from kp_middleware.errors import KnowledgePulseError, TraceNotFoundError
+from kp_middleware.estimate import FEATURES, Features, Foretold, Known, Process, is_trusted
+from kp_middleware.instants import instant
 from kp_middleware.outcomes import Judge, probability
-from kp_middleware.pipeline._threads import start_daemon
+from kp_middleware.pipeline._dispatch import Dispatch
+from kp_middleware.pipeline._threads import Feedback, start_daemon
+from kp_middleware.privacy import Policy
 from kp_middleware.recording import shield
-from kp_middleware.storage import EstimateTable, Kind, KnownRun, StoredEstimate
+from kp_middleware.settings import Settings
+from kp_middleware.storage import (
+    CANCELLED_BY_HAND,
+    EstimateTable,
+    Kind,
+    KnownRun,
+    PastRun,
+    Store,
+    StoredEstimate,
+)
 from kp_middleware.traces import ReasoningTrace
+
+logger = logging.getLogger("kp_middleware")
 
 _MOST: Final = 10_000
 is_judging: Final[ContextVar[bool]] = ContextVar("kp_middleware_is_judging", default=False)
@@ -174,3 +193,110 @@ def _read(numbers: bytes) -> Features:
 def _of_width(width: int, vector: Vector | None) -> Vector:
     """Return a vector as it is compared: like no other where there is none."""
     return np.zeros(width, np.float32) if vector is None or len(vector) != width else vector
+
+
+GATE_FAILED: Final = "a run stays here, the gate failed"
+
+
+def warn_once(kinds: set[str], what: str, error: BaseException) -> None:
+    """Log one warning for each kind of failure, and the rest for debugging."""
+    kind = f"{what}: {type(error).__name__}"
+    level = logging.DEBUG if kind in kinds else logging.WARNING
+    kinds.add(kind)
+    logger.log(level, "%s: %s", kind, error)
+
+
+class Reevaluation:
+    """Evaluates stored runs again, and lets the outbox follow. Nothing is sent twice."""
+
+    def __init__(self, store: Store, dispatch: Dispatch, gate: Gate) -> None:
+        self._store = store
+        self.dispatch = dispatch
+        self._gate = gate
+        self._warn = partial(warn_once, set(), GATE_FAILED)
+
+    @classmethod
+    def of(cls, store: Store, settings: Settings) -> Self:
+        """Build one from settings alone: for a command, which has no pipeline."""
+        return cls(store, Dispatch(store, settings, Policy.of(settings)), settings.gate)
+
+    def learn(self, feedback: Feedback) -> bool:
+        """Store feedback and evaluate the run again; False if it was told the same before."""
+        with self._store.transaction():
+            before = self._store.belief(feedback.trace_id)
+            if before is None:
+                raise TraceNotFoundError(f"no run has the id {feedback.trace_id[:100]!r}")
+            ending, told = _ended(feedback, before.ending), (feedback.success, feedback.confidence)
+            if before.last_told == told and ending[:2] == before.ending[:2]:
+                return False
+            given_at = instant(feedback.given_at_s)
+            self._store.add_feedback(before, ending, given_at=given_at, told=told)
+            leaves = before.state == "scored" and self._with_outcome(before.seq)
+        if leaves:
+            self.dispatch.queue_stored(before.seq)
+        return True
+
+    def evaluate(self, seq: int, run: Run, weights: Weights, before: PastRun) -> Evaluation:
+        """Evaluate a stored run by today's gate, with what was decided before that run."""
+        history = self._store.history(seq, before.domain, let_through_at=before.let_through_at)
+        return evaluate(run, history, Terms(weights, self._gate, self._warn))
+
+    def save(
+        self, seq: int, evaluation: Evaluation, before: PastRun, p_success: float | None = None
+    ) -> bool:
+        """Store another evaluation in a transaction; return whether to queue it after that."""
+        verdict, leaves = evaluation.verdict, False
+        if before.outbox in {"sent", "sending"}:
+            verdict = verdict.staying(before.outbox)
+        elif (
+            verdict.decision == "forward"
+            and before.outbox in {None, "cancelled"}
+            and before.outbox_reason != CANCELLED_BY_HAND
+        ):
+            ending = self._store.ending(seq)
+            why = self.dispatch.blocking_reason(before.visibility, ending, before.started_at)
+            leaves = why is None
+            verdict = verdict if why is None else verdict.staying(why)
+        told = evaluation._replace(verdict=verdict)
+        self._store.save_evaluation(seq, told, p_success=p_success)
+        self.dispatch.sync(seq)
+        return leaves
+
+    def _with_outcome(self, seq: int) -> bool:
+        """Evaluate a scored run by its ending alone: what was measured and its weights stay.
+
+        So does its place in the share: those after it have been ranked behind it.
+        """
+        before = self._store.scored(seq)
+        if before is None or (stored := before.score) is None:
+            return False
+        ending = before.ending
+        run = Run(
+            before.shape,
+            ending.confidence,
+            ending.success,
+            stored.nearest,
+            stored.embedder,
+            measured=stored.signals,
+            p_success=ending.p_success(before.p_success),
+            is_stated=ending.is_stated,
+            key=before.rank_key,
+            was_chosen=None if before.chosen is None else bool(before.chosen),
+        )
+        score, verdict = self.evaluate(seq, run, stored.weights, before)
+        verdict = verdict._replace(key=None, credit=None, chosen=None)
+        return self.save(seq, Evaluation(score, verdict), before)
+
+
+def _ended(feedback: Feedback, before: Ending) -> Ending:
+    """Return the ending as it is known after the feedback."""
+    ending = before
+    if feedback.success is not None:
+        ending = ending._replace(success=feedback.success, success_source="feedback")
+    if feedback.confidence is not None:
+        return ending._replace(confidence=feedback.confidence, confidence_source="feedback")
+    unsaid = {"assumed", "estimated"} if feedback.success is not None else {"assumed"}
+    confidence = default_confidence(success=ending.success)
+    if before.confidence_source not in unsaid or confidence == before.confidence:
+        return ending
+    return ending._replace(confidence=confidence, confidence_source="assumed")

@@ -11,7 +11,7 @@ from uuid import UUID
 from kp_middleware import privacy
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.pipeline._queue import Built, ThreadEnd
+from kp_middleware.pipeline._threads import Built, ThreadEnd
 from kp_middleware.recording import (
     Limits,
     Recorder,
@@ -72,7 +72,19 @@ class Intake:
 
     def keep(self, run: Recorder | Built) -> None:
         """Write a run without its secrets, unless it has no step."""
-        recorded = self._recorded_run(run)
+        settings = self._settings
+        if isinstance(run, Recorder):
+            recorded = assemble(
+                run,
+                domain=settings.domain,
+                visibility=settings.visibility,
+                privacy_level=settings.privacy_level,
+                agent_id=settings.agent_id,
+            )
+        else:
+            recorded = bounded(_as_strict_as(settings, run.trace), self._limits)
+            if run.owner is not None:
+                recorded = recorded.model_copy(update={"owner": fingerprint(run.owner)})
         if recorded is None:
             return
         thread = ""
@@ -98,8 +110,6 @@ class Intake:
 
         False if there is none.
         """
-        if told is None and self.next_end_in_s() > 0:
-            return False
         success, confidence = (None, None) if told is None else told[1:]
         with self._store.transaction():
             paused = (
@@ -227,20 +237,6 @@ class Intake:
         self._secrets = {one: known for one, known in self._secrets.items() if one in threads}
         while sum(map(len, self._secrets.values())) > _MOST_SECRETS:
             del self._secrets[next(iter(self._secrets))]
-
-    def _recorded_run(self, run: Recorder | Built) -> RecordedRun | None:
-        settings = self._settings
-        if isinstance(run, Recorder):
-            return assemble(
-                run,
-                domain=settings.domain,
-                visibility=settings.visibility,
-                privacy_level=settings.privacy_level,
-                agent_id=settings.agent_id,
-            )
-        recorded = bounded(_as_strict_as(settings, run.trace), self._limits)
-        owner = None if run.owner is None else fingerprint(run.owner)
-        return recorded.model_copy(update={"owner": owner})
 
     def _without_secrets(self, run: RecordedRun, known: privacy.KnownSecrets) -> RecordedRun:
         """Return the redacted run, without its largest steps if it is too large to redact.

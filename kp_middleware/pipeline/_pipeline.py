@@ -17,11 +17,10 @@ from kp_middleware.export import Exporter, OwnExporter, Receipt, Registry
 from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
 from kp_middleware.locations import unknown_variables
-from kp_middleware.pipeline._queue import FinishedRun, RunQueue
 from kp_middleware.pipeline._reading import since_text
 from kp_middleware.pipeline._sending import MoreExporter, SendingWorker
-from kp_middleware.pipeline._shared_worker import SharedWorker
-from kp_middleware.pipeline._threads import LAST_STEP_S, wait_for_ends
+from kp_middleware.pipeline._shared import SharedWorker
+from kp_middleware.pipeline._threads import LAST_STEP_S, FinishedRun, RunQueue, wait_for_ends
 from kp_middleware.pipeline._worker import ScoringWorker
 from kp_middleware.recording import shield
 from kp_middleware.runs import ExportedRun
@@ -147,14 +146,15 @@ class Pipeline:
         Returns:
             What is not done.
         """
-        if timeout_s and (self.settings.sync or self._scorer.is_started or any(self._backlog())):
-            self._scorer.look_again()  # another process may have left it
+        if timeout_s and (self.settings.sync or self._waits is not None or any(self._backlog())):
+            self._scorer.start()
+            self._queue.ask_to_look()  # another process may have left something
         deadline = time.monotonic() + timeout_s
         self._queue.wait_until_done(timeout_s)
         if self._shared is not None:
             self._shared.wait_until_shipped(deadline)
         self._start_more()  # an earlier process may have left some
-        for sender in self._senders():
+        for sender in self._senders:
             sender.wait_until_sent(deadline)
         if self._shared is not None:
             self._shared.wait_until_shipped(deadline)
@@ -163,7 +163,7 @@ class Pipeline:
     def stats(self) -> Stats:
         """Return the counts of runs by state. Never raises; quick (30 ms for 100,000 runs)."""
         counts = Counts()
-        troubles = (one.trouble for one in (self._scorer, *self._senders()))
+        troubles = (one.trouble for one in (self._scorer, *self._senders))
         trouble = next(filter(None, troubles), None)
         if trouble is None and self._sender is None:
             trouble = _settings_trouble(self.settings)
@@ -192,11 +192,11 @@ class Pipeline:
         self._queue.wait_until_done(deadline - time.monotonic())
         if self._shared is not None:
             self._shared.wait_until_shipped(deadline)
-        for sender in self._senders():
+        for sender in self._senders:
             sender.wait_until_idle(deadline)
         self._queue.wait_until_kept(since_s, _PATIENCE_S, patience_in_trouble_s=timeout_s)
         self._scorer.stop(max(_MOMENT_S, deadline - time.monotonic()))
-        for sender in self._senders():
+        for sender in self._senders:
             sender.stop(0.0)
         if self._shared is not None:
             self._shared.stop(LAST_STEP_S)
@@ -242,8 +242,10 @@ class Pipeline:
             raise ValueError(f"there is an {own.url} already: give each a name of its own")
         if self.settings.visibility != "private" and not self.settings.problems:
             more = MoreExporter(own, send, first)
+            sender = more.worker(self._store, self.settings)
             self._more.append(more)
-            self._more_senders.append(more.worker(self._store, self.settings))
+            self._more_senders.append(sender)
+            self._senders.insert(0, sender)
 
     def _start_afresh(self) -> None:
         """Create an empty queue and the workers, without starting a thread.
@@ -278,6 +280,7 @@ class Pipeline:
             on_step=self._start_more,
         )
         self._more_senders = [one.worker(store, settings) for one in self._more]
+        self._senders = [*self._more_senders, *([] if self._sender is None else [self._sender])]
 
     def _start_sending(self) -> None:
         if self._sender is not None:
@@ -288,9 +291,6 @@ class Pipeline:
             self._shared.start()
         for sender in self._more_senders:
             sender.start()
-
-    def _senders(self) -> list[SendingWorker]:
-        return self._more_senders if self._sender is None else [*self._more_senders, self._sender]
 
     def _backlog(self) -> Backlog:
         """Return the backlog of memory and file; an unreadable file counts as empty."""

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -22,8 +22,7 @@ from kp_middleware.embedding import (
 )
 from kp_middleware.estimate import Features, features
 from kp_middleware.instants import instant
-from kp_middleware.pipeline._endings import Estimating
-from kp_middleware.pipeline._reevaluate import Reevaluation
+from kp_middleware.pipeline._endings import Estimating, Reevaluation
 from kp_middleware.settings import Settings
 from kp_middleware.storage import PastRun, Selection, SqliteStore
 from kp_middleware.traces import ReasoningTrace
@@ -109,90 +108,76 @@ class Rescoring:
         """Rescore in short steps; yield how many of the selected runs each has done."""
         for before in self._runs.before(self._done + 1, self._settings.cache_size):
             self._now_ms = before.added_at_ms
-            self._remember(before.key, before.vector)
+            vector = np.frombuffer(before.vector, dtype="<f4")
+            self._cache.add(vector, before.key, embedder=self._name or "")
         while runs := self._runs.after(self._done, _BATCH):
-            replayed = self._replayed(runs)
+            replayed = self._replayed(runs, self._documents(runs))
             while some := [*islice(replayed, _AT_ONCE)]:
-                yield self._write(some)
+                with nullcontext() if self._is_dry_run else self._store.transaction():
+                    for one in some:
+                        self._take(one)
+                    self._done = some[-1].run.seq
+                while self._cleared:
+                    self._reevaluation.dispatch.queue_stored(self._cleared.pop(0))
+                yield sum(one.run.is_selected for one in some)
                 time.sleep(_GIVE_WAY_S)
 
-    def _replayed(self, runs: Sequence[PastRun]) -> Iterator[_Replayed]:
+    def _documents(self, runs: Sequence[PastRun]) -> dict[int, ReasoningTrace]:
+        """Return the documents of the selected runs that can be read."""
+        traces = {}
+        for run in runs:
+            if run.is_selected:
+                try:
+                    document = self._runs.document(run.seq) or ""
+                    traces[run.seq] = ReasoningTrace.model_validate_json(document)
+                except ValueError:
+                    self.unread.append(run.id)
+        return traces
+
+    def _replayed(
+        self, runs: Sequence[PastRun], traces: Mapping[int, ReasoningTrace]
+    ) -> Iterator[_Replayed]:
         """Compare each run with those before it; those not selected are only remembered."""
-        traces = {run.seq: trace for run in runs if (trace := self._read(run)) is not None}
-        unembedded = [traces[run.seq] for run in runs if run.seq in traces and not run.vector]
-        vectors = self._embedded(unembedded)
+        vectors: Iterator[Vector] = iter(())
+        if (embedder := self._embedder) is not None:
+            new = (traces[run.seq] for run in runs if run.seq in traces and run.vector is None)
+            vectors = embed_many((embedded_text(trace, embedder) for trace in new), embedder)
         for run in runs:
             self._now_ms = run.ended_ms
-            trace = traces.get(run.seq)
-            if trace is not None:
-                yield self._compared(run, trace, vectors)
-            else:
-                if run.vector is not None:
-                    self._remember(run.id, run.vector)
+            vector = None if run.vector is None else np.frombuffer(run.vector, dtype="<f4")
+            if (trace := traces.get(run.seq)) is None:
+                if vector is not None:
+                    self._cache.add(vector, run.id, embedder=self._name or "")
                 yield _Replayed(run)
+                continue
+            added = None
+            if vector is None and embedder is not None:
+                vector = added = self._cache.unit(next(vectors))
+            today = self._compared(run, trace, vector)
+            yield _Replayed(run, today, (trace, features(trace), vector), added)
 
-    def _read(self, run: PastRun) -> ReasoningTrace | None:
-        if not run.is_selected:
-            return None
-        try:
-            return ReasoningTrace.model_validate_json(self._runs.document(run.seq) or "")
-        except ValueError:
-            self.unread.append(run.id)
-            return None
-
-    def _embedded(self, traces: list[ReasoningTrace]) -> Iterator[Vector]:
-        embedder = self._embedder
-        if embedder is None:
-            return iter(())
-        return embed_many((embedded_text(trace, embedder) for trace in traces), embedder)
-
-    def _compared(
-        self, run: PastRun, trace: ReasoningTrace, vectors: Iterator[Vector]
-    ) -> _Replayed:
-        vector = None if run.vector is None else np.frombuffer(run.vector, dtype="<f4")
-        new = None
-        if vector is None and self._embedder is not None:
-            vector = new = self._cache.unit(next(vectors))
+    def _compared(self, run: PastRun, trace: ReasoningTrace, vector: Vector | None) -> Run:
         then = None if run.score is None else run.score.nearest
         is_gone = run.score and run.nearest_seq is None and run.score.embedder == self._name
-        today = self._scorer.compare(
-            trace,
-            vector,
-            replace(run.shape, types=trace.shape.types),
-            known=then if is_gone else None,
-        )
+        shape = replace(run.shape, types=trace.shape.types)
+        today = self._scorer.compare(trace, vector, shape, known=then if is_gone else None)
         if (near := today.nearest) and then and _are_alike([then.similarity], [near.similarity]):
-            today = replace(today, nearest=near._replace(similarity=then.similarity))
-        return _Replayed(run, today, (trace, features(trace), vector), new)
+            return replace(today, nearest=near._replace(similarity=then.similarity))
+        return today
 
-    def _remember(self, key: str, vector: bytes) -> None:
-        self._cache.add(np.frombuffer(vector, dtype="<f4"), key, embedder=self._name or "")
-
-    def _write(self, some: list[_Replayed]) -> int:
-        with nullcontext() if self._is_dry_run else self._store.transaction():
-            count = sum(map(self._take, some))
-            self._done = some[-1].run.seq
-        while self._cleared:
-            self._reevaluation.queue(self._cleared.pop(0))
-        return count
-
-    def _take(self, replayed: _Replayed) -> bool:
-        """Store the outcome of a run; return whether it is one of the selected."""
+    def _take(self, replayed: _Replayed) -> None:
+        """Store the outcome of a run."""
         now = self._runs.run(replayed.run.seq)
         if now is None or now.recorded != replayed.run.recorded:
             self.counts["overtaken"] += replayed.run.is_selected
-        else:
-            self._place_vector(now, replayed.new_vector)
-            if now.is_selected:
-                self.counts.update(self._became(now, replayed, self._estimate(replayed)))
-        return replayed.run.is_selected
-
-    def _estimate(self, replayed: _Replayed) -> float | None:
-        if self._estimating is None or replayed.seen is None:
-            return None
-        p, estimate = self._estimating.of(replayed.run.seq, *replayed.seen)
-        self._estimating.save(replayed.run.seq, replayed.seen[1], estimate)
-        return p
+            return
+        self._place_vector(now, replayed.new_vector)
+        if now.is_selected:
+            p = None
+            if self._estimating is not None and replayed.seen is not None:
+                p, estimate = self._estimating.of(now.seq, *replayed.seen)
+                self._estimating.save(now.seq, replayed.seen[1], estimate)
+            self.counts.update(self._became(now, replayed, p))
 
     def _place_vector(self, now: PastRun, new: Vector | None) -> None:
         """Give a run the vector it lacks; vectors stay in the order of runs, as caches forget."""
@@ -224,9 +209,16 @@ class Rescoring:
                 return
             if ending != now.ending and not self._is_dry_run:
                 self._store.save_ending(now.seq, ending)
-            self._save(now, evaluation, p_then)
+            decision = evaluation.verdict.decision
+            if self._is_dry_run:
+                decided_at = None if decision == now.decision else instant(time.time())
+                self._runs.suppose(now.seq, evaluation, decided_at=decided_at)
+            else:
+                self._runs.mend(now.seq)
+                if self._reevaluation.save(now.seq, evaluation, now, p_then):
+                    self._cleared.append(now.seq)
             yield "changed"
-            yield from self._followed(now, evaluation.verdict.decision)
+            yield from self._followed(now, decision)
 
     def _evaluated(
         self, now: PastRun, today: Run, ending: Ending, p: float | None, p_then: float | None
@@ -258,17 +250,6 @@ class Rescoring:
             return True
         then = now.gate, now.threshold, now.decision, now.credit
         return (verdict.gate, verdict.threshold, verdict.decision, verdict.credit) == then
-
-    def _save(self, now: PastRun, evaluation: Evaluation, p_success: float | None) -> None:
-        """Store it in the caller's transaction, or beside the file where nothing is to change."""
-        if self._is_dry_run:
-            decision = evaluation.verdict.decision
-            decided_at = instant(time.time()) if decision != now.decision else None
-            self._runs.suppose(now.seq, evaluation, decided_at=decided_at)
-            return
-        self._runs.mend(now.seq)
-        if self._reevaluation.save(now.seq, evaluation, now, p_success):
-            self._cleared.append(now.seq)
 
     def _followed(self, run: PastRun, decision: str) -> Iterator[Became]:
         """Yield what a new decision changes for a run."""

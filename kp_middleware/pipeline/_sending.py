@@ -148,7 +148,7 @@ class SendingWorker(Worker):
         if link is None:
             return store.outbox(settings.registry_url, settings.agent_id), pace
         key = exporter.url, exporter.agent_id, exporter.key_hash
-        return SharedOutbox.of(link, *key), pace
+        return SharedOutbox(link, *key), pace
 
 
 def destination(settings: Settings, exporter: Registry | OwnExporter | None) -> str:
@@ -323,7 +323,7 @@ class MoreExporter(NamedTuple):
 
         def prepare(run: Run, document: str, attempts: int) -> ExportedRun | None:
             try:
-                return prepared(run, document, attempts, settings=settings, policy=policy)
+                return exported(run, document, attempts, settings=settings, policy=policy)
             except RedactionError as error:
                 logger.warning("trace %s is not given to %s: %s", run.id, self.exporter.url, error)
                 return None
@@ -346,7 +346,7 @@ def _may_leave(
     return False if is_late else None
 
 
-def prepared(
+def exported(
     run: Run, document: str, attempts: int, *, settings: Settings, policy: privacy.Policy
 ) -> ExportedRun:
     """Return what leaves of a run: redacted as for the outbox, and scanned as it leaves."""

@@ -27,10 +27,16 @@ from kp_middleware.estimate import features
 from kp_middleware.export import OwnExporter
 from kp_middleware.outcomes import LIKELY
 from kp_middleware.pipeline._dispatch import Dispatch
-from kp_middleware.pipeline._endings import Estimating, JudgeNotReadyError, Judging
+from kp_middleware.pipeline._endings import (
+    GATE_FAILED,
+    Estimating,
+    JudgeNotReadyError,
+    Judging,
+    Reevaluation,
+    warn_once,
+)
 from kp_middleware.pipeline._intake import Intake
-from kp_middleware.pipeline._queue import Feedback, FinishedRun, ThreadEnd
-from kp_middleware.pipeline._reevaluate import GATE_FAILED, Reevaluation, warn_once
+from kp_middleware.pipeline._threads import Feedback, FinishedRun, ThreadEnd
 from kp_middleware.recall import packed
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
@@ -111,13 +117,6 @@ class Stages:
     def _reevaluation(self) -> Reevaluation:
         return Reevaluation(self._store, self.dispatch, self._gate)
 
-    def score_ours(self) -> bool:
-        """Score the next run that we wrote; False if none waits. Raises as `score_next`."""
-        seq = self.next.ours()
-        if seq is not None:
-            self._score(seq)
-        return seq is not None
-
     def score_next(self, *, at_once: bool = False) -> bool:
         """Score a run that waits, ours first, or do what else is left; False if nothing is, now.
 
@@ -128,9 +127,13 @@ class Stages:
         """
         seq = self.next.oldest(at_once=at_once)
         if seq is not None:
-            self._score(seq)
+            self.score(seq)
             return True
-        return self.dispatch.queue_left() or self.intake.end()
+        return self.dispatch.queue_left() or self.end_overdue()
+
+    def end_overdue(self) -> bool:
+        """End the first run that has waited too long for what follows; False if none has."""
+        return self.intake.next_end_in_s() <= 0 and self.intake.end()
 
     def bring_in(self, runs: Iterable[RecordedRun]) -> Iterator[int]:
         """Write runs of other tools in their order and score them; yield how many are done."""
@@ -149,7 +152,7 @@ class Stages:
 
         for embedded in self._scorer.embed_many_with(kept()):
             seq, trace, shape = written.popleft()
-            self._score(seq, (trace, shape, embedded))
+            self.score(seq, (trace, shape, embedded))
             yield taken - len(written)
         yield taken
 
@@ -160,8 +163,11 @@ class Stages:
             self._cache.reload()  # it may remember their vectors
         return removed
 
-    def _score(self, seq: int, read: tuple[ReasoningTrace, Shape, Embedded] | None = None) -> None:
-        """Score a run that waits, after its judge, and queue it if it may leave."""
+    def score(self, seq: int, read: tuple[ReasoningTrace, Shape, Embedded] | None = None) -> None:
+        """Score a run that waits, after its judge, and queue it if it may leave.
+
+        Raises as `score_next`.
+        """
         started = time.perf_counter()
         try:
             leaves = self._evaluate(seq, *(read or self._read(seq)), started)

@@ -13,10 +13,9 @@ from kp_middleware.embedding import Embedder
 from kp_middleware.errors import DatabaseError, EmbedderNotReadyError
 from kp_middleware.export import OwnExporter
 from kp_middleware.pipeline._endings import JudgeNotReadyError
-from kp_middleware.pipeline._queue import FinishedRun, RunQueue
 from kp_middleware.pipeline._sending import destination
 from kp_middleware.pipeline._steps import Stages
-from kp_middleware.pipeline._threads import LOOK_AGAIN_S, Worker
+from kp_middleware.pipeline._threads import LOOK_AGAIN_S, FinishedRun, RunQueue, Worker
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
 from kp_middleware.storage import PASSING_TROUBLE, TROUBLE, Store, is_damage, no_fork
@@ -72,15 +71,6 @@ class ScoringWorker(Worker):
             if not self._settings.sync:
                 self._queue.ask_to_look()
             super().start()
-
-    @property
-    def is_started(self) -> bool:
-        return self._thread is not None
-
-    def look_again(self) -> None:
-        """Look in the background for runs that other processes have left in the file."""
-        self.start()
-        self._queue.ask_to_look()
 
     def wait_until_ours_done(self) -> None:
         """Wait until the runs of this process are scored; a run that ends in scoring does not."""
@@ -161,11 +151,13 @@ class ScoringWorker(Worker):
         """
         asks, scored, left_in_s, looks_in_s = self._queue.asks, False, math.inf, _NEVER_S
         try:
-            scored = stages.score_ours()
-            if not scored:
+            if (ours := stages.next.ours()) is not None:
+                stages.score(ours)
+                scored = True
+            else:
                 self._queue.done()
                 if self._settings.sync and asks == self._queue.answered:
-                    scored = stages.intake.end()
+                    scored = stages.end_overdue()
                 else:
                     scored = stages.score_next()
                     left_in_s = stages.next.in_s()
@@ -183,7 +175,7 @@ class ScoringWorker(Worker):
         if left_in_s == math.inf:
             self._queue.done(asks)
         with suppress(*TROUBLE, TimeoutError):  # old traces stay for now
-            if stages.remove_old():
+            if self._settings.retention_days is not None and stages.remove_old():
                 return _GIVE_WAY_S
         return min(left_in_s, looks_in_s, stages.intake.next_end_in_s() + _TICK_S)
 

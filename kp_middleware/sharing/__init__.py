@@ -1,33 +1,40 @@
 """The log that several hosts share, in PostgreSQL."""
 
-from kp_middleware.sharing._link import Link, load, shown
-from kp_middleware.sharing._log import Known, PostgresLog, SharedLog, pages, pull_runs
-from kp_middleware.sharing._records import (
-    Decided,
-    ItemState,
-    LogChangedError,
-    LoggedRun,
-    LoggedVector,
-    Place,
-    SharedItem,
-    SharedRun,
-)
-from kp_middleware.sharing._sending import (
-    PaceOfAll,
-    SharedOutbox,
-    cancel_items,
-    item_states,
-    lift_stops_of_all,
-)
-from kp_middleware.sharing._upkeep import (
+from kp_middleware.sharing._link import (
     Examination,
+    Link,
     Pod,
     beat,
     delete,
     examine,
+    load,
     migrate,
     script,
+    shown,
     status,
+)
+from kp_middleware.sharing._log import (
+    Decided,
+    Known,
+    LogChangedError,
+    LoggedRun,
+    LoggedVector,
+    Place,
+    PostgresLog,
+    SharedLog,
+    pages,
+    pull_runs,
+    refused,
+)
+from kp_middleware.sharing._rows import (
+    ItemState,
+    PaceOfAll,
+    SharedItem,
+    SharedOutbox,
+    SharedRun,
+    cancel_items,
+    item_states,
+    lift_stops_of_all,
 )
 
 __all__ = [
@@ -57,6 +64,7 @@ __all__ = [
     "migrate",
     "pages",
     "pull_runs",
+    "refused",
     "script",
     "shown",
     "status",

@@ -1,30 +1,29 @@
 """The shared log in PostgreSQL: what is shipped, decided, told later, and pulled."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from kp_middleware.core.gates import GateHistory, Ranking
 from kp_middleware.errors import SharedLogError
 from kp_middleware.outbox_items import Outbox
 from kp_middleware.sharing._link import LOCK, Link, Rows, Transaction, Values
-from kp_middleware.sharing._records import (
+from kp_middleware.sharing._rows import (
     COLUMNS,
     RECORDSET,
     SELECTED,
     VALUES,
-    Decided,
-    LogChangedError,
-    LoggedRun,
-    LoggedVector,
-    Place,
-    Pulled,
+    PaceOfAll,
+    SharedItem,
+    SharedOutbox,
     SharedRun,
     as_json,
     run_of,
 )
-from kp_middleware.sharing._sending import PaceOfAll, SharedOutbox
 
 T = TypeVar("T")
+
+_REFUSALS: Final = ("22", "23", "54")  # classes of SQLSTATE: this row, not the server
 
 # ``seq`` is taken from the one row of heads in the inserting statement: the order of commits.
 _SHIP: Final = f"""
@@ -101,6 +100,63 @@ _FEW: Final = 500  # with their documents
 _ALL: Final = 2**62
 
 
+class LoggedVector(NamedTuple):
+    """The vector of a run of another pod: float32, little-endian, of unit length."""
+
+    seq: int
+    id: str
+    embedder: str
+    added_at_ms: int
+    vector: bytes
+
+
+class LoggedRun(NamedTuple):
+    """A row of the log with its place, and what is known of that run now.
+
+    The kind is ``revision`` where more was told of an earlier one, else ``run``.
+    """
+
+    seq: int
+    kind: str
+    run: SharedRun
+
+
+class Place(NamedTuple):
+    """A place in the log: its last row that is known, with the id that stands there.
+
+    The id tells whether the log is the same as before: after a restore, another stands there.
+    Without one, that is not asked.
+    """
+
+    seq: int = 0
+    anchor: str | None = None
+
+    @classmethod
+    def read(cls, text: str | None) -> Self | None:
+        """Return a place from JSON, or None."""
+        return None if text is None else cls(*json.loads(text))
+
+
+class Pulled(NamedTuple, Generic[T]):
+    """Some rows of the log, ids that were deleted, the place reached, and the last there is."""
+
+    rows: Sequence[T]
+    gone: Sequence[str]
+    place: Place
+    head: int
+
+
+class LogChangedError(Exception):
+    """The log is not the one that a place was in: it was restored, or is another's."""
+
+
+class Decided(NamedTuple):
+    """A decision, to be appended to the log with the body that may go."""
+
+    run: SharedRun
+    item: SharedItem | None
+
+
 class Known(Protocol):
     """Knowledge of all hosts while the log is locked, so that nobody else decides.
 
@@ -159,7 +215,7 @@ class PostgresLog(SharedLog):
         return PaceOfAll(self.link, registry=registry, agent_id=agent_id, key_hash=key_hash)
 
     def outbox(self, registry: str, agent_id: str | None, key_hash: str) -> SharedOutbox:
-        self._items = SharedOutbox.of(self.link, registry, agent_id, key_hash)
+        self._items = SharedOutbox(self.link, registry, agent_id, key_hash)
         return self._items
 
     def ship(self, runs: Sequence[SharedRun]) -> Mapping[str, int]:
@@ -346,3 +402,22 @@ def _ends(opened: Transaction, place: Place) -> tuple[int, int]:
 
 def _vectors(rows: Sequence[Sequence[Any]]) -> list[LoggedVector]:
     return [LoggedVector(*row) for row in rows]
+
+
+def refused(
+    some: Sequence[T], work: Callable[[Sequence[T]], None]
+) -> Iterator[tuple[T, SharedLogError]]:
+    """Do some work for all, and yield each for which the server refuses it, with why."""
+    if not some:
+        return
+    try:
+        work(some)
+    except SharedLogError as error:
+        if (error.sqlstate or "")[:2] not in _REFUSALS:
+            raise
+        if len(some) == 1:
+            yield some[0], error
+            return
+        middle = len(some) // 2
+        yield from refused(some[:middle], work)
+        yield from refused(some[middle:], work)

@@ -1,14 +1,15 @@
-"""One pass between the file and the shared log: ship, ask, hand over, pull."""
+"""The thread that speaks with the shared log: ship, ask, hand over, pull."""
 
 import json
 import logging
+import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,13 +17,13 @@ from kp_middleware.core.evaluation import Ending, Evaluation, Run, Terms, evalua
 from kp_middleware.core.formula import Nearest, Shape
 from kp_middleware.core.gates import Gate, Reason, ReasonCode, SettingsGate
 from kp_middleware.embedding import Scorer
-from kp_middleware.errors import RedactionError, SharedLogError
 from kp_middleware.export import OwnExporter, Registry
 from kp_middleware.outbox_items import idempotency_key
-from kp_middleware.pipeline._copying import take_back
-from kp_middleware.pipeline._dispatch import Dispatch, prepare_payload
-from kp_middleware.pipeline._reevaluate import GATE_FAILED, warn_once
+from kp_middleware.pipeline._dispatch import Dispatch, Prepared, prepared, with_score
+from kp_middleware.pipeline._endings import GATE_FAILED, warn_once
+from kp_middleware.pipeline._imports import take_back
 from kp_middleware.pipeline._sending import destination
+from kp_middleware.pipeline._threads import LAST_STEP_S, Worker
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
 from kp_middleware.sharing import (
@@ -37,35 +38,34 @@ from kp_middleware.sharing import (
     SharedItem,
     SharedRun,
     beat,
+    load,
     pages,
+    refused,
 )
 from kp_middleware.storage import TROUBLE, Asking, SharedRuns, SqliteStore, no_fork
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
 
-T = TypeVar("T")
-
 _VERSION: Final = version("kp-middleware")
 _EVERY_S: Final = 30.0  # a look without runs that ask, and a beat; so long is a lease
 _AT_ONCE: Final = 100
 _MOST_BYTES: Final = 4_000_000
-_REFUSED: Final = ("22", "23", "54")  # classes of SQLSTATE: this row, not the server
+_PASS_EVERY_S: Final = 1.0
+_LONGEST_S: Final = 60.0
+_luck: Final = random.Random().random  # noqa: S311 - spreads attempts; a program may have seeded the shared one
 
 
 class Candidate(NamedTuple):
     """A run that asks, read and redacted before the log is locked; ``run`` lacks the nearest.
 
-    ``body`` is what would leave, None where it is not certainly clean: ``why_not`` says why.
     ``delivery`` is a key of `DELIVERY`.
     """
 
     asking: Asking
     trace: ReasoningTrace
     ending: Ending
-    body: bytes | None
-    redactions: str
-    why_not: str | None
+    leaving: Prepared
     facts: str
     delivery: str | None
     run: Run
@@ -115,7 +115,10 @@ class Exchange:
             seqs = self._runs.to_ship(_AT_ONCE)
             self._ship(seqs)
             self._revise()
-            self._hand_over()
+            take_back(self.link, self._runs)
+            if self._items is not None and (left := self._runs.to_hand_over(_AT_ONCE)):
+                taken = self._items.add([item for _, item in left])
+                self._runs.handed_over([one for one in left if one[1].id in taken])
         except LogChangedError:
             words = "%s is not the log it was: what is missing there is shipped again"
             logger.warning(words, self.link.shown)
@@ -182,21 +185,20 @@ class Exchange:
         self._ship_some(batch)
 
     def _ship_some(self, rows: Sequence[tuple[int, SharedRun]]) -> None:
-        for (seq, _), error in _refused(rows, self._append):
+        def append(some: Sequence[tuple[int, SharedRun]]) -> None:
+            self._runs.shipped(self._log.ship([row for _, row in some]))
+
+        for (seq, _), error in refused(rows, append):
             logger.warning("trace %d is not shared: %s", seq, error)
             self._runs.mark(seq, stays=True)
 
-    def _append(self, rows: Sequence[tuple[int, SharedRun]]) -> None:
-        self._runs.shipped(self._log.ship([row for _, row in rows]))
-
     def _row(self, run: SharedRun) -> SharedRun:
         """Return a run with its document as it is shared."""
-        document, body = run.body, None
-        if document is not None and self._settings.shared_documents == "redacted":
+        body = None
+        if run.body is not None and self._settings.shared_documents == "redacted":
             with no_fork(), suppress(ValueError):  # it cannot be read: its score is shared alone
-                trace = ReasoningTrace.model_validate_json(document)
-                body, *_ = self._redacted(trace, run.score)
-        shared, redactor = self._shared_document(document, body)
+                body = self._prepared(ReasoningTrace.model_validate_json(run.body), run.score).body
+        shared, redactor = self._shared_document(run.body, body)
         return replace(run, body=shared, redactor=redactor)
 
     def _revise(self) -> None:
@@ -220,17 +222,18 @@ class Exchange:
         """Tell the log of one; True also where the server refuses that for good."""
         gate = self._gate
         has_room = gate.has_room if isinstance(gate, SettingsGate) else lambda _: True
-        try:
-            return self._log.revise(row, has_room)
-        except SharedLogError as error:
-            if (error.sqlstate or "")[:2] not in _REFUSED:
-                raise
+        told: list[bool] = []
+
+        def revise(rows: Sequence[SharedRun]) -> None:
+            told.extend(self._log.revise(row, has_room) for row in rows)
+
+        for _, error in refused([row], revise):
             logger.warning("what was told of trace %d is not shared: %s", seq, error)
-            return True
+        return all(told)
 
     def _decide(self, asking: Sequence[Asking]) -> None:
         found = [*filter(None, map(self._candidate, asking))]
-        for one, error in _refused(found, self._ask):
+        for one, error in refused(found, self._ask):
             logger.warning("trace %d is not shared: %s", one.asking.seq, error)
             self._give_up(one.asking.seq, error)
 
@@ -255,46 +258,34 @@ class Exchange:
 
     def _candidate(self, asking: Asking) -> Candidate | None:
         """Read and redact a run that asks; None if it cannot be read."""
+        seq = asking.seq
         try:
             with no_fork():
-                return self._read(asking)
+                stored, ending = self._store.stored(seq), self._store.ending(seq)
+                trace = ReasoningTrace.model_validate_json(stored.document)
+                trace = trace.ended(success=ending.success, confidence=ending.confidence)
+                about, near = trace.metadata, asking.similarity
+                run = Run(
+                    Shape(stored.steps, trace.shape.types, stored.tools, stored.recoveries),
+                    ending.confidence,
+                    ending.success,
+                    None if near is None else Nearest(asking.nearest or "", near),
+                    asking.embedder,
+                    p_success=ending.p_success(asking.p_success),
+                    is_stated=ending.is_stated,
+                )
+                why = self._dispatch.blocking_reason(about.visibility, ending, about.created_at)
+                leaving, facts = self._prepared(trace, 0.0), self._runs.facts(seq)
+                return Candidate(asking, trace, ending, leaving, facts, why, run)
         except TROUBLE:
             raise
         except Exception as error:
-            logger.warning("trace %d is kept but cannot be scored", asking.seq, exc_info=True)
-            self._give_up(asking.seq, error)
+            logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
+            self._give_up(seq, error)
             return None
 
-    def _read(self, asking: Asking) -> Candidate:
-        stored, ending = self._store.stored(asking.seq), self._store.ending(asking.seq)
-        trace = ReasoningTrace.model_validate_json(stored.document)
-        trace = trace.ended(success=ending.success, confidence=ending.confidence)
-        metadata = trace.metadata
-        delivery = self._dispatch.blocking_reason(metadata.visibility, ending, metadata.created_at)
-        run = Run(
-            Shape(stored.steps, trace.shape.types, stored.tools, stored.recoveries),
-            ending.confidence,
-            ending.success,
-            None if asking.similarity is None else Nearest(asking.nearest or "", asking.similarity),
-            asking.embedder,
-            p_success=ending.p_success(asking.p_success),
-            is_stated=ending.is_stated,
-        )
-        facts = self._runs.facts(asking.seq)
-        redacted = self._redacted(trace, 0.0)
-        return Candidate(asking, trace, ending, *redacted, facts, delivery, run)
-
-    def _redacted(
-        self, trace: ReasoningTrace, score: float
-    ) -> tuple[bytes | None, str, str | None]:
-        """Return what would leave, the counts of its placeholders, and why nothing would."""
-        try:
-            body, redactions = prepare_payload(
-                trace, score=score, agent_id=self._settings.agent_id, policy=self._policy
-            )
-        except RedactionError as error:
-            return None, "{}", str(error)
-        return body, json.dumps(dict(redactions)), None
+    def _prepared(self, trace: ReasoningTrace, score: float) -> Prepared:
+        return prepared(trace, score, agent_id=self._settings.agent_id, policy=self._policy)
 
     def _shared_document(
         self, document: str | None, body: bytes | None
@@ -308,35 +299,15 @@ class Exchange:
             case _:
                 return None, None
 
-    def _logged(self, candidate: Candidate, evaluation: Evaluation) -> SharedRun:
-        """Return a run that was decided on as a row of the log."""
-        trace = candidate.trace
-        body = candidate.body and _with_score(candidate.body, evaluation.score.value)
-        document, redactor = self._shared_document(trace.model_dump_json(), body)
-        return SharedRun.of(
-            evaluation,
-            id=trace.id,
-            pod=self._pod,
-            domain=trace.metadata.task_domain,
-            started_at=trace.metadata.created_at,
-            success=trace.metadata.success,
-            success_source=candidate.ending.success_source,
-            confidence=trace.outcome.confidence,
-            scorer=f"kp-middleware {_VERSION}",
-            vector=candidate.asking.vector,
-            facts=candidate.facts,
-            body=document,
-            redactor=redactor,
-        )
-
     def _item(self, candidate: Candidate, score: float) -> SharedItem | None:
         """Return the body that goes to the registry; None if none may."""
-        if candidate.body is None:
+        body, redactions, _ = candidate.leaving
+        if body is None:
             return None
-        body = _with_score(candidate.body, score)
+        body = with_score(body, score)
         key = idempotency_key(body, agent_id=self._settings.agent_id)
-        redactor = self._policy.redactor
-        return SharedItem(candidate.trace.id, body, redactor, candidate.redactions, key)
+        counts = json.dumps(dict(redactions))
+        return SharedItem(candidate.trace.id, body, self._policy.redactor, counts, key)
 
     def _judged(self, one: Candidate, known: Known, decided: dict[str, Evaluation]) -> Decided:
         domain = one.trace.metadata.task_domain
@@ -347,7 +318,24 @@ class Exchange:
         if leaves and one.delivery is not None:
             verdict = evaluation.verdict.staying(one.delivery)
             leaves, evaluation = False, evaluation._replace(verdict=verdict)
-        row = self._logged(one, evaluation)
+        trace, body = one.trace, one.leaving.body
+        body = body and with_score(body, evaluation.score.value)
+        document, redactor = self._shared_document(trace.model_dump_json(), body)
+        row = SharedRun.of(
+            evaluation,
+            id=trace.id,
+            pod=self._pod,
+            domain=domain,
+            started_at=trace.metadata.created_at,
+            success=trace.metadata.success,
+            success_source=one.ending.success_source,
+            confidence=trace.outcome.confidence,
+            scorer=f"kp-middleware {_VERSION}",
+            vector=one.asking.vector,
+            facts=one.facts,
+            body=document,
+            redactor=redactor,
+        )
         item = self._item(one, row.score) if leaves and self._items else None
         known.add(row)
         decided[row.id] = evaluation
@@ -371,45 +359,10 @@ class Exchange:
                 item and item.body,
                 redactor=self._policy.redactor,
                 redactions={},
-                reason=one.why_not,
+                reason=one.leaving.why_not,
             )
             if item is not None and self._items is not None:
                 self._runs.handed_over([(seq, item)])
-
-    def _hand_over(self) -> None:
-        """Note what became of what the hosts send, and hand over what was queued here."""
-        take_back(self.link, self._runs)
-        if self._items is not None and (left := self._runs.to_hand_over(_AT_ONCE)):
-            taken = self._items.add([item for _, item in left])
-            self._runs.handed_over([one for one in left if one[1].id in taken])
-
-
-def _with_score(body: bytes, score: float) -> bytes:
-    """Return a prepared body with another score, which needs no redaction."""
-    document = json.loads(body)
-    if document["metadata"]["quality_score"] == score:
-        return body
-    document["metadata"]["quality_score"] = score
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _refused(
-    some: Sequence[T], work: Callable[[Sequence[T]], None]
-) -> Iterator[tuple[T, SharedLogError]]:
-    """Do some work for all, and yield each for which the server refuses it, with why."""
-    if not some:
-        return
-    try:
-        work(some)
-    except SharedLogError as error:
-        if (error.sqlstate or "")[:2] not in _REFUSED:
-            raise
-        if len(some) == 1:
-            yield some[0], error
-            return
-        middle = len(some) // 2
-        yield from _refused(some[:middle], work)
-        yield from _refused(some[middle:], work)
 
 
 def _nearest(here: Nearest | None, asking: Asking, newer: Sequence[LoggedVector]) -> Nearest | None:
@@ -430,3 +383,68 @@ def _nearest(here: Nearest | None, asking: Asking, newer: Sequence[LoggedVector]
     at = int(similarities.argmax())
     found = Nearest(others[at].id, min(1.0, max(-1.0, float(similarities[at]))))
     return found if here is None or found.similarity > here.similarity else here
+
+
+class SharedWorker(Worker):
+    """The thread ``kp-shared``: one process of a file at a time ships for all."""
+
+    def __init__(
+        self,
+        store: SqliteStore,
+        settings: Settings,
+        gate: Gate | None,
+        exporter: Registry | OwnExporter | None,
+        *,
+        on_due: Callable[[], None],
+    ) -> None:
+        words = "runs are kept, and nothing is shared for now"
+        super().__init__("kp-shared", settings.db, words)
+        self._store = store
+        self._settings, self._gate, self._exporter = settings, gate, exporter
+        self._on_due = on_due
+        self._asked = self._done = 0
+
+    def wait_until_shipped(self, deadline: float) -> None:
+        """Return when all that waits in the file is in the log, or the time is over."""
+        with self._changed:
+            self._asked += 1
+            asked = self._asked
+        self.start()
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._done >= asked or self._thread is None,
+                max(0.0, deadline - time.monotonic()),
+            )
+
+    def _work(self) -> None:
+        with no_fork():
+            load()
+        exchange: Exchange | None = None
+        failures = 0
+        with closing(self._store.apart()) as store:
+            while not self._stopping.is_set():
+                self._wake.clear()
+                asked = self._asked
+                try:
+                    if exchange is None:
+                        exchange = Exchange(store, self._settings, self._gate, self._exporter)
+                    more = exchange.run()
+                    waits = exchange.waits()
+                    if exchange.any_due():
+                        self._on_due()
+                except TROUBLE as error:
+                    self._say(error)
+                    wait_s = min(2.0**failures, _LONGEST_S) * _luck()
+                    failures += 1
+                    self._stopping.wait(max(wait_s, LAST_STEP_S))
+                    continue
+                self.trouble, failures = None, 0
+                if not waits:
+                    with self._changed:
+                        self._done = asked
+                        self._changed.notify_all()
+                if not more:
+                    self._stopping.wait(0.02)  # so that single runs are shipped together
+                    self._wake.wait(LAST_STEP_S if waits else _PASS_EVERY_S)
+            if exchange is not None:
+                exchange.close()

@@ -1,10 +1,16 @@
-"""The outbox of all hosts, and its pace: whoever has the turn sends for all of them."""
+"""What hosts put into PostgreSQL: rows of runs, items of the outbox, and the pace of all."""
 
+import base64
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Self
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, NamedTuple, Self
 
+from kp_middleware.core.evaluation import Evaluation, Verdict
+from kp_middleware.core.formula import Adjustment, Nearest, Score, Signals, Weights
+from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.errors import (
     KnowledgePulseError,
     RegistryError,
@@ -12,8 +18,173 @@ from kp_middleware.errors import (
 )
 from kp_middleware.outbox_items import Outbox, OutboxItem, Receipt, idempotency_key
 from kp_middleware.rate_limit import Pace, packed, unpacked
-from kp_middleware.sharing._link import Connection, Cursor, Link, Transaction
-from kp_middleware.sharing._records import ItemState, SharedItem
+from kp_middleware.sharing._link import Connection, Cursor, Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedRun:
+    """A scored run as a row of ``kp.log``, with its document if that is shared."""
+
+    id: str
+    pod: str
+    domain: str
+    started_at: str
+    success: bool
+    success_source: str | None
+    confidence: float
+    signals: tuple[float, ...]
+    weights: tuple[float, ...]
+    rules: str
+    score: float
+    threshold: float | None
+    gate: str
+    decision: str
+    reason_code: str
+    reason_args: str | None
+    rank_key: float | None
+    bar: float | None
+    credit: float | None
+    chosen: bool | None
+    scorer: str | None
+    embedder: str | None
+    nearest: str | None
+    nearest_similarity: float | None
+    vector: bytes | None = None
+    facts: str = "{}"
+    decided_at: str | None = None
+    body: str | None = None
+    redactor: str | None = None
+
+    @classmethod
+    def of(cls, evaluation: Evaluation, **told: Any) -> Self:
+        """Return the row of a run with an evaluation, and what else is ``told`` of it."""
+        score, verdict = evaluation
+        near = score.nearest
+        return cls(
+            signals=tuple(score.signals),
+            weights=tuple(score.weights),
+            rules=json.dumps([one._asdict() for one in score.adjustments]),
+            score=score.value,
+            threshold=verdict.threshold,
+            gate=verdict.gate,
+            decision=verdict.decision,
+            reason_code=verdict.reason.code,
+            reason_args=json.dumps(dict(verdict.reason.args), ensure_ascii=False),
+            rank_key=verdict.key,
+            bar=verdict.bar,
+            credit=verdict.credit,
+            chosen=verdict.chosen,
+            embedder=score.embedder,
+            nearest=near and near.id,
+            nearest_similarity=near and near.similarity,
+            **told,
+        )
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The score and the verdict."""
+        nearest = self.nearest_similarity
+        score = Score(
+            self.score,
+            Signals(*self.signals),
+            Weights(*self.weights),
+            tuple(Adjustment(**one) for one in json.loads(self.rules)),
+            None if nearest is None else Nearest(self.nearest or "", nearest),
+            self.embedder,
+        )
+        reason = Reason(ReasonCode(self.reason_code), json.loads(self.reason_args or "{}"))
+        verdict = Verdict(
+            self.gate,
+            self.threshold,
+            self.decision,
+            reason,
+            self.rank_key,
+            self.bar,
+            self.credit,
+            self.chosen,
+        )
+        return Evaluation(score, verdict)
+
+
+class SharedItem(NamedTuple):
+    """A body for the shared outbox, exactly as it is posted; ``redactions`` are JSON."""
+
+    id: str
+    body: bytes
+    redactor: str
+    redactions: str
+    idempotency_key: str
+
+
+class ItemState(NamedTuple):
+    """The state of an item in the shared outbox; times are instants.
+
+    The state is ``gone`` where its run was deleted in the log.
+    """
+
+    id: str
+    state: str
+    reason: str | None
+    attempts: int
+    http_status: int | None
+    last_error: str | None
+    sent_at: str | None
+    remote_id: str | None
+
+
+_INSTANTS: Final = {"started_at", "decided_at"}
+_SQL: Final[dict[object, str]] = {
+    str: "text",
+    str | None: "text",
+    bool: "boolean",
+    bool | None: "boolean",
+    float: "float8",
+    float | None: "float8",
+    tuple[float, ...]: "float8[]",
+    bytes | None: "text",
+}
+_TYPES: Final = {
+    field.name: "timestamptz" if field.name in _INSTANTS else _SQL[field.type]
+    for field in fields(SharedRun)
+}
+_CHANGED: Final = {
+    "decided_at": "coalesce(decided_at, clock_timestamp())",
+    "vector": "decode(vector, 'base64')",
+}
+_OF_LOG: Final = [name for name in _TYPES if name not in {"body", "redactor"}]
+
+COLUMNS: Final = ", ".join(_OF_LOG)
+"""The columns of ``kp.log`` that a run fills."""
+
+VALUES: Final = ", ".join(_CHANGED.get(name, name) for name in _OF_LOG)
+"""Their values, selected from `RECORDSET`."""
+
+RECORDSET: Final = (
+    "jsonb_to_recordset(%(rows)s::text::jsonb) AS r(n int, "
+    + ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
+    + ")"
+)
+"""The runs of `as_json` as a table, numbered by ``n`` from 1."""
+
+SELECTED: Final = ", ".join(
+    f"to_char(l.{name} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
+    if name in _INSTANTS
+    else f"l.{name}"
+    for name in _OF_LOG
+)
+"""The columns of a run in ``kp.log l``, for `run_of`."""
+
+
+def as_json(runs: Sequence[SharedRun]) -> str:
+    """Return the runs for `RECORDSET`."""
+    rows = [{**asdict(run), "n": number} for number, run in enumerate(runs, 1)]
+    return json.dumps(rows, default=lambda vector: base64.b64encode(vector).decode())
+
+
+def run_of(values: Sequence[Any]) -> SharedRun:
+    """Return a run from the values of `SELECTED`, and of body and redactor if they follow."""
+    return SharedRun(**dict(zip(_TYPES, values, strict=False)))
+
 
 _LEASE_S: Final = 120
 _TRIED_OFTEN: Final = 2
@@ -93,20 +264,14 @@ class SharedOutbox(Outbox):
     A row keeps its id and idempotency key, so that one in doubt may be posted again.
     """
 
-    def __init__(self, link: Link, *, registry: str, agent_id: str | None, agent: str) -> None:
+    def __init__(self, link: Link, registry: str, agent_id: str | None, key_hash: str) -> None:
         self._link = link
         self._agent_id = agent_id
         self._whose = {
-            "registry": registry,
-            "agent": agent,
+            "registry": registry.rstrip("/"),
+            "agent": agent_named(agent_id, key_hash),
             "us": f"{os.getpid()}-{os.urandom(4).hex()}",
         }
-
-    @classmethod
-    def of(cls, link: Link, registry: str, agent_id: str | None, key_hash: str) -> Self:
-        """Return the outbox of an API key."""
-        agent = agent_named(agent_id, key_hash)
-        return cls(link, registry=registry.rstrip("/"), agent_id=agent_id, agent=agent)
 
     def add(self, items: Sequence[SharedItem]) -> set[str]:
         """Add items of runs in the log, or replace them; return the ids of those that it took.
@@ -211,23 +376,20 @@ class PaceOfAll:
         """
         try:
             with self._link.transaction() as opened:
-                return self._changed(opened, change)
+                opened.connection.execute(_BEGIN, self._row)
+                [[(said, stops, now)]] = opened.read((_LOCK, self._row))
+                self._ahead_s = now - time.time()
+                before = unpacked(said, stops, self._key_hash) if said else None
+                after = change(before)
+                if after != before:
+                    told = packed(after, stops, self._key_hash)
+                    opened.connection.execute(_WRITE, (*told, *self._row))
+                return after
         except KnowledgePulseError as error:
             raise TimeoutError(str(error)) from None
 
     def look(self) -> Pace | None:
         """Return None: there is no reading without asking."""
-
-    def _changed(self, opened: Transaction, change: Callable[[Pace | None], Pace]) -> Pace:
-        opened.connection.execute(_BEGIN, self._row)
-        [[(said, stops, now)]] = opened.read((_LOCK, self._row))
-        self._ahead_s = now - time.time()
-        before = unpacked(said, stops, self._key_hash) if said else None
-        after = change(before)
-        if after != before:
-            told = packed(after, stops, self._key_hash)
-            opened.connection.execute(_WRITE, (*told, *self._row))
-        return after
 
 
 def lift_stops_of_all(link: Link) -> bool:
