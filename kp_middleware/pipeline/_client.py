@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from types import EllipsisType, TracebackType
+from types import EllipsisType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from kp_middleware.confidence import Confidences
@@ -303,12 +303,7 @@ class KnowledgePulse(Reading, Pipeline):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

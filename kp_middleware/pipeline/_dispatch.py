@@ -52,7 +52,7 @@ class Dispatch:
         self._settings = settings
         self._policy = policy
         destination = settings.registry_url if exporter is None else exporter.url
-        self._outbox = store.outbox(destination, settings.agent_id)
+        self.outbox = store.outbox(destination, settings.agent_id)
         self._goes_nowhere = settings.api_key is None and exporter is None
         self._looked_until = 0
         self._sends = settings.visibility != "private" and not self._goes_nowhere
@@ -84,8 +84,8 @@ class Dispatch:
                 logger.warning("trace %s stays here: %s", trace.id, why_not)
             redactor = policy.redactor
             with self._store.transaction():
-                self._outbox.add(seq, body, redactor=redactor, redactions=counts, reason=why_not)
-                self._outbox.sync(seq)
+                self.outbox.add(seq, body, redactor=redactor, redactions=counts, reason=why_not)
+                self.outbox.sync(seq)
         except BaseException:
             self._caught_up, self._looked_until = False, min(self._looked_until, seq - 1)
             raise
@@ -94,7 +94,7 @@ class Dispatch:
         """Queue one that cleared without a key or in a process that died; False if none did."""
         if self._caught_up:
             return False
-        seq = self._outbox.next_unqueued(after=self._looked_until)
+        seq = self.outbox.next_unqueued(after=self._looked_until)
         if seq is None:
             self._caught_up = True
             return False
@@ -125,11 +125,7 @@ class Dispatch:
 
     def any_pending(self) -> bool:
         """Return whether an outbox item waits to be sent, and may be."""
-        return self._sends and self._outbox.any_pending()
-
-    def sync(self, seq: int) -> None:
-        """Let the outbox item of a trace follow after the trace has changed."""
-        self._outbox.sync(seq)
+        return self._sends and self.outbox.any_pending()
 
 
 _MOST_CHARACTERS: Final = 200
@@ -218,23 +214,20 @@ class Rescan:
         try:
             with self._care.transaction():
                 was_sent = force and self._care.reopen(seq)
-                outcome = self._retried(seq, alone=force and not was_sent)
+                entry = self._care.entry(seq)
+                if entry.state not in {"rejected", "blocked"} and entry.reason != CANCELLED_BY_HAND:
+                    how = "; --force sends it again" if entry.state == "sent" else ""
+                    raise KnowledgePulseError(f"nothing to retry: the item is {entry.state}{how}")
+                outcome: str = self.row(seq, alone=force and not was_sent)
+                is_queued = outcome in {"unchanged", "rewritten"}
+                if is_queued and self._care.retry(seq, agent_id=self._agent_id):
+                    state = self._care.entry(seq).state
+                    outcome = "waiting" if state == "pending" else state
                 if was_sent and self._care.entry(seq).state != "pending":
                     raise _NotQueuedError
                 return outcome
         except _NotQueuedError:
             return STILL_SENT
-
-    def _retried(self, seq: int, *, alone: bool) -> str:
-        entry = self._care.entry(seq)
-        if entry.state not in {"rejected", "blocked"} and entry.reason != CANCELLED_BY_HAND:
-            force = "; --force sends it again" if entry.state == "sent" else ""
-            raise KnowledgePulseError(f"nothing to retry: the item is {entry.state}{force}")
-        outcome = self.row(seq, alone=alone)
-        if outcome in {"unchanged", "rewritten"} and self._care.retry(seq, agent_id=self._agent_id):
-            state = self._care.entry(seq).state
-            return "waiting" if state == "pending" else state
-        return outcome
 
     def row(self, seq: int, *, alone: bool = False) -> Rescanned:
         """Rewrite one row, or block it, unless it was sent or cancelled; ``alone``: anew."""

@@ -259,7 +259,7 @@ class Reevaluation:
             verdict = verdict if why is None else verdict.staying(why)
         told = evaluation._replace(verdict=verdict)
         self._store.save_evaluation(seq, told, p_success=p_success)
-        self.dispatch.sync(seq)
+        self.dispatch.outbox.sync(seq)
         return leaves
 
     def _with_outcome(self, seq: int) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from kp_middleware.embedding import Embedder
@@ -105,16 +104,12 @@ class Import:
     """
 
     def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        embedder: Embedder | None,
-        wanted: Wanted,
+        self, store: Store, settings: Settings, embedder: Embedder | None, wanted: Wanted
     ) -> None:
         self._wanted = wanted
         self._limits = Limits.of(settings)
         self._store = store
-        self._evaluation = Stages(store, settings, embedder)
+        self._stages = Stages(store, settings, embedder)
         self._spool = Spool()
         self._filling = Filling(
             wanted.domain or settings.domain,
@@ -129,12 +124,7 @@ class Import:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._spool.close()
 
     @property
@@ -158,12 +148,12 @@ class Import:
 
     def write(self) -> Iterator[int]:
         """Write and score what was read, in the order of its times; yield how many are done."""
-        yield from self._evaluation.bring_in(self._spool.ordered())
+        yield from self._stages.bring_in(self._spool.ordered())
 
     def score_left(self) -> Iterator[int]:
         """Score what an import that was stopped has left unscored; yield how many are done."""
         for done in count(1):
-            if not self._evaluation.score_next(at_once=True):
+            if not self._stages.score_next(at_once=True):
                 return
             yield done
 
@@ -186,31 +176,27 @@ class Import:
         self._skipped += book.skipped
 
     def _take(self, run: SourceRun | ReasoningTrace, book: Book) -> None:
-        recorded = self._recorded(run)
-        if recorded is None:
+        wanted, is_final = self._wanted, isinstance(run, ReasoningTrace)
+        if isinstance(run, ReasoningTrace):
+            told = {"task_domain": wanted.domain or run.metadata.task_domain}
+            if not wanted.shareable:
+                told["visibility"] = self._filling.visibility
+            metadata = run.metadata.model_copy(update=told)
+            recorded = bounded(run.model_copy(update={"metadata": metadata}), self._limits)
+        elif (made := run.recorded(self._filling)) is not None:
+            recorded = made
+        else:
             book.skip("no_answer")
             return
         began_s = epoch_s(recorded.trace.metadata.created_at)
-        if self._wanted.since_s is not None and began_s < self._wanted.since_s:
+        if wanted.since_s is not None and began_s < wanted.since_s:
             return
         is_new = self._spool.note(recorded)
         stored = self._store.reading(recorded.trace.id)
-        is_final = isinstance(run, ReasoningTrace)
         if stored is None or (not is_final and stored.says_less_than(recorded)):
             self._spool.put(recorded)
         elif is_new:
             self._known += 1
-
-    def _recorded(self, run: SourceRun | ReasoningTrace) -> RecordedRun | None:
-        if isinstance(run, SourceRun):
-            return run.recorded(self._filling)
-        changes: dict[str, object] = (
-            {} if self._wanted.shareable else {"visibility": self._filling.visibility}
-        )
-        if self._wanted.domain is not None:
-            changes["task_domain"] = self._wanted.domain
-        metadata = run.metadata.model_copy(update=changes)
-        return bounded(run.model_copy(update={"metadata": metadata}), self._limits)
 
 
 def import_runs(
@@ -261,22 +247,14 @@ def copy_log(link: Link, db: Path, reach: Callable[[int, int], None]) -> int:
 
 
 def _copy(store: SqliteStore, runs: SharedRuns, logged: LoggedRun) -> bool:
+    """Store one run of the log; return whether it is new here."""
     run = logged.run
     before = store.reading(run.id)
     if before is not None and logged.kind == "run":
         return False
-    facts = json.loads(run.facts)
-    seq = store.record(_recorded(run, facts), seq=None if before is None else before.seq)
-    store.save_evaluation(seq, run.evaluation, took_ms=0.0, p_success=facts.get("p_success"))
-    goes = run.decision == "forward" and "delivery" not in run.evaluation.verdict.reason.args
-    runs.copy(seq, logged.seq, run, "pending" if goes else None)
-    return before is None
-
-
-def _recorded(run: SharedRun, facts: dict[str, Any]) -> RecordedRun:
-    trace = _trace(run, facts)
+    facts, trace = json.loads(run.facts), _trace(run)
     counts = {name: facts[key] for name, key in _COUNTS.items() if facts.get(key) is not None}
-    return RecordedRun(
+    recorded = RecordedRun(
         trace=trace,
         shape=replace(trace.shape, **counts),
         duration_ms=facts.get("duration_ms"),
@@ -285,13 +263,20 @@ def _recorded(run: SharedRun, facts: dict[str, Any]) -> RecordedRun:
         confidence_source=facts.get("confidence_source") or "assumed",
         success_source=run.success_source or "assumed",
     )
+    evaluation = run.evaluation
+    seq = store.record(recorded, seq=None if before is None else before.seq)
+    store.save_evaluation(seq, evaluation, took_ms=0.0, p_success=facts.get("p_success"))
+    goes = run.decision == "forward" and "delivery" not in evaluation.verdict.reason.args
+    runs.copy(seq, logged.seq, run, "pending" if goes else None)
+    return before is None
 
 
-def _trace(run: SharedRun, facts: dict[str, Any]) -> ReasoningTrace:
+def _trace(run: SharedRun) -> ReasoningTrace:
+    """Return the document of a run; where it is not shared, one that says so."""
     if run.body is not None:
         trace = ReasoningTrace.model_validate_json(run.body)
         return trace.ended(success=run.success, confidence=run.confidence)
-    step = Step(step_id=0, type="thought", content=_NO_TEXT)
+    facts, step = json.loads(run.facts), Step(step_id=0, type="thought", content=_NO_TEXT)
     trace = ReasoningTrace.of(
         _NO_TEXT, [step], domain=run.domain, success=run.success, confidence=run.confidence
     )

@@ -121,7 +121,10 @@ class Pipeline:
             return
         if self._waits is None:
             self._scorer.start()
-            self._waits = self.settings.sync or _may_be_killed_here()
+            process = sys.modules.get("multiprocessing.process")
+            # ``with Pool()`` kills its daemonic children after their last job
+            is_killed = process is not None and process.current_process().daemon
+            self._waits = self.settings.sync or is_killed
         if self.settings.sync:
             self._scorer.wait_until_ours_done()
         elif self._waits:
@@ -321,12 +324,6 @@ def _settings_trouble(settings: Settings) -> str | None:
 _open: Final[weakref.WeakSet[Pipeline]] = weakref.WeakSet()
 _promised: Final[set[int]] = set()
 _asked: Final[list[bool]] = []
-
-
-def _may_be_killed_here() -> bool:
-    """Return whether this is a daemonic child, which ``with Pool()`` kills after its last job."""
-    process = sys.modules.get("multiprocessing.process")
-    return process is not None and process.current_process().daemon
 
 
 @atexit.register

@@ -151,11 +151,6 @@ class SendingWorker(Worker):
         return SharedOutbox(link, *key), pace
 
 
-def destination(settings: Settings, exporter: Registry | OwnExporter | None) -> str:
-    """Name in the outbox where runs go."""
-    return exporter.url if isinstance(exporter, OwnExporter) else settings.registry_url
-
-
 def shared_link(settings: Settings) -> Link | None:
     """Return a connection to the shared log; None where there is none."""
     if settings.shared is None:
@@ -211,11 +206,19 @@ def check_key(registry: Registry, settings: Settings) -> bool:
     with _at_the_pace(registry, settings) as pace:
         try:
             registry.check_key()
-            return _may_write(registry, pace)
+            wait_s = pace.take()
+            if wait_s == math.inf:
+                words, problem = f"at an earlier request: {pace.problem.what}", pace.problem
+                raise RegistryForbiddenError(403, words, problem.remedy, problem=problem)
+            if wait_s > 0 or pace.spend() is None:
+                return False
+            registry.check_scope()
         except RegistryForbiddenError as error:
             problem = error.problem
             pace.settle(lambda before, now: before.forbidden(now, problem))
             raise
+        pace.settle(lambda before, _: before.answered())
+        return True
 
 
 class Reconciliation(NamedTuple):
@@ -263,19 +266,6 @@ def _registry(settings: Settings, remedy: str) -> Registry:
         raise KnowledgePulseError(str(error)) from error
 
 
-def _may_write(registry: Registry, pace: SharedPace) -> bool:
-    wait_s = pace.take()
-    if wait_s == math.inf:
-        problem = pace.problem
-        words = f"at an earlier request: {problem.what}"
-        raise RegistryForbiddenError(403, words, problem.remedy, problem=problem)
-    if wait_s > 0 or pace.spend() is None:
-        return False
-    registry.check_scope()
-    pace.settle(lambda before, _: before.answered())
-    return True
-
-
 @contextmanager
 def _at_the_pace(registry: Registry, settings: Settings) -> Iterator[SharedPace]:
     """Keep to the pace during a request of any kind; a 429 counts."""
@@ -293,9 +283,6 @@ def _at_the_pace(registry: Registry, settings: Settings) -> Iterator[SharedPace]
         pace.release(ended=True)
 
 
-_UNFINISHED: Final = frozenset({"recorded", "paused"})
-
-
 class MoreExporter(NamedTuple):
     """An exporter beside the outbox; ``since`` is when the first run that it is given began."""
 
@@ -305,45 +292,37 @@ class MoreExporter(NamedTuple):
 
     def worker(self, store: Store, settings: Settings) -> SendingWorker:
         """Return the worker that gives it the runs of a store, the one a pipeline uses."""
-        return SendingWorker(
-            store, settings, self.exporter, lambda own: self._cursor(own, settings)
-        )
+        exporter, policy = self.exporter, privacy.Policy.of(settings)
 
-    def _cursor(self, store: Store, settings: Settings) -> ExportCursor:
-        assert isinstance(store, SqliteStore)  # noqa: S101 - `Pipeline.add_exporter` has looked
-        policy = privacy.Policy.of(settings)
-        dispatch = Dispatch(store, settings, policy, self.exporter)
+        def cursor(own: Store) -> ExportCursor:
+            assert isinstance(own, SqliteStore)  # noqa: S101 - `Pipeline.add_exporter` has looked
+            dispatch = Dispatch(own, settings, policy, exporter)
 
-        def choose(run: ExportCandidate) -> bool | None:
-            if run.state in _UNFINISHED:
-                return None
-            if run.visibility == "private":
-                return False
-            return self.send == "all" or _may_leave(run, dispatch, store, settings)
+            def choose(run: ExportCandidate) -> bool | None:
+                """Return whether it is given the run; None: that is not known yet."""
+                if run.state in {"recorded", "paused"}:
+                    return None
+                if run.visibility == "private" or self.send == "all":
+                    return run.visibility != "private"
+                if run.decision != "forward":
+                    return False
+                why = dispatch.blocking_reason(run.visibility, own.ending(run.seq), run.started_at)
+                if why != "unconfirmed":
+                    return why is None
+                age_s = time.time() - epoch_s(run.started_at)
+                return False if age_s > settings.confirm_within_days * DAY_S else None
 
-        def prepare(run: Run, document: str, attempts: int) -> ExportedRun | None:
-            try:
-                return exported(run, document, attempts, settings=settings, policy=policy)
-            except RedactionError as error:
-                logger.warning("trace %s is not given to %s: %s", run.id, self.exporter.url, error)
-                return None
+            def prepare(run: Run, document: str, attempts: int) -> ExportedRun | None:
+                try:
+                    return exported(run, document, attempts, settings=settings, policy=policy)
+                except RedactionError as error:
+                    words = "trace %s is not given to %s: %s"
+                    logger.warning(words, run.id, exporter.url, error)
+                    return None
 
-        return store.export_cursor(
-            self.exporter.url, choose=choose, prepare=prepare, since=self.since
-        )
+            return own.export_cursor(exporter.url, choose=choose, prepare=prepare, since=self.since)
 
-
-def _may_leave(
-    run: ExportCandidate, dispatch: Dispatch, store: SqliteStore, settings: Settings
-) -> bool | None:
-    """Return whether a run may leave as it may for the outbox; None if nobody has confirmed it."""
-    if run.decision != "forward":
-        return False
-    why = dispatch.blocking_reason(run.visibility, store.ending(run.seq), run.started_at)
-    if why != "unconfirmed":
-        return why is None
-    is_late = time.time() - epoch_s(run.started_at) > settings.confirm_within_days * DAY_S
-    return False if is_late else None
+        return SendingWorker(store, settings, exporter, cursor)
 
 
 def exported(

@@ -22,7 +22,6 @@ from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline._dispatch import Dispatch, Prepared, prepared, with_score
 from kp_middleware.pipeline._endings import GATE_FAILED, warn_once
 from kp_middleware.pipeline._imports import take_back
-from kp_middleware.pipeline._sending import destination
 from kp_middleware.pipeline._threads import LAST_STEP_S, Worker
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
@@ -97,7 +96,6 @@ class Exchange:
         self._pod, self._settings = pod, settings
         self._gate = gate or settings.gate
         self._dispatch = Dispatch(store, settings, self._policy, own)
-        self._outbox = store.outbox(destination(settings, own), settings.agent_id)
         self._weights = Scorer(profiles=settings.profiles).weights
         self._warn = partial(warn_once, set(), GATE_FAILED)
         self._pull_at_s = self._beat_at_s = 0.0
@@ -216,7 +214,7 @@ class Exchange:
             verdict = verdict._replace(decision="withhold", reason=reason, key=None)
             with self._store.transaction():
                 self._store.save_evaluation(seq, Evaluation(score, verdict))
-                self._dispatch.sync(seq)
+                self._dispatch.outbox.sync(seq)
 
     def _is_revised(self, seq: int, row: SharedRun) -> bool:
         """Tell the log of one; True also where the server refuses that for good."""
@@ -354,7 +352,7 @@ class Exchange:
             if verdict.decision != "forward" or "delivery" in verdict.reason.args:
                 return
             item = self._item(one, evaluation.score.value)
-            self._outbox.add(
+            self._dispatch.outbox.add(
                 seq,
                 item and item.body,
                 redactor=self._policy.redactor,

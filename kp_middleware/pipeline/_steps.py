@@ -15,7 +15,6 @@ from kp_middleware.core.evaluation import (
     Evaluation,
     Run,
     Terms,
-    Verdict,
     evaluate,
     known_success,
 )
@@ -259,38 +258,35 @@ class Stages:
     def _decided(
         self, seq: int, run: Run, trace: ReasoningTrace, ending: Ending, started: float
     ) -> Evaluation | None:
-        """Store the score and the decision; None if all hosts are asked."""
-        metadata = trace.metadata
-        history = self._store.history(seq, metadata.task_domain)
-        weights = self._scorer.weights(metadata.task_domain)
-        warn = partial(warn_once, self._warned, GATE_FAILED)
-        evaluation = evaluate(run, history, Terms(weights, self._gate, warn))
-        why = self.dispatch.blocking_reason(metadata.visibility, ending, metadata.created_at)
-        took_ms = (time.perf_counter() - started) * 1000
-        is_private = metadata.visibility == "private"
-        if self._shared is not None and not is_private and self._asks_all_hosts(evaluation.verdict):
-            id_, similarity = (None, None) if run.nearest is None else run.nearest
-            self._shared.ask(
-                Asking(seq, trace.id, 0, id_, similarity, run.embedder, run.p_success, took_ms)
-            )
-            return None
-        if why is not None and evaluation.verdict.decision == "forward":
-            evaluation = evaluation._replace(verdict=evaluation.verdict.staying(why))
-        self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=run.p_success)
-        if self._shared is not None:
-            self._shared.mark(seq, stays=is_private)
-        return evaluation
-
-    def _asks_all_hosts(self, verdict: Verdict) -> bool:
-        """Return whether a run is decided on by another thread, where all hosts are known.
+        """Store the score and the decision; None if another thread decides, which knows all hosts.
 
         What a fixed threshold withholds here it would withhold with all that others know: novelty
         only falls. So only what would clear asks, and all runs where a share or another gate
         decides.
         """
-        gate = self._gate
-        is_fixed = isinstance(gate, SettingsGate) and not gate.last
-        return not is_fixed or verdict.decision == "forward"
+        metadata, gate = trace.metadata, self._gate
+        history = self._store.history(seq, metadata.task_domain)
+        weights = self._scorer.weights(metadata.task_domain)
+        warn = partial(warn_once, self._warned, GATE_FAILED)
+        evaluation = evaluate(run, history, Terms(weights, gate, warn))
+        clears = evaluation.verdict.decision == "forward"
+        is_private = metadata.visibility == "private"
+        why = self.dispatch.blocking_reason(metadata.visibility, ending, metadata.created_at)
+        took_ms = (time.perf_counter() - started) * 1000
+        if self._shared is not None and not is_private:
+            is_fixed = isinstance(gate, SettingsGate) and not gate.last
+            if clears or not is_fixed:
+                id_, similarity = (None, None) if run.nearest is None else run.nearest
+                self._shared.ask(
+                    Asking(seq, trace.id, 0, id_, similarity, run.embedder, run.p_success, took_ms)
+                )
+                return None
+        if clears and why is not None:
+            evaluation = evaluation._replace(verdict=evaluation.verdict.staying(why))
+        self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=run.p_success)
+        if self._shared is not None:
+            self._shared.mark(seq, stays=is_private)
+        return evaluation
 
     def _warn_of_withheld(self) -> None:
         """Warn now and then if no recent run of the file has cleared the gate."""

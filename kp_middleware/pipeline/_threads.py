@@ -149,7 +149,7 @@ class RunQueue:
         """Let the worker look into the file: something is unfinished until it has."""
         with self._changed:
             self.asks += 1
-        self.wake()
+        self._runs.put(None)
 
     def done(self, asks: int | None = None) -> None:
         """Note that the runs of this process are scored, or cannot be now.

@@ -13,7 +13,6 @@ from kp_middleware.embedding import Embedder
 from kp_middleware.errors import DatabaseError, EmbedderNotReadyError
 from kp_middleware.export import OwnExporter
 from kp_middleware.pipeline._endings import JudgeNotReadyError
-from kp_middleware.pipeline._sending import destination
 from kp_middleware.pipeline._steps import Stages
 from kp_middleware.pipeline._threads import LOOK_AGAIN_S, FinishedRun, RunQueue, Worker
 from kp_middleware.privacy import Policy
@@ -196,9 +195,10 @@ class ScoringWorker(Worker):
     def _is_rescued(self) -> bool:
         with no_fork():
             self._close()
+            settings, own = self._settings, self._exporter
             rescue = self._store.repair(
-                destination=destination(self._settings, self._exporter),
-                redactor=Policy.of(self._settings).redactor,
+                destination=settings.registry_url if own is None else own.url,
+                redactor=Policy.of(settings).redactor,
             )
         if rescue is not None:
             words = "%s was damaged: %d of its traces could be read and are kept; as it was: %s"

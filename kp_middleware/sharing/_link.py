@@ -197,27 +197,26 @@ class Link:
                 os.close(nothing)
 
     def _opened(self, psycopg: Any, *, needs_schema: bool) -> Connection:
-        if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(
-                self._url,
-                autocommit=True,
-                prepare_threshold=None,  # behind pgbouncer another session would have them
-                connect_timeout=_CONNECT_S,
-                target_session_attrs=self._session,
-                application_name=self._name,
-            )
-            if needs_schema:
-                with _deadline(self._connection):
-                    self._check_schema(self._connection)
-        return self._connection
-
-    def _check_schema(self, connection: Connection) -> None:
-        rows = connection.execute("SELECT key, value FROM kp.meta").fetchall()
-        told = {key: int(value) for key, value in rows if key in {"schema", "oldest_client"}}
-        if told.get("schema", 0) < SCHEMA:
-            raise SharedLogError(self.shown, "has an older schema", f"a person runs {_MIGRATE}")
-        if told.get("oldest_client", 0) > SCHEMA:
-            raise SharedLogError(self.shown, "has a newer schema", "upgrade kp-middleware")
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        connection: Connection = psycopg.connect(
+            self._url,
+            autocommit=True,
+            prepare_threshold=None,  # behind pgbouncer another session would have them
+            connect_timeout=_CONNECT_S,
+            target_session_attrs=self._session,
+            application_name=self._name,
+        )
+        self._connection = connection
+        if needs_schema:
+            with _deadline(connection):
+                rows = connection.execute("SELECT key, value FROM kp.meta").fetchall()
+            told = {key: int(value) for key, value in rows if key in {"schema", "oldest_client"}}
+            if told.get("schema", 0) < SCHEMA:
+                raise SharedLogError(self.shown, "has an older schema", f"a person runs {_MIGRATE}")
+            if told.get("oldest_client", 0) > SCHEMA:
+                raise SharedLogError(self.shown, "has a newer schema", "upgrade kp-middleware")
+        return connection
 
 
 def _in_words(where: str, sqlstate: str | None, said: str) -> SharedLogError:
@@ -249,7 +248,12 @@ def load() -> Any:
 def _deadline(connection: Connection) -> Iterator[None]:
     """Shut the socket down when the time is over: a silent proxy keeps TCP alive for ever."""
     twin = socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
-    timer = threading.Timer(_DEADLINE_S, _shut_down, [twin])
+
+    def shut_down() -> None:
+        with suppress(OSError):
+            twin.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(_DEADLINE_S, shut_down)
     timer.daemon = True
     timer.start()
     try:
@@ -258,11 +262,6 @@ def _deadline(connection: Connection) -> Iterator[None]:
         timer.cancel()
         timer.join()
         twin.close()
-
-
-def _shut_down(twin: socket.socket) -> None:
-    with suppress(OSError):
-        twin.shutdown(socket.SHUT_RDWR)
 
 
 _links: Final[weakref.WeakSet[Link]] = weakref.WeakSet()

@@ -289,7 +289,7 @@ class PostgresLog(SharedLog):
 
 
 class _LockedLog(Known):
-    """The locked log, read once for each domain and gate."""
+    """The locked log, read once for each domain and gate; of one domain a `GateHistory`."""
 
     def __init__(
         self,
@@ -299,16 +299,20 @@ class _LockedLog(Known):
     ) -> None:
         self.answered = answered
         self.newer = newer
-        self.rankings: dict[tuple[str, str], Ranking] = {}
+        self.rank_key = 0.0
         self.trouble: BaseException | None = None
+        """Why the log could not be read, so that this is told from an error of the gate."""
         self._opened = opened
+        self._domain = ""
+        self._rankings: dict[tuple[str, str], Ranking] = {}
         self._in_a_day: int | None = None
 
     def history(self, domain: str) -> GateHistory:
-        return _FleetHistory(self, domain)
+        self._domain = domain
+        return self
 
     def add(self, run: SharedRun) -> None:
-        for (domain, gate), ranking in self.rankings.items():
+        for (domain, gate), ranking in self._rankings.items():
             if domain == run.domain and run.rank_key is not None:
                 is_ours = gate == run.gate
                 gone, credit = is_ours and run.chosen, run.credit if is_ours else None
@@ -319,41 +323,26 @@ class _LockedLog(Known):
     def forwarded_in_a_day(self) -> int:
         """Return the day's count, with what was decided just now."""
         if self._in_a_day is None:
-            self._in_a_day = int(self.read(_DAY)[0][0])
+            self._in_a_day = int(self._read(_DAY)[0][0])
         return self._in_a_day
 
-    def read(self, query: str, values: Values = ()) -> Rows:
-        """Read for a gate; a trouble is kept, so that it is told from an error of the gate."""
+    def ranking(self, gate: str, last: int) -> Ranking:
+        """Return the last scored runs of the domain, and what the gate of this name chose."""
+        key = self._domain, gate
+        if key not in self._rankings:
+            asked = {"domain": self._domain, "gate": gate, "last": last}
+            ranking = Ranking(last)
+            for rank_key, gone, credit in reversed(self._read(_RANKED, asked)):
+                ranking.add(rank_key, gone=bool(gone), credit=credit)
+            self._rankings[key] = ranking
+        return self._rankings[key]
+
+    def _read(self, query: str, values: Values = ()) -> Rows:
         try:
             return self._opened.read((query, values))[0]
         except BaseException as error:
             self.trouble = error
             raise
-
-
-class _FleetHistory:
-    """The `GateHistory` of a domain on all hosts."""
-
-    def __init__(self, known: _LockedLog, domain: str) -> None:
-        self.rank_key = 0.0
-        self.forwarded_in_a_day = known.forwarded_in_a_day
-        self._known = known
-        self._domain = domain
-
-    @property
-    def trouble(self) -> BaseException | None:
-        return self._known.trouble
-
-    def ranking(self, gate: str, last: int) -> Ranking:
-        """Return the last scored runs of the domain, and what the gate of this name chose."""
-        asked = {"domain": self._domain, "gate": gate, "last": last}
-        key = self._domain, gate
-        if key not in self._known.rankings:
-            ranking = Ranking(last)
-            for rank_key, gone, credit in reversed(self._known.read(_RANKED, asked)):
-                ranking.add(rank_key, gone=bool(gone), credit=credit)
-            self._known.rankings[key] = ranking
-        return self._known.rankings[key]
 
 
 def pages(pull: Callable[[Place | None], Pulled[T]], place: Place | None) -> Iterator[Pulled[T]]:

@@ -83,27 +83,14 @@ class SharedRun:
     @property
     def evaluation(self) -> Evaluation:
         """The score and the verdict."""
-        nearest = self.nearest_similarity
-        score = Score(
-            self.score,
-            Signals(*self.signals),
-            Weights(*self.weights),
-            tuple(Adjustment(**one) for one in json.loads(self.rules)),
-            None if nearest is None else Nearest(self.nearest or "", nearest),
-            self.embedder,
-        )
+        similarity = self.nearest_similarity
+        nearest = None if similarity is None else Nearest(self.nearest or "", similarity)
+        rules = tuple(Adjustment(**one) for one in json.loads(self.rules))
+        measured = Signals(*self.signals), Weights(*self.weights)
+        score = Score(self.score, *measured, rules, nearest, self.embedder)
         reason = Reason(ReasonCode(self.reason_code), json.loads(self.reason_args or "{}"))
-        verdict = Verdict(
-            self.gate,
-            self.threshold,
-            self.decision,
-            reason,
-            self.rank_key,
-            self.bar,
-            self.credit,
-            self.chosen,
-        )
-        return Evaluation(score, verdict)
+        ranked = self.rank_key, self.bar, self.credit, self.chosen
+        return Evaluation(score, Verdict(self.gate, self.threshold, self.decision, reason, *ranked))
 
 
 class SharedItem(NamedTuple):
