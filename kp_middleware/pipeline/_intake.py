@@ -67,6 +67,8 @@ class Intake:
         self._next = next_
         self._secrets: dict[str, privacy.KnownSecrets] = {}
         """Of threads in which a run waits, by fingerprint: they are never written."""
+        self._missing: set[str] = set()
+        """The rules whose package is missing, of which the log tells once."""
         self._overdue_at: str | None = None
         self._looked_s = -math.inf
 
@@ -252,7 +254,9 @@ class Intake:
                     logger.warning("a step of trace %s is not kept: %s", run.trace.id, error)
                     run, too_large = _without_largest_step(run), too_large + 1
                 elif error.reason in privacy.ENGINE_TROUBLE and policy is self._policy:
-                    shield.tell(logging.WARNING, f"nothing will be sent: {error}")
+                    if error.where not in self._missing:
+                        self._missing.add(error.where)
+                        logger.warning("nothing will be sent: %s", error)
                     policy = policy.without_packages()
                 else:
                     raise
