@@ -128,7 +128,21 @@ def test_words_that_are_not_the_registrys_are_worth_another_try(status, body):
         ({"Retry-After": "7"}, 7.0),
         ({"Retry-After": "0"}, 0.0),
         ({"Retry-After": "1.5"}, 1.5),
-        ({"Retry-After": "Sun, 01 Nov 2026 10:00:30 GMT"}, 60.0),
+        (
+            {
+                "Retry-After": "Sun, 01 Nov 2026 10:00:30 GMT",
+                "Date": "Sun, 01 Nov 2026 10:00:00 GMT",
+            },
+            30.0,
+        ),
+        ({"Retry-After": "Sun, 01 Nov 2026 10:00:30 GMT", "Date": ""}, 60.0),
+        (
+            {
+                "Retry-After": "Sun, 01 Nov 2026 10:00:00 GMT",
+                "Date": "Sun, 01 Nov 2026 11:00:00 GMT",
+            },
+            60.0,
+        ),
         ({}, 60.0),
         ({"Retry-After": ""}, 60.0),
         ({"Retry-After": "-5"}, 60.0),
@@ -143,6 +157,8 @@ def test_words_that_are_not_the_registrys_are_worth_another_try(status, body):
         "at once",
         "a fraction",
         "a date",
+        "a date without a Date",
+        "a date in the past",
         "missing",
         "empty",
         "negative",
