@@ -391,7 +391,7 @@ _LANGFUSE: Final = _Format(
 
 _SAYS_IT: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
 _ANSWERS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
-_ERROR: Final = re.compile(r"([^\W\d]\w*)(?:\(['\"]*(.*?)['\"]*\)|: (.*))", re.DOTALL)
+_ERROR: Final = re.compile(r"([^\W\d]\w*)(?:\((.*)\)|: (.*))", re.DOTALL)
 
 
 def _reading(
@@ -441,8 +441,10 @@ def _problem(error: str) -> Problem:
     """Return an error that was written as ``ValueError('…')Traceback …``."""
     said = text(error).partition("Traceback (most recent call last)")[0].strip() or "Error"
     found = _ERROR.fullmatch(said)
-    kind, message = (found[1], found[2] or found[3] or "") if found else ("Error", said)
-    return Problem(kind, message, message)
+    if found is None:
+        return Problem("Error", said, said)
+    message = (found[2] or "").strip("'\"") or found[3] or ""
+    return Problem(found[1], message, message)
 
 
 def _by_key(value: object, keys: tuple[str, ...]) -> str:

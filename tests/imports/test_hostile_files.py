@@ -16,6 +16,7 @@ from import_samples import (
     claude_answer,
     claude_session,
     conversation,
+    langsmith_runs,
     lines,
     phoenix_spans,
 )
@@ -284,3 +285,13 @@ def test_an_array_that_is_cut_gives_the_elements_before(tmp_path):
 
     assert 90 < len(runs) < 110
     assert book.skipped["not_json"] == 1
+
+
+def test_an_error_full_of_quotes_is_read_at_once(tmp_path):
+    path = tmp_path / "sample.jsonl"
+    root, *_, last = langsmith_runs()
+    path.write_text(lines(root, {**last, "error": "E(" + '"' * 20_000 + "no"}))
+
+    (run,), _ = read_all(path, "langsmith")
+
+    assert run.trace.steps[-1].output_summary.startswith("Error: E(")
