@@ -298,7 +298,11 @@ class Pipeline:
     def _backlog(self) -> Backlog:
         """Return the backlog of memory and file; an unreadable file counts as empty."""
         try:
-            unscored, unsent = self._store.unfinished()
+            if isinstance(self._store, SqliteStore):
+                unscored, unsent = self._store.unfinished()
+            else:
+                counts = self._store.counts()
+                unscored, unsent = counts.unscored, counts.pending
         except TROUBLE:
             unscored, unsent = Backlog()
         return Backlog(self._queue.waiting + unscored, unsent)

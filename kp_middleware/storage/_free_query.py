@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -62,11 +63,10 @@ class FreeQuery:
         with self._in_words():
             cursor = self._connection.execute(sql, values)
         names = [column[0] for column in cursor.description or ()]
-        numbers = [names[: place + 1].count(name) for place, name in enumerate(names)]
-        columns = [
-            name if number == 1 else f"{name}_{number}"
-            for name, number in zip(names, numbers, strict=True)
-        ]
+        columns = list[str]()
+        for name in names:
+            others = (f"{name}_{number}" for number in count(2))
+            columns.append(next(one for one in chain([name], others) if one not in columns))
         return Answer(columns, self._rows(cursor, columns))
 
     def _rows(self, cursor: sqlite3.Cursor, columns: Sequence[str]) -> Iterator[dict[str, Any]]:

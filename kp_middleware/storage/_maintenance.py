@@ -86,7 +86,7 @@ class Maintenance(Queries):
 
     def check_soundness(self, *, limit_s: float = float("inf")) -> Soundness:
         """Check the integrity of the file's pages and rows, not of its indices."""
-        return _check(self._sqlite, limit_s)
+        return soundness_of(self._sqlite, limit_s)
 
     def back_up(self, into: Path, *, tell: Callable[[int, int], None]) -> int:
         """Write a consistent copy of the file, check it, and return its number of runs.
@@ -107,7 +107,7 @@ class Maintenance(Queries):
                 finally:
                     self._run("ROLLBACK")
                 copy.execute("PRAGMA journal_mode = DELETE")  # a WAL needs a writable folder
-                if _check(copy) == "sound":
+                if soundness_of(copy) == "sound":
                     return int(copy.execute("SELECT count(*) FROM traces").fetchone()[0])
         except sqlite3.Error as error:
             if not is_damage(error):
@@ -121,7 +121,8 @@ class Maintenance(Queries):
         return cast("sqlite3.Connection", self._connection)
 
 
-def _check(connection: sqlite3.Connection, limit_s: float = float("inf")) -> Soundness:
+def soundness_of(connection: sqlite3.Connection, limit_s: float = float("inf")) -> Soundness:
+    """Check the pages of a file."""
     until = time.monotonic() + limit_s
     connection.set_progress_handler(lambda: time.monotonic() > until, _OFTEN)
     try:
@@ -324,14 +325,14 @@ def _remove(fresh: Path) -> None:
 
 def _copied(old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str, str, str]) -> int:
     new.execute("PRAGMA foreign_keys = OFF")
-    keys = _range(old)
+    last = _last_key(old)
     with transaction(new):
         for table, key in _TABLES.items():
             shared = sorted(_names(new, table) & _names(old, table))
             columns, marks = ", ".join(shared), ", ".join("?" * len(shared))
             insert = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"
             select = f"SELECT {columns} FROM {table} WHERE {key} BETWEEN ? AND ?"
-            for row in _readable(old, select, *keys) if shared else ():
+            for row in _readable(old, select, last) if shared else ():
                 with suppress(sqlite3.IntegrityError):  # overwritten rows may be invalid
                     new.execute(insert, row)
         _mend(new)
@@ -348,23 +349,23 @@ def _names(connection: sqlite3.Connection, table: str) -> set[str]:
     return set()
 
 
-def _range(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Return the range of keys to try, of all tables: an end of one may be unreadable."""
+def _last_key(connection: sqlite3.Connection) -> int:
+    """Return the last key to try; the ends of all tables may be cut off."""
     found = [0]
     for table, key in _TABLES.items():
-        for end in ("min", "max"):
+        powers = (f"SELECT min({key}) FROM {table} WHERE {key} >= {1 << at}" for at in range(24))
+        for sql in (f"SELECT max({key}) FROM {table}", *powers):
             with suppress(sqlite3.DatabaseError):
-                (value,) = connection.execute(f"SELECT {end}({key}) FROM {table}").fetchone()
-                found += [value] if isinstance(value, int) else []
-    return min(found), min(max(found), min(found) + _MOST_KEYS)
+                found += [key for (key,) in connection.execute(sql) if isinstance(key, int)]
+    return min(2 * max(found), _MOST_KEYS)
 
 
 def _readable(
-    connection: sqlite3.Connection, select: str, first: int, last: int
+    connection: sqlite3.Connection, select: str, last: int
 ) -> Iterator[tuple[object, ...]]:
-    """Yield the readable rows in a range of keys, bisecting around unreadable ones."""
+    """Yield the readable rows up to a key, bisecting around unreadable ones."""
     left = _MOST_FAILURES
-    for start in range(first, last + 1, _BLOCK):
+    for start in range(0, last + 1, _BLOCK):
         ranges = [(start, min(start + _BLOCK - 1, last))]
         while ranges:
             low, high = ranges.pop()

@@ -20,7 +20,7 @@ _MORE: Final = "kp-middleware calibrate shows what each setting would do"
 _LARGER_SHARE: Final = "the runs before these were better: a larger share lets more through"
 _REMEDIES: Final = {
     "daily_limit": "{} were good enough for it, and stayed for max_per_day: a higher one",
-    "gate_failed": "the gate fails each time: the log of your program says how",
+    "gate_failed": "the gate fails: the log of your program says how",
     "warming_up": f"{DEFAULT_THRESHOLD:g} holds until a domain has enough runs to tell its best:"
     " nothing to do",
     "below_share": _LARGER_SHARE,
@@ -62,7 +62,8 @@ class LastDecisions(NamedTuple):
         more = ["…"] if len(told) > _DOMAINS else []
         by_domain = f" ({', '.join(told[:_DOMAINS] + more)})" if len(told) > 1 else ""
         known = {name: runs for name, runs in self.withheld.items() if name in _REMEDIES}
-        why = max(known, key=lambda name: known[name], default="")
+        limited = "daily_limit" in known  # then no other remedy lets more through
+        why = "daily_limit" if limited else max(known, key=lambda name: known[name], default="")
         remedy = _REMEDIES.get(why, "that rule is your program's own")
         return (
             f"none of the last {self.runs} scored runs {their_gate}:"

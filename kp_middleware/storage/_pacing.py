@@ -17,6 +17,7 @@ from kp_middleware.database import is_damage, no_fork, open_to_write, transactio
 from kp_middleware.errors import DatabaseError, Problem
 from kp_middleware.rate_limit import Change, OwnPace, Pace, packed, unpacked
 from kp_middleware.sharing import PaceOfAll
+from kp_middleware.storage._maintenance import soundness_of
 
 logger = logging.getLogger("kp_middleware")
 
@@ -73,7 +74,8 @@ class PacingTable:
 
         Raises:
             TimeoutError: If another program keeps the file locked, or this one forks for long.
-            DatabaseError: If the file cannot be used.
+            DatabaseError: If the file cannot be used; a damaged one is set aside, and next time
+                a new one is begun.
         """
         busy_s = self._patience_s if patience_s is None else patience_s
         with no_fork():  # a `TimeoutError` of its own is no fault of the file
@@ -89,8 +91,11 @@ class PacingTable:
                 if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
                     locked = f"{self._path} is locked by another program: close it"
                     raise TimeoutError(locked) from error
-                damaged = ("is damaged", "remove it")
-                what, remedy = damaged if is_damage(error) else ("cannot be used", _REMEDY)
+                what, remedy = "cannot be used", _REMEDY
+                if is_damage(error):
+                    what, remedy = "is damaged", "remove it"
+                    with suppress(sqlite3.Error, OSError):
+                        _set_aside(path)
                 problem = f"{what} ({getattr(error, 'strerror', error)})"
                 raise DatabaseError(self._path, problem, remedy) from error
 
@@ -126,6 +131,16 @@ class PacingTable:
         if after != before:
             connection.execute(_WRITE, (*self._whose, *packed(after, stops, self._key_hash)))
         return after
+
+
+def _set_aside(path: Path) -> None:
+    """Rename a damaged file, or each file of traces would go at a pace of its own."""
+    with closing(open_to_write(path)) as connection:
+        if soundness_of(connection) == "sound":
+            return  # another process was first
+    aside = path.with_name(f"{path.name}.corrupt-{time.time():.0f}")
+    path.replace(aside)
+    logger.warning("%s was damaged and is now %s: a new one is begun", path, aside)
 
 
 def read_paces(path: Path) -> list[AgentPace]:
@@ -242,7 +257,13 @@ class SharedPace(OwnPace):
         """Change the shared state; return None if no file can be used now."""
         whole = partial(self._after, change)
         try:
-            pace = self._table.change(whole, patience_s=patience_s)
+            try:
+                pace = self._table.change(whole, patience_s=patience_s)
+            except DatabaseError as error:
+                if not is_damage(error):
+                    raise
+                self._left = self._known or Pace().without_burst(self._clock())
+                pace = self._table.change(whole, patience_s=patience_s)
         except TimeoutError as error:
             self._say("locked", "nothing is sent for now: %s", error)
             return None
@@ -251,9 +272,7 @@ class SharedPace(OwnPace):
                 self._say("unusable", "nothing is sent for now: %s", error)
                 return None
             self._say("beside", "the pace is kept next to the file of traces: %s", error)
-            self._left = self._known or self._table.look()
-            if self._left is None and is_damage(error):  # what was just sent is not known
-                self._left = Pace().without_burst(self._clock())
+            self._left = self._left or self._known or self._table.look()
             self._table, self._beside = self._beside, None
             return self._change(change, patience_s=patience_s)
         self._known, self._left, self._unwritten = pace, None, []

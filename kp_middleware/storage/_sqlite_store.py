@@ -186,6 +186,7 @@ class SqliteStore(Queries):
             return Statistics(connection).counts()
 
     def unfinished(self) -> Backlog:
+        """Return what `counts` has of work that is not done: without counting every run."""
         with closing(Database(self._path, read_only=True)) as connection:
             return Statistics(connection).unfinished()
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kp_middleware.database import VectorTable
     from kp_middleware.runs import RecordedRun, ThreadPart
     from kp_middleware.storage._past_runs import PastRun
-    from kp_middleware.storage._statistics import Backlog, Counts
+    from kp_middleware.storage._statistics import Counts
 
 CANCELLED_BY_HAND: Final = "by hand"
 """The reason of an outbox item that the user cancelled; only the user can queue it again."""
@@ -291,6 +291,3 @@ class Store(Protocol):
 
     def counts(self) -> "Counts":
         """Count the runs by state; may be called from any thread."""
-
-    def unfinished(self) -> "Backlog":
-        """Count what waits to be scored and sent; may be called from any thread."""

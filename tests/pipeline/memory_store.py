@@ -8,7 +8,7 @@ from kp_middleware.core.evaluation import Ending
 from kp_middleware.core.gates import Ranking
 from kp_middleware.instants import to_milliseconds
 from kp_middleware.outbox_items import OutboxItem, idempotency_key
-from kp_middleware.storage import Backlog, Belief, Counts, EarlierReading, StoredRun
+from kp_middleware.storage import Belief, Counts, EarlierReading, StoredRun
 
 
 class MemoryRun:
@@ -145,10 +145,6 @@ class MemoryStore:
         return Counts(
             len(states), states.count("recorded"), scored=states.count("scored"), sent=sent
         )
-
-    def unfinished(self):
-        counts = self.counts()
-        return Backlog(counts.unscored, counts.pending)
 
     def _recorded(self):
         return [seq for seq, one in enumerate(self.runs, start=1) if one.state == "recorded"]

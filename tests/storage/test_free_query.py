@@ -33,6 +33,7 @@ def ask(free_query):
         ("PRAGMA journal_mode", [{"journal_mode": "wal"}]),
         ("PRAGMA quick_check(1)", [{"quick_check": "ok"}]),
         ("SELECT 1 AS n, 2 AS n, 3 AS n", [{"n": 1, "n_2": 2, "n_3": 3}]),
+        ("SELECT 1 AS n, 2 AS n_2, 3 AS n", [{"n": 1, "n_2": 2, "n_3": 3}]),
         ("SELECT CAST(x'41ff' AS TEXT) AS t", [{"t": "A\ufffd"}]),
         ("-- nothing", []),
     ],

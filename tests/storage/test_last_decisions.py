@@ -87,7 +87,7 @@ def test_domains_of_ten_runs_or_more_are_told_apart(decide, words):
     ("gate", "reason", "remedy"),
     [
         ("threshold 0.1", ReasonCode.DAILY_LIMIT, "for max_per_day: a higher one"),
-        ("every other", ReasonCode.GATE_FAILED, "the gate fails each time"),
+        ("every other", ReasonCode.GATE_FAILED, "the gate fails: the log"),
         ("top 10%", ReasonCode.WARMING_UP, "nothing to do"),
         ("top 10%", ReasonCode.BELOW_SHARE, "a larger share lets more through"),
         ("every other", ReasonCode.CUSTOM, "that rule is your program's own"),
@@ -99,6 +99,13 @@ def test_the_remedy_is_that_of_the_gate(decide, words, gate, reason, remedy):
 
     assert remedy in words()
     assert "KP_THRESHOLD" not in words()
+
+
+def test_a_full_day_is_named_before_all_that_a_setting_of_the_gate_could_mend(decide, words):
+    decide(*[0.5] * 95, gate="top 10%", reason=ReasonCode.BELOW_SHARE)
+    decide(*[0.9] * 5, gate="top 10%", reason=ReasonCode.DAILY_LIMIT)
+
+    assert "5 were good enough for it, and stayed for max_per_day: a higher one" in words()
 
 
 def test_words_of_a_users_gate_are_never_taken_for_a_limit_of_ours(words, store):

@@ -137,14 +137,33 @@ def test_a_file_that_is_gone_is_begun_anew(table_of, path):
 
 
 @pytest.mark.parametrize("damage", [NOISE, b"a letter to my aunt " * 99], ids=["broken", "no file"])
-def test_a_damaged_file_is_left_as_it_is_and_that_is_said(table_of, path, damage):
-    path.parent.mkdir(parents=True)
+def test_a_damaged_file_is_set_aside_and_that_is_said(table_of, path, damage, caplog):
+    put(table_of(), PACING)
     path.write_bytes(damage)
+    path.with_name("pacing.db-journal").write_bytes(b"of the broken one")
 
-    with pytest.raises(DatabaseError, match=r"is damaged .*; remove it"):
+    with pytest.raises(DatabaseError, match=r"is damaged"):
         put(table_of(), PACING)
+    put(table_of(), PACING)
 
-    assert path.read_bytes() == damage
+    (aside,) = path.parent.glob("pacing.db.corrupt-*")
+    assert aside.read_bytes() == damage
+    assert {*path.parent.iterdir()} == {path, aside}
+    assert get(table_of()) == PACING
+    assert str(aside) in caplog.text
+
+
+def test_a_file_whose_pages_are_torn_is_set_aside(table_of, path):
+    put(table_of(), PACING)
+    pages = bytearray(path.read_bytes())
+    pages[4096:] = b"\xff" * (len(pages) - 4096)
+    path.write_bytes(pages)
+
+    with pytest.raises(DatabaseError, match=r"is damaged"):
+        put(table_of(), PACING)
+    put(table_of(), PACING)
+
+    assert get(table_of()) == PACING
 
 
 def test_a_locked_file_is_not_waited_for_forever(table_of, path):

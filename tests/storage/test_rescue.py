@@ -88,7 +88,18 @@ def test_half_a_file_keeps_the_half_that_is_there(full):
 
     found = rescue(full)
 
-    assert found.traces == rows(full)["traces"]
+    assert found.traces == rows(full)["traces"] > 50
+
+
+def test_a_key_that_no_row_can_have_costs_no_other_row(full):
+    with closing(sqlite3.connect(full)) as connection, connection:
+        connection.execute(
+            "INSERT INTO vectors (seq, embedder, added_at_ms, vector)"
+            " SELECT -9e15, embedder, added_at_ms, vector FROM vectors LIMIT 1"
+        )
+    overwrite(full, 40 * PAGE, 41 * PAGE)
+
+    assert rescue(full).traces > 150
 
 
 @pytest.mark.parametrize("start", [PAGE, 5 * PAGE, 40 * PAGE, 100 * PAGE])

@@ -425,6 +425,18 @@ def test_after_damage_there_is_no_burst(machine, caplog):
     assert len(said(caplog)) == 1
 
 
+def test_after_damage_files_of_traces_still_share_one_pace(machine, tmp_path):
+    first = machine.start()
+    ask(first)
+    machine.path.write_bytes(b"no database" * 999)
+
+    wait_s = ask(first, limited)
+    machine.beside = tmp_path / "another.db.pacing"
+
+    assert wait_s > 30
+    assert wait_of(machine.start()) == pytest.approx(wait_s)
+
+
 @pytest.fixture
 def cannot_be_written(machine):
     """Makes the usual file one that can only be read."""
