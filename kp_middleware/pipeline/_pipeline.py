@@ -121,6 +121,8 @@ class Pipeline:
             return
         if self._waits is None:
             self._scorer.start()
+            if not self._scorer.is_working:
+                raise RuntimeError("no thread can be started now: the next run tries again")
             process = sys.modules.get("multiprocessing.process")
             # ``with Pool()`` kills its daemonic children after their last job
             is_killed = process is not None and process.current_process().daemon
@@ -149,7 +151,8 @@ class Pipeline:
         Returns:
             What is not done.
         """
-        if timeout_s and (self.settings.sync or self._waits is not None or any(self._backlog())):
+        is_used = self.settings.sync or self._waits is not None
+        if timeout_s and not self._closed and (is_used or any(self._backlog())):
             self._scorer.start()
             self._queue.ask_to_look()  # another process may have left something
         deadline = time.monotonic() + timeout_s

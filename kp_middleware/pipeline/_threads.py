@@ -276,6 +276,11 @@ class Worker:
         self._changed = threading.Condition()
         self.trouble: str | None = None
 
+    @property
+    def is_working(self) -> bool:
+        """Whether its thread lives."""
+        return self._thread is not None
+
     def start(self) -> None:
         """Begin to work in the background, or look again soon."""
         self._wake.set()

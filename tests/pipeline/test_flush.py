@@ -112,3 +112,12 @@ def test_a_flush_sends_what_another_pipeline_left(sender):
         left.close(timeout_s=0)
 
         assert sender(registry).flush(timeout_s=50) == Backlog(0, 0)
+
+
+@pytest.mark.parametrize("sync", [False, True], ids=["in the background", "in sync"])
+def test_a_flush_of_a_closed_pipeline_returns_at_once(pulse, sync):
+    kp = pulse(sync=sync)
+    submit(kp)
+    kp.close()
+
+    assert kp.flush(timeout_s=AN_HOUR_S) == Backlog(0, 0)

@@ -117,3 +117,22 @@ def test_rows_that_wait_for_a_key_are_not_queued_on_an_agent_s_time(pulse, db):
         (in_the_end,) = connection.execute("SELECT count(*) FROM outbox").fetchone()
 
     assert (at_once, in_the_end) == (1, 6)
+
+
+@pytest.mark.parametrize("sync", [True, False], ids=["in sync", "in the background"])
+def test_where_no_thread_can_be_started_the_agent_goes_on_and_the_next_run_tries_again(
+    sync, pulse, db, monkeypatch
+):
+    kp = pulse(sync=sync)
+    agent = kp.capture(lambda text: text)
+
+    def refused(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        assert agent("one") == "one"
+    agent("two")
+
+    assert not kp.flush()
+    assert states(db) == ["scored"] * 2
