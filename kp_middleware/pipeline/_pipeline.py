@@ -300,6 +300,7 @@ class Pipeline:
 
     def _backlog(self) -> Backlog:
         """Return the backlog of memory and file; an unreadable file counts as empty."""
+        in_memory = self._queue.waiting  # first: a run on its way to the file may count twice
         try:
             if isinstance(self._store, SqliteStore):
                 unscored, unsent = self._store.unfinished()
@@ -308,7 +309,7 @@ class Pipeline:
                 unscored, unsent = counts.unscored, counts.pending
         except TROUBLE:
             unscored, unsent = Backlog()
-        return Backlog(self._queue.waiting + unscored, unsent)
+        return Backlog(in_memory + unscored, unsent)
 
 
 def tell_once(settings: Settings) -> None:
