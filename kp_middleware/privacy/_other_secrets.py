@@ -6,7 +6,7 @@ JSON, ``NaN``, duplicate keys, a Python ``repr``.
 
 import base64
 import re
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from codecs import utf_8_decode, utf_16_le_decode
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -296,9 +296,10 @@ class KnownSecrets:
 
     def __init__(self) -> None:
         self._labels: dict[str, str] = {}
-        self._parts: dict[str, list[tuple[int, str]]] = {}
-        """The values that have five characters at an offset: of a value of eight characters,
-        wherever it stands, five begin at a multiple of four of the text."""
+        self._mixed: set[str] = set()  # those that may be part of a longer word
+        self._parts: dict[str, dict[int, list[str]]] = {}
+        """The values that have five characters at an offset, the longest first: of a value of eight
+        characters, wherever it stands, five begin at a multiple of four of the text."""
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -312,9 +313,11 @@ class KnownSecrets:
                 return
             if form not in self._labels and _is_one(form) and not may_stay(form):
                 self._labels[form] = label
+                if alternates(form):
+                    self._mixed.add(form)
                 for offset in range(4):
-                    part = form[offset : offset + 5]
-                    self._parts.setdefault(part, []).append((offset, form))
+                    values = self._parts.setdefault(form[offset : offset + 5], {})
+                    insort(values.setdefault(offset, []), form, key=lambda value: -len(value))
 
     def label(self, value: str) -> str:
         """Return the label of a value that is a known secret, or an empty string."""
@@ -327,12 +330,14 @@ class KnownSecrets:
         for reading in plain_readings(text):
             read = reading.text
             for place in range(0, len(read) - 4, 4):
-                for offset, value in self._parts.get(read[place : place + 5], ()):
-                    start, end = place - offset, place - offset + len(value)
-                    if start < 0 or not read.startswith(value, start):
-                        continue
-                    if not _is_torn(read, start, end) or alternates(value):
-                        yield Span(*reading.origin(start, end), self._labels[value], "secret")
+                for offset, values in self._parts.get(read[place : place + 5], {}).items():
+                    for value in values if place >= offset else ():
+                        start, end = place - offset, place - offset + len(value)
+                        if read.startswith(value, start) and (
+                            not _is_torn(read, start, end) or value in self._mixed
+                        ):
+                            yield Span(*reading.origin(start, end), self._labels[value], "secret")
+                            break
 
 
 def _is_torn(text: str, start: int, end: int) -> bool:

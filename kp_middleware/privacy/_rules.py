@@ -238,6 +238,7 @@ class IndexedText:
         self.lowered = lowered(text)
         self._places: dict[str, list[int]] = {}
         self._words = words_of(text) if words is None else words
+        self._joined = " ".join(self._words)
         self._needed: dict[str, bool] = {}
         self._verdicts: dict[tuple[Rule, int, int, str], bool] = {}
         rules, self.signs = index.held(self._words)
@@ -278,8 +279,10 @@ class IndexedText:
 
     def _holds(self, need: str) -> bool:
         if need not in self._needed:
-            is_long = need == "LONG" and any(len(word) >= LONG for word in self._words)
-            self._needed[need] = is_long or need in self.lowered
+            if need == "LONG":
+                self._needed[need] = any(len(word) >= LONG for word in self._words)
+            else:  # words are fewer in a long text, where most say it all
+                self._needed[need] = _part(need) in self._joined and need in self.lowered
         return self._needed[need]
 
     def _starts(self, word: str) -> list[int]:
@@ -374,6 +377,13 @@ class _Start(NamedTuple):
         return False
 
 
+@cache
+def _part(text: str) -> str:
+    """Return the longest part of a text that is in one word, and not in most texts."""
+    parts = text.translate(_DIVIDERS).split()
+    return max(parts, key=lambda part: (part not in _FREQUENT, len(part)), default="")
+
+
 def _starts(rule: Rule, number: int | str) -> Iterator[_Start]:
     """Yield how matches of a rule begin, without what begins with another of them."""
     least = LONG if rule.in_long else 0
@@ -382,8 +392,7 @@ def _starts(rule: Rule, number: int | str) -> Iterator[_Start]:
             for part, size in _SHOWN_BY[text]:
                 yield _Start(text, number, part, max(least, size))
         elif text[:1] == "0" or not any(text[:size] in rule.starts for size in range(1, len(text))):
-            divided = text.translate(_DIVIDERS)
-            part = max(divided.split(), key=lambda part: (part not in _FREQUENT, len(part)))
+            divided, part = text.translate(_DIVIDERS), _part(text)
             at = divided.find(part)
             found = _BEFORE.match(rule.pattern) if rule.starts and at == 0 else None
             before = compiled(found[0]) if found else _ANYWHERE
