@@ -82,8 +82,11 @@ def recording_runs(
     Example:
         ``with recording_runs(kp): agent.invoke(inputs)``
     """
-    handler = KPCallbackHandler(kp, domain=domain, confidence=confidence, scope=scope)
-    if not _allowed():
+    is_on = _allowed()
+    handler = KPCallbackHandler(
+        kp if is_on else _Off(), domain=domain, confidence=confidence, scope=scope
+    )
+    if not is_on:
         yield handler
         return
     _install()
@@ -97,6 +100,12 @@ def recording_runs(
 
 def _nobody() -> None:
     return None
+
+
+class _Off:
+    """A pipeline that records nothing."""
+
+    def start_recording(self, framework: str, /) -> None: ...
 
 
 class _Switch:

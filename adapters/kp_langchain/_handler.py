@@ -225,7 +225,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         __: EventKwargs,
     ) -> None:
         """Begin a chat model, and note messages that no event reported."""
-        run = self._roots.begin_model(run_id, origin)
+        run = self._roots.begin(run_id, origin, is_model=True)
         if run is None or run.internal or not messages:
             return
         if news := run.conversation.unreported(messages[0]):
@@ -238,7 +238,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         self, _: object, prompts: list[str], run_id: int, origin: Origin, __: EventKwargs
     ) -> None:
         """Begin a completion model."""
-        run = self._roots.begin_model(run_id, origin)
+        run = self._roots.begin(run_id, origin, is_model=True)
         if run is not None and not run.internal:
             run.root.guess_objective(prompts[:1])
 

@@ -245,37 +245,26 @@ class Roots:
         self._has_warned = False
         self.last_trace_id: str | None = None
 
-    def begin_model(self, run_id: int, origin: Origin) -> Span | None:
-        """Begin a model, which its metadata name."""
-        run = self.begin(run_id, origin)
-        if run is None:
-            return None
-        metadata, recorder = origin[1], run.root.recorder
-        run.started_s = recorder.clock()
-        if (source := metadata.get("lc_source")) is not None:  # a middleware's, not the agent's
-            run.internal = True
-            run.enter(bounded_name(source))
-        if (name := metadata.get("ls_model_name")) is not None:
-            run.model = str(name)
-            if recorder.model is None and not run.internal:
-                recorder.model = bounded_name(name)
-        return run
-
-    def begin(self, run_id: int, origin: Origin) -> Span | None:
+    def begin(self, run_id: int, origin: Origin, *, is_model: bool = False) -> Span | None:
         """Begin a model, a tool or a retriever; return None if its parent is unknown."""
         run = self._runs.join(run_id, origin[0]) or self._begin_alone(run_id, origin)
         if run is None:
             return None
         root, metadata = run.root, origin[1]
-        run.after = root.recorder.last_step
+        recorder = root.recorder
+        run.after = recorder.last_step
         if run.parent is not None:
             run.tells, agent = True, run.around
             if metadata:
-                if root.recorder.thread_id is None and run.around is None:
+                if recorder.thread_id is None and run.around is None:
                     root.set_thread(metadata)
                 agent = agent_inside(metadata, root.agent_name, run.around, root.within)
             if agent is not None:
                 run.enter(agent)
+        if is_model:
+            run.started_s = recorder.clock()
+            if metadata:
+                _name_model(run, metadata)
         return run
 
     def open(self, run_id: int, origin: Origin) -> Span | None:
@@ -324,3 +313,14 @@ class Roots:
                 'handler to the outermost call: config={"callbacks": [handler]}'
             )
         return None
+
+
+def _name_model(run: Span, metadata: Mapping[str, object]) -> None:
+    recorder = run.root.recorder
+    if (source := metadata.get("lc_source")) is not None:  # a middleware's, not the agent's
+        run.internal = True
+        run.enter(bounded_name(source))
+    if (name := metadata.get("ls_model_name")) is not None:
+        run.model = str(name)
+        if recorder.model is None and not run.internal:
+            recorder.model = bounded_name(name)

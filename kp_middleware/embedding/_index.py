@@ -171,7 +171,8 @@ class VectorCache:
         if self._connection is not None:
             self._transaction = partial(transaction, self._connection)
             self._table = VectorTable(self._connection, dimensions)
-            self._table.forget_all(up_to_ms=self._expired_ms())
+            if ttl_ms is not None:
+                self._table.forget_all(up_to_ms=self._expired_ms())
 
     def add(self, vector: ArrayLike, key: str | None = None, *, embedder: str = _UNNAMED) -> None:
         """Add a vector.

@@ -93,10 +93,9 @@ class Watch:
         self._items: list[Any] = []
         self._count = 0
         self._only_texts = True
-        self.goes_on = False
-        self.result: object = None
 
     def __enter__(self) -> Self:
+        self.result: object = None
         self.goes_on = False
         return self
 

@@ -83,7 +83,7 @@ class StepLog:
         """Count steps as left out here that were left out before."""
         if count > 0:
             if not self._is_cut:
-                self._cut(len(self._tail))
+                self._cut()
             self._left_out["observation"] += count
             self._shorten()
 
@@ -98,8 +98,10 @@ class StepLog:
                 entries += [entry, *following.pop(id(entry[0]), ())]
         lost = chain.from_iterable(following.values())
         if self._is_cut:
-            for step, _ in lost:
+            half = self._half(head)
+            for step, _ in (*head[half:], *lost):
                 self._leave_out(step)
+            del head[half:]
         else:
             head, tail = [], [*head, *tail, *lost]
         self._head, self._tail = head, deque(tail)
@@ -122,8 +124,8 @@ class StepLog:
     def steps(self) -> list[StepFields]:
         """Return the steps that are kept, with a marker for those left out."""
         steps = [*self._kept()]
-        if self._is_cut:
-            words = f"[{self._left_out.total()} of {self.count} steps left out here]"
+        if left_out := self._left_out.total():
+            words = f"[{left_out} of {self.count} steps left out here]"
             steps.insert(len(self._head), {"type": "observation", "output_summary": words})
         return steps
 
@@ -146,24 +148,28 @@ class StepLog:
 
     def _shorten(self) -> None:
         """Leave out steps after the first half until the others are within the limits."""
-        while self.kept > 1 and (
+        while len(self._tail) > 1 and (
             self.kept > self._most_steps or self.size_bytes > self._most_bytes
         ):
             if not self._is_cut:
-                sizes = accumulate(size for _, size in self._tail)
-                half = takewhile(lambda size: size <= self._most_bytes // 2, sizes)
-                self._cut(min(len([*half]), (self._most_steps - 1) // 2))
+                self._cut()
                 continue
-            step, size_bytes = self._tail.popleft() if len(self._tail) > 1 else self._head.pop()
+            step, size_bytes = self._tail.popleft()
             self.kept -= 1
             self.size_bytes -= size_bytes
             self._leave_out(step)
 
-    def _cut(self, at: int) -> None:
-        """Leave out steps from now on after the first ones; the marker is one of the limit."""
+    def _cut(self) -> None:
+        """Leave out steps from now on after the first half; the marker is one of the limit."""
         self._is_cut = True
         self._most_steps -= 1
-        self._head = [self._tail.popleft() for _ in range(at)]
+        self._head = [self._tail.popleft() for _ in range(self._half(self._tail))]
+
+    def _half(self, entries: Iterable[_Entry]) -> int:
+        """Return how many of the first entries are within half of the limits."""
+        sizes = accumulate(size for _, size in entries)
+        fitting = [*takewhile(lambda size: size <= self._most_bytes // 2, sizes)]
+        return min(len(fitting), self._most_steps // 2)
 
     def _leave_out(self, step: StepFields) -> None:
         self._left_out[step["type"]] += 1

@@ -314,11 +314,11 @@ class SpanTree:
     @shield
     def _move(self, over: RootSpan, successor: Callable[[RootSpan, Span], RootSpan | None]) -> None:
         """Make each chain that goes on after its root a root, with the spans live in it."""
+        with self._lock:
+            outermost = {key: inside[key] for key, inside in self._chains(over).items()}
+        roots = {key: successor(over, span) for key, span in outermost.items()}
         abandoned: list[RootSpan | None] = []
         with self._lock:
-            roots = {
-                key: successor(over, inside[key]) for key, inside in self._chains(over).items()
-            }
             for key, inside in self._chains(over).items():  # more may have begun
                 if (root := roots.get(key)) is not None:
                     over.span_ids.difference_update(inside)

@@ -160,6 +160,18 @@ def test_a_vector_whose_embedder_was_not_said_is_compared_with_all(cache):
     assert cache.nearest(NORTH) == (1, "named")
 
 
+def test_opening_a_cache_without_expiry_does_not_wait_for_who_writes(tmp_path):
+    VectorCache(dimensions=2, path=tmp_path / "kp.db").close()
+    writer = sqlite3.connect(tmp_path / "kp.db", isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+
+    cache = VectorCache(dimensions=2, path=tmp_path / "kp.db")
+
+    assert len(cache) == 0
+    cache.close()
+    writer.close()
+
+
 def test_a_new_process_knows_at_once_how_many_there_are(tmp_path):
     first = VectorCache(dimensions=2, path=tmp_path / "kp.db")
     first.add(EAST, embedder="one")

@@ -516,6 +516,18 @@ def test_a_plain_function_that_returns_what_runs_later_ends_with_that(
     assert notebook.run.trace.outcome.result_summary == "whywhy"
 
 
+async def nothing(_question):
+    for item in ():
+        yield item
+
+
+def test_what_runs_later_and_yields_nothing_has_no_result(notebook, capture):
+    captured = capture(lambda question, /: nothing(question))
+
+    assert call_async_generator(captured, "why") == ""
+    assert notebook.story[1] == "observation None"
+
+
 def echo(_question):
     heard = []
     try:

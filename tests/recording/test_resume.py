@@ -8,9 +8,11 @@ from kp_middleware.recording import Limits, Place, Recorder, alone, assemble, en
 from kp_middleware.runs import RecordedRun
 
 
-def part(note=lambda recorder: recorder.thought("said"), *, asked="go", error=None, **notes):
+def part(
+    note=lambda recorder: recorder.thought("said"), *, asked="go", error=None, most=1000, **notes
+):
     """What is recorded of one part of thread T."""
-    recorder = Recorder(lambda _: None, Limits(), framework="test")
+    recorder = Recorder(lambda _: None, Limits(steps=most), framework="test")
     recorder.thread_id = "T"
     recorder.set_objective(asked)
     for name, value in notes.items():
@@ -230,6 +232,17 @@ def test_a_marker_tells_the_truth_however_often_parts_are_joined():
     ]
     assert whole.shape.steps == 42
     assert [step.step_id for step in whole.trace.steps] == [*range(10)]
+
+
+def test_a_run_that_was_long_after_its_pause_still_ends_with_its_last_step():
+    limits = Limits(steps=10)
+    many = lambda recorder: [recorder.thought(f"{at}") for at in range(20)]  # noqa: E731
+
+    whole = joined(waiting(), part(many, asked="", follows=True, most=10), limits)
+
+    assert [step.content or step.output_summary for step in whole.trace.steps] == [
+        *("said", "0", "1", "2", "[12 of 21 steps left out here]", "15", "16", "17", "18", "19")
+    ]
 
 
 def test_tools_are_counted_also_where_their_steps_were_left_out():

@@ -75,6 +75,26 @@ def test_the_last_step_is_kept_whatever_its_size():
     assert contents(log)[-1] == "x" * 9000
 
 
+def test_a_step_larger_than_all_others_does_not_cost_the_beginning():
+    long = {"type": "thought", "content": "x" * 9000}
+
+    log = log_of([thought(1), thought(2), long, thought(4)], trace_bytes=5000)
+
+    assert contents(log) == ["1", "2", "[1 of 4 steps left out here]", "4"]
+
+
+def test_a_last_step_larger_than_all_others_is_kept_beside_the_beginning():
+    long = {"type": "thought", "content": "x" * 9000}
+
+    assert contents(log_of([thought(1), long], trace_bytes=5000)) == ["1", "x" * 9000]
+
+
+def test_what_the_first_half_does_not_need_the_last_steps_may_use():
+    long = {"type": "thought", "content": "x" * 3000}
+
+    assert log_of([long, thought(2), thought(3)], trace_bytes=5000).kept == 3
+
+
 def test_what_was_left_out_still_counts():
     step = {"type": "tool_call", "tool": {"name": "search"}, "input": {"q": "x" * 9000}}
 

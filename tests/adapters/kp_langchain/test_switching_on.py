@@ -180,10 +180,20 @@ def test_where_recording_is_switched_off_nothing_is_switched_on(
     monkeypatch.setenv("KP_ENABLED", word)
     kp_langchain.enable(notebook)
 
-    with kp_langchain.recording_runs(notebook):
-        adding.invoke(GO)
+    with kp_langchain.recording_runs(notebook) as handler:
+        adding.invoke(GO, {"callbacks": [handler]})
 
     assert notebook.started == 0
+
+
+def test_a_block_that_records_nothing_needs_no_pipeline(monkeypatch, caplog):
+    monkeypatch.setenv("KP_ENABLED", "false")
+    monkeypatch.setenv("KP_THREAD_IDLE_S", "often")
+
+    with kp_langchain.recording_runs() as handler:
+        assert handler.trace_id() is None
+
+    assert not caplog.records
 
 
 def test_a_wrong_variable_does_not_reach_the_agent_and_is_named(adding, monkeypatch, caplog):
