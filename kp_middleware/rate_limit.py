@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 from kp_middleware.errors import Problem, ProblemKind
 
 BURST: Final = 20
-"""How many requests we make one after another; the free tier takes 30."""
+"""The number of requests we make one after another; the free tier takes 30."""
 
 INTERVAL_S: Final = 2.2
 """In how many seconds we make one more; the free tier takes one per 2."""
@@ -255,7 +255,7 @@ def backoff_s(failures: int, luck: float) -> float:
 
 
 Change: TypeAlias = Callable[[Pace, float], Pace]
-"""What an event at an instant makes of a pace."""
+"""The pace after an event at an instant."""
 
 
 class OwnPace:

@@ -12,11 +12,11 @@ from kp_middleware.outbox_items import OutboxItem
 from kp_middleware.traces import ReasoningTrace
 
 Awaited: TypeAlias = Literal["human", "turn"]
-"""What a run waits for: a person's decision, or the next turn of its thread."""
+"""The event that a run waits for: a person's decision, or the next turn of its thread."""
 
 Source: TypeAlias = Literal["said", "extracted", "feedback", "verdict", "estimated", "assumed"]
-"""Who says how a run went: the program, its result, feedback after its end, the file that it was
-imported from, the estimate (of confidence alone), or nobody."""
+"""The source of a run's outcome: the program, its result, feedback after its end, the file that it
+was imported from, the estimate (of confidence alone), or nobody."""
 
 
 class StepFacts(NamedTuple):

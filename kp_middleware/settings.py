@@ -1,4 +1,4 @@
-"""What a user may set: by keyword, ``KP_*``, ``settings.toml`` or the reference CLI's files.
+"""The settings of a user: by keyword, ``KP_*``, ``settings.toml`` or the reference CLI's files.
 
 Looked for in this order; what is set nowhere has a default: nothing has to be set to begin. A wrong
 keyword raises; what is wrong outside of the program keeps it from sending, and from nothing else.
@@ -43,7 +43,7 @@ _STRICTEST: Final[Mapping[str, Any]] = {
     "threshold": 1.0,
     "visibility": "private",
 }
-"""Where it is not known what the user meant: what has left cannot be called back."""
+"""The strictest values, for settings that cannot be read: what has left cannot be called back."""
 
 
 class SettingsKeywords(TypedDict, total=False):

@@ -158,7 +158,7 @@ class Ranking:
 
     @property
     def gone(self) -> int:
-        """How many of these runs the gate chose."""
+        """The number of these runs that the gate chose."""
         return len(self._gone_keys)
 
     def add(self, key: float, *, gone: bool, credit: float | None = None) -> None:

@@ -168,7 +168,7 @@ class Example(NamedTuple):
 
     @property
     def metadata(self) -> Json:
-        """What a format without a form for it says of a run."""
+        """The facts of a run for a format without fields for them."""
         return {
             "trace_id": self.trace.id,
             "domain": self.trace.metadata.task_domain,

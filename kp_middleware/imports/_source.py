@@ -106,7 +106,7 @@ class SourceRun:
 
     @property
     def has_objective(self) -> bool:
-        """Whether somebody has said what it is for."""
+        """True if somebody has said what it is for."""
         return bool(self._recorder.objective)
 
     def replayed(self, root: HeldSpan, *, success: bool | None = None) -> Iterator["SourceRun"]:

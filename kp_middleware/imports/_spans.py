@@ -441,10 +441,8 @@ def _problem(error: str) -> Problem:
     """Return an error that was written as ``ValueError('…')Traceback …``."""
     said = text(error).partition("Traceback (most recent call last)")[0].strip() or "Error"
     found = _ERROR.fullmatch(said)
-    if found is None:
-        return Problem("Error", said, said)
-    message = (found[2] or "").strip("'\"") or found[3] or ""
-    return Problem(found[1], message, message)
+    message = said if found is None else (found[2] or "").strip("'\"") or found[3] or ""
+    return Problem("Error" if found is None else found[1], message, message)
 
 
 def _by_key(value: object, keys: tuple[str, ...]) -> str:

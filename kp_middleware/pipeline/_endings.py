@@ -47,7 +47,7 @@ logger = logging.getLogger("kp_middleware")
 
 _MOST: Final = 10_000
 is_judging: Final[ContextVar[bool]] = ContextVar("kp_middleware_is_judging", default=False)
-"""Whether a judge is asked here: what it does is not recorded, nor judged in turn."""
+"""True while a judge is asked: its own calls are not recorded, nor judged in turn."""
 
 
 class JudgeNotReadyError(KnowledgePulseError):

@@ -75,7 +75,7 @@ def _usual_places(format_: str) -> tuple[Path, ...]:
 
 
 class Imported(NamedTuple):
-    """What an import found, and what it has added to the file.
+    """The runs that an import found, and those that it has added to the file.
 
     Attributes:
         runs, sessions: How many are in the sources.
@@ -129,13 +129,13 @@ class Import:
 
     @property
     def found(self) -> Imported:
-        """What is in the sources."""
+        """The runs in the sources."""
         files, skipped = dict(self.formats), {str(key): n for key, n in self._skipped.items()}
         return Imported(*self._spool.found, len(self._spool), self._known, files, skipped)
 
     @property
     def has_unscored(self) -> bool:
-        """Whether an import that was stopped, or another program, has left runs unscored."""
+        """True if an import that was stopped, or another program, has left runs unscored."""
         return self._store.last_recorded() is not None
 
     def read(self) -> Iterator[int]:

@@ -84,7 +84,7 @@ class Pipeline:
     _queue: RunQueue
     _scorer: ScoringWorker
     _waits: bool | None
-    """Whether a run's end waits until it is kept; None: nothing is started yet."""
+    """True if a run's end waits until it is kept; None: nothing is started yet."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Pipeline:
 
     @property
     def closed(self) -> bool:
-        """Whether the pipeline is closed and records nothing more."""
+        """True if the pipeline is closed and records nothing more."""
         return self._closed
 
     @shield

@@ -1,4 +1,4 @@
-"""What may be asked of the runs in the file: lists, one run, what to review, what to recall."""
+"""Queries for the runs in the file: lists, one run, what to review, what to recall."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a program's threads hand over to ours, the queue between them, and how ours begin."""
+"""The values that a program's threads hand over to ours, the queue of them, and our threads."""
 
 import logging
 import math
@@ -81,7 +81,7 @@ def _checked(
 
 
 FinishedRun: TypeAlias = Recorder | Built | ThreadEnd | Feedback
-"""What was recorded, a trace that a user built, or what is told of those that came before."""
+"""A recorded run, a trace that a user built, or news of those that came before."""
 
 _OVERHEAD_BYTES: Final = 3072
 _STEP_BYTES: Final = 320  # of a dict with its texts, beside what is in them
@@ -230,10 +230,10 @@ def _size_bytes(run: FinishedRun) -> int:
 
 
 LOOK_AGAIN_S: Final = 1.0
-"""How long a thread waits where it is in trouble, or something is not ready."""
+"""The time a thread waits where it is in trouble, or something is not ready."""
 
 LAST_STEP_S: Final = 0.3
-"""How long the program's end waits for a thread that is told to stop."""
+"""The time the program's end waits for a thread that is told to stop."""
 
 _ending: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
 
@@ -278,7 +278,7 @@ class Worker:
 
     @property
     def is_working(self) -> bool:
-        """Whether its thread lives."""
+        """True while its thread lives."""
         return self._thread is not None
 
     def start(self) -> None:

@@ -33,7 +33,7 @@ _KEPT: Kept = {
 
 
 class Findings:
-    """What a redaction took out, by path or by line."""
+    """The parts that a redaction took out, by path or by line."""
 
     __slots__ = ()
     found: tuple[Found, ...]

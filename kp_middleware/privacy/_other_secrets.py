@@ -33,7 +33,7 @@ _KEY_SIZE = 160
 _TOKEN = pattern("TOKEN")
 JSON_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 DESCRIBING = frozenset({"$ref", "description", "format", "required", "title", "type"})
-"""What a JSON Schema says of a value: it is not the value."""
+"""Keys of a JSON Schema about a value: they are not the value."""
 
 _VALUE_KINDS = frozenset(("double", "single", "escaped", "bare"))
 _ENDS_BARE = re.compile(r"\s{0,64}(?:[,:=\]})]|\Z)")

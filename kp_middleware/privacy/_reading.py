@@ -1,4 +1,4 @@
-"""How a text is to be read: its escapes decoded, and the names of secrets in it.
+"""Readings of a text: its escapes decoded, and the names of secrets in it.
 
 Escapes are entities, terminal colours and invisible characters, too.
 """
@@ -44,7 +44,7 @@ _ESCAPE = rf"""
 """
 ESCAPED = re.compile(f"{_BEGIN}(?:{_ESCAPE})", re.VERBOSE | re.ASCII)
 ESCAPING = rf"[\\^\x1b\x9b{_UNSEEN}{_WIDE}]|%[0-9a-f]{{2}}|&|redacted|cut:"
-"""What is in each text, in lower case, that has another reading than itself, or a cut."""
+"""Parts, in lower case, of each text that has another reading than itself, or a cut."""
 
 _MEANT = re.compile(
     f"{_BEGIN}(?: (?P<hidden>{PLACEHOLDER.pattern}) | [{_UNSEEN}]+ | (?P<wide>[{_WIDE}])"
@@ -206,7 +206,7 @@ NAMING = (
     rf"{NAME}|pw|wpa0|(?<=[a-z])pass|\A(?:{'|'.join(spelled(_OF_SEVERAL))}){_ENDS}"
     rf"|(?<![a-z0-9])(?:(?:auth|pass){_ENDS}|cv[vc])"
 )
-"""What is in a word, in lower case and with ``0`` for each digit, of each text in which `is_name`
+"""Parts of a word, in lower case and with ``0`` for each digit, of each text in which `is_name`
 or `names_a_secret` holds."""
 
 NAME_STARTS = spelled((*words(_LISTS["starts"]), *_OWNERS, *(f"{holder}p" for holder in _HOLDERS)))

@@ -57,7 +57,7 @@ _KEYS = 2048  # remembered: documents have the same few
 
 
 class Member(NamedTuple):
-    """What a key says of its value.
+    """The meaning of a key for its value.
 
     Attributes:
         name: The name that it gives to its value.

@@ -1,4 +1,4 @@
-"""What is recalled of the past for a task at hand."""
+"""Recall of earlier runs for a task at hand."""
 
 import math
 import re
@@ -35,10 +35,10 @@ _FORM: Final = (0.5, 0.45)
 """The same for a run that is done the same way with other values."""
 
 _CLEARLY: Final = 1.7
-"""How many times as well as others a run fits that words tell apart."""
+"""The factor by which a run fits better than others if words tell it apart."""
 
 _WORDS_ALONE: Final = 0.8
-"""What the fit must reach without vectors."""
+"""The least fit without vectors."""
 
 _SAME: Final = 3
 """As many runs may have done the same task; the next one is another's."""
@@ -74,7 +74,7 @@ class Recalled:
 
     @property
     def objective(self) -> str:
-        """What it was asked, redacted as at the outbox door."""
+        """The task of the run, redacted as at the outbox door."""
         return str(clean_parts(self._run, self._policy)["objective"])
 
     def digest(self, max_tokens: int = 400, *, observations: bool = False) -> str:
@@ -125,18 +125,18 @@ class Found(NamedTuple):
 
     @property
     def fit(self) -> float:
-        """How well it fits: how telling the shared words are, by the cosine."""
+        """The fit: the weight of the shared words times the cosine."""
         return self.told if math.isnan(self.cosine) else self.told * max(0.0, self.cosine)
 
     @property
     def rating(self) -> float:
-        """What found runs are ordered by: the cosine, and how telling the shared words are."""
+        """The key by which found runs are sorted: the cosine plus the weight of the words."""
         is_told = math.isnan(self.cosine)
         return self.told if is_told else self.cosine + _WORDS_FOR_COSINE * min(self.told, 1.0)
 
     @property
     def fits(self) -> bool:
-        """Whether it is recalled."""
+        """True if the run is recalled."""
         return self.fit >= self.bar
 
 

@@ -175,7 +175,7 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """Whether the session of the last use goes on, as far as is known."""
+        """True if the session of the last use goes on, as far as is known."""
         return self._connection is not None and not self._connection.closed
 
     def close(self) -> None:

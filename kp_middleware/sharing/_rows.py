@@ -1,4 +1,4 @@
-"""What hosts put into PostgreSQL: rows of runs, items of the outbox, and the pace of all."""
+"""The data of hosts in PostgreSQL: rows of runs, items of the outbox, and the pace of all."""
 
 import base64
 import json

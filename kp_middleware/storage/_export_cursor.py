@@ -1,4 +1,4 @@
-"""How far an exporter beside the outbox has come: a cursor over the runs, shared by processes."""
+"""The position of an exporter beside the outbox: a cursor over the runs, shared by processes."""
 
 import json
 import os

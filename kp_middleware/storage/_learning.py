@@ -1,4 +1,4 @@
-"""What is learned from earlier runs: how likely another succeeds, and which one to recall."""
+"""Records for learning from earlier runs: estimates of success, and texts to recall runs by."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -61,7 +61,7 @@ class StoredEstimate(NamedTuple):
 
 
 class RunEstimate(NamedTuple):
-    """What was estimated of a run, and how well that has done so far on runs of its kind.
+    """The estimate of a run, and the record of such estimates so far on runs of its kind.
 
     Attributes:
         p: The probability of its success, from 0 to 1.
@@ -215,7 +215,7 @@ class RecallEffect(NamedTuple):
 
 
 class RecallTable(Queries):
-    """What people said in the runs of one file."""
+    """The words of people in the runs of one file."""
 
     def shares(self, words: Sequence[str]) -> dict[str, float]:
         """Return for each word in which share of the newest runs people said it: never 0 or 1."""

@@ -71,7 +71,7 @@ SORTS: Final[Mapping[str, str]] = {
     "tokens": "t.input_tokens + t.output_tokens",
     "steps": "t.step_count",
 }
-"""What a page of runs is sorted by; runs without the value come last."""
+"""The values by which a page of runs is sorted; runs without the value come last."""
 
 _RECENT: Final = 2_000  # runs that offer values to filter by
 _MOST_TOOLS: Final = 100

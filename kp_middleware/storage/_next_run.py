@@ -1,4 +1,4 @@
-"""What is done next with the runs of a store: the order of scoring, and removal by age."""
+"""The next work on the runs of a store: the order of scoring, and removal by age."""
 
 import math
 import random

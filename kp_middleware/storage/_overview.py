@@ -247,7 +247,7 @@ _SUCCESSES: Final = f"""
 
 
 class Unjudged(NamedTuple):
-    """How many of the last runs that a gate let through nobody has judged."""
+    """The number of the last runs that a gate let through and nobody has judged."""
 
     unjudged: int
     forwarded: int

@@ -59,7 +59,7 @@ class RunSummary(NamedTuple):
 
     @property
     def known_success(self) -> bool | None:
-        """Whether its task was done; None if that is only assumed."""
+        """True if its task was done; None if that is only assumed."""
         return known_success(self.success, self.success_source)
 
 
@@ -82,7 +82,7 @@ def marked(body: str) -> str:
 
 
 class Embedding(NamedTuple):
-    """What a run was embedded as: float32, little-endian, comparable with those of its embedder."""
+    """The vector of a run: float32, little-endian, comparable with those of its embedder."""
 
     embedder: str
     vector: bytes
@@ -298,7 +298,7 @@ class Run:
 
     @property
     def known_success(self) -> bool | None:
-        """Whether its task was done; None if that is only assumed."""
+        """True if its task was done; None if that is only assumed."""
         return known_success(self.success, self.success_source)
 
     @property

@@ -123,7 +123,7 @@ class StoreOutbox(Outbox, Protocol):
 
 
 class Store(Protocol):
-    """Where runs are kept. `SqliteStore` is one; give `KnowledgePulse` another of your own.
+    """A place that keeps runs. `SqliteStore` is one; give `KnowledgePulse` another of your own.
 
     One thread at a time uses a store; `apart` makes one for another thread. Runs are numbered in
     the order of recording by ``seq``. What fails may raise anything: a run that could not be kept

@@ -1,4 +1,4 @@
-"""What is known of the gate: how its choices ended, and what other thresholds would let through."""
+"""Facts about the gate: how its choices ended, and what other thresholds would let through."""
 
 import math
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""What runs cost, by the user's own prices: ``prices.toml`` in the config folder."""
+"""The cost of runs, by the user's own prices: ``prices.toml`` in the config folder."""
 
 import math
 import tomllib

@@ -36,7 +36,7 @@ def counted(count: int, noun: str) -> str:
 
 
 OUTCOMES: Final = ("succeeded", "failed", "not known")
-"""How a run ended, as `Filters` names it."""
+"""The outcome of a run, as `Filters` names it."""
 
 
 def outcome(success: bool | None) -> str:  # noqa: FBT001 - an outcome

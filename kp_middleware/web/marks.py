@@ -157,7 +157,7 @@ class Chart(NamedTuple):
 
     @property
     def is_drawn(self) -> bool:
-        """Whether there is more than words."""
+        """True if there is more than words."""
         return bool(self.bars or self.marks)
 
     @property

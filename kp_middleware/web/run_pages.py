@@ -70,7 +70,7 @@ _ORDERS: Final = {  # from the highest, and from the lowest
 
 
 Values: TypeAlias = dict[str, object]
-"""What a template reads of one thing."""
+"""The values that a template reads of one thing."""
 
 Pieces: TypeAlias = list[tuple[str, bool]]
 """A text in pieces, each with whether the other run has another."""

@@ -67,7 +67,7 @@ class MostAlike(NamedTuple):
 
     @property
     def are_all(self) -> bool:
-        """Whether the run was compared with all others, not only with the newest."""
+        """True if the run was compared with all others, not only with the newest."""
         return self.compared < MOST_POINTS - 1
 
 
