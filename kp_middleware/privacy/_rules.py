@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from string import digits
 from typing import Any, Final, NamedTuple
 
@@ -213,6 +213,7 @@ may become a letter of ASCII in lower case that was none."""
 _FREQUENT = frozenset(("the", "your", "for"))
 _MOST_WORDS = 20_000  # of at most this length are remembered:
 _LONGEST_WORD = 40
+_MOST_TEXTS = 512
 
 
 def words_of(text: str) -> set[str]:
@@ -237,15 +238,17 @@ class IndexedText:
         self.text = text
         self.lowered = lowered(text)
         self._places: dict[str, list[int]] = {}
-        self._words = words_of(text) if words is None else words
-        self._joined = " ".join(self._words)
-        self._needed: dict[str, bool] = {}
+        words = words_of(text) if words is None else words
         self._verdicts: dict[tuple[Rule, int, int, str], bool] = {}
-        rules, self.signs = index.held(self._words)
+        rules, self.signs, needed = index.held(words)
+        joined = " ".join(words)  # these are fewer in a long text, where most say it all
+        needs = {need for part, need in needed if part in joined and need in self.lowered}
+        if any(len(word) >= LONG for word in words):
+            needs.add("LONG")
         self.rules = [
             (rule, starts)
             for rule, starts in rules
-            if not rule.needs or any(map(self._holds, rule.needs))
+            if not rule.needs or not needs.isdisjoint(rule.needs)
         ]
 
     def matches(self, rule: Rule, starts: Iterable[str]) -> Iterator[re.Match[str]]:
@@ -277,14 +280,6 @@ class IndexedText:
                 self._verdicts[key] = verdict
         return verdict
 
-    def _holds(self, need: str) -> bool:
-        if need not in self._needed:
-            if need == "LONG":
-                self._needed[need] = any(len(word) >= LONG for word in self._words)
-            else:  # words are fewer in a long text, where most say it all
-                self._needed[need] = _part(need) in self._joined and need in self.lowered
-        return self._needed[need]
-
     def _starts(self, word: str) -> list[int]:
         if word not in self._places:
             found = (
@@ -311,6 +306,7 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
         super().__init__()
         self.boring: set[str] = set()
         self._rules = rules
+        self._united = lru_cache(_MOST_TEXTS)(self._unite)  # those of one run are alike
         self._named = [at for at, rule in enumerate(rules) if rule.starts is NAME_STARTS]
         self._starts: dict[str, list[_Start]] = {}  # by their first three characters
         starts = [*_starts(Rule("", "secret", "", NAME_STARTS), "START")]
@@ -320,12 +316,15 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
         for start in starts:
             self._starts.setdefault(start.part[:3], []).append(start)
 
-    def held(self, words: set[str]) -> tuple[list[tuple[Rule, set[str]]], set[str]]:
-        """Return the ``rules`` and the ``signs`` of a text of these words."""
+    def held(self, words: set[str]) -> "_Held":
+        """Return what is in a text of these words."""
+        return self._united(frozenset(map(self.__getitem__, words - self.boring)))
+
+    def _unite(self, parts: frozenset[frozenset[tuple[int | str, str]]]) -> "_Held":
         rules: dict[int, set[str]] = {}
         signs: dict[str, set[str]] = {}
-        for word in words - self.boring:
-            for what, start in self[word]:
+        for part in parts:
+            for what, start in part:
                 if isinstance(what, int):
                     rules.setdefault(what, set()).add(start)
                 else:
@@ -333,7 +332,9 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
         names = signs.pop("START", None)
         if "NAME" in signs and names:
             rules.update(dict.fromkeys(self._named, names))
-        return [(self._rules[number], rules[number]) for number in sorted(rules)], {*signs}
+        found = [(self._rules[number], rules[number]) for number in sorted(rules)]
+        needs = {need for rule, _ in found for need in rule.needs}
+        return _Held(found, {*signs}, [(_part(need), need) for need in needs])
 
     def __missing__(self, word: str) -> frozenset[tuple[int | str, str]]:
         sizes = range(4)
@@ -351,6 +352,17 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
             else:
                 self.boring.add(word)
         return held
+
+
+class _Held(NamedTuple):
+    """The rules that may find something in a text, with how; its signs; what those rules need.
+
+    The needs are given with the part of each that is in one word.
+    """
+
+    rules: list[tuple[Rule, set[str]]]
+    signs: set[str]
+    needs: list[tuple[str, str]]
 
 
 class _Start(NamedTuple):

@@ -149,7 +149,10 @@ class Ruleset:
         """Return whether a text is harmless, or nothing can begin in its words and the cue's."""
         if not self.adds and _HARMLESS.fullmatch(text):
             return True
-        return not self._looks_at_all and self.index.boring.issuperset(words_of(cue + text))
+        whole = cue + text
+        if whole in self._clean:
+            return True
+        return not self._looks_at_all and self.index.boring.issuperset(words_of(whole))
 
     def _plain(self, indexed: IndexedText) -> Iterator[Span]:
         """Yield the findings of the rules, and of what the user denies."""

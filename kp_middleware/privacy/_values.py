@@ -373,7 +373,7 @@ def is_valid(module: str, value: str) -> bool:
     is_one = import_module(module).is_valid
     try:
         return bool(is_one(_bare(value)))
-    except KeyError:  # it fails at ids of counties that are no more
+    except KeyError:  # of a county that it does not list
         return True
 
 

@@ -84,10 +84,10 @@ def test_an_id_goes_near_its_word(form, region):
     assert number not in redacted.text
 
 
-def test_an_id_of_a_county_that_is_no_more_goes():
-    text = "身份证: 11010319900307235X"
+def test_an_id_of_a_county_that_is_not_listed_goes():
+    text = "身份证: 11030119900307235X"
     assert redact_text(text, level="private").text == text
-    assert redact_text(text, level="aggregated").text == "身份证: [REDACTED:national_id]"
+    assert redact_text(text, level="aggregated").text == "身份证: [REDACTED:cn_id]"
 
 
 def test_the_key_of_a_value_is_its_word():
