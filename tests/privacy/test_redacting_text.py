@@ -228,3 +228,11 @@ def test_what_others_may_read_needs_nothing_more_to_be_kept(text):
     kept = redact_text(shared, level="private")
 
     assert kept.text == shared
+
+
+def test_a_random_value_goes_also_after_the_padding_of_another():
+    one, other = ("q7R" + made_up.characters(4) + "q7Rx3Kd82Ja0sQ7bX1Zp4Tm9" for _ in range(2))
+
+    assert redact_text(f"data: {one}==\n{other}").text == (
+        "data: [REDACTED:password]\n[REDACTED:password]"
+    )
