@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kp_middleware.core.formula import Signals, Weights
-from kp_middleware.core.gates import Ranking, choose, considered, rank_key
+from kp_middleware.core.evaluation import Run
+from kp_middleware.core.formula import Shape, Signals, Weights
+from kp_middleware.core.gates import Ranking, choose, considered
 from kp_middleware.estimate import Foretold, Known, Process, is_trusted
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "outcomes_open.npz"
@@ -93,13 +94,10 @@ def ours(stream: Stream, share: float, person: Person) -> np.ndarray:
             else process.estimate(stream.features[at], stream.vectors[at])
         )
         measured = Signals(signals[0], novelty[at], signals[1], CLAIMED)
-        key = rank_key(
-            measured,
-            stream.weights,
-            single_tool=bool(signals[2]),
-            p_success=None if said is None else said.p,
-            confidence=None,
-        )
+        shape = Shape(2, frozenset(), 1 if signals[2] else 2, 0)  # with a single tool, or not
+        p = None if said is None else said.p
+        run = Run(shape, CLAIMED, True, measured=measured, p_success=p, is_stated=False)
+        key = run.rank_key(stream.weights)
         choice = choose(share, ranking, key=key, score=0.0)
         ranking.add(key, gone=choice.goes, credit=choice.credit)
         went.append(choice.goes)

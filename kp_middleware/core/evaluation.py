@@ -13,11 +13,8 @@ from kp_middleware.core.formula import (
     Signals,
     Weights,
     combine,
-    complexity,
     fired_rules,
-    novelty,
-    outcome_confidence,
-    tool_diversity,
+    measure,
 )
 from kp_middleware.core.gates import (
     Decision,
@@ -26,10 +23,13 @@ from kp_middleware.core.gates import (
     Reason,
     ReasonCode,
     SettingsGate,
-    rank_key,
 )
 
 TOLD: Final = frozenset({"extracted", "feedback", "verdict"})  # not the agent's own word
+
+_UNKNOWN_SUCCESS: Final = 0.5
+_UNSAID_CONFIDENCE: Final = 0.8
+_LEAST_CALM: Final = 0.01
 
 
 def known_success(success: bool, source: str | None) -> bool | None:  # noqa: FBT001 - an outcome
@@ -127,22 +127,29 @@ class Run:
     @property
     def signals(self) -> Signals:
         """The four signals; only the outcome is recomputed if they were measured before."""
-        outcome = outcome_confidence(self.confidence, success=self.success)
+        similarity = None if self.nearest is None else self.nearest.similarity
+        now = measure(self.shape, similarity, self.confidence, success=self.success)
         if self.measured is None:
-            similarity = None if self.nearest is None else self.nearest.similarity
-            values = complexity(self.shape), novelty(similarity), tool_diversity(self.shape)
-            return Signals(*values, outcome)
-        return replace(self.measured, outcome_confidence=outcome)
+            return now
+        return replace(self.measured, outcome_confidence=now.outcome_confidence)
 
     def rank_key(self, weights: Weights) -> float:
-        """Return the key by which a share ranks the run, as far as it is known now."""
-        return rank_key(
-            self.signals,
-            weights,
-            single_tool="single_tool" in fired_rules(self.shape, success=self.success),
-            p_success=self.p_success,
-            confidence=self.confidence if self.is_stated else None,
+        """Return the key, 0 to 1, by which a share ranks the run as it is known now: P² · calm.
+
+        Calm is the score with complexity reversed, and no reward for recoveries: struggling is no
+        merit here.
+        """
+        signals, rules = self.signals, fired_rules(self.shape, success=self.success)
+        confidence = self.confidence if self.is_stated else _UNSAID_CONFIDENCE
+        calm = (
+            -weights.complexity * signals.complexity
+            + weights.novelty * signals.novelty
+            + weights.tool_diversity * signals.tool_diversity
+            + weights.outcome_confidence * confidence
+            - (0.1 if "single_tool" in rules else 0.0)
         )
+        p = _UNKNOWN_SUCCESS if self.p_success is None else self.p_success
+        return p * p * min(1.0, max(_LEAST_CALM, calm))
 
 
 class Verdict(NamedTuple):
@@ -179,32 +186,29 @@ class Evaluation(NamedTuple):
     verdict: Verdict
 
 
-class Terms(NamedTuple):
-    """Weights and gate of an evaluation; ``report`` is told why a gate failed to decide."""
-
-    weights: Weights
-    gate: Gate
-    report: Callable[[BaseException], None] = lambda _: None
-
-
-def evaluate(run: Run, history: GateHistory, settings: Terms) -> Evaluation:
-    """Score a run and decide whether to forward it.
+def evaluate(
+    run: Run,
+    history: GateHistory,
+    weights: Weights,
+    gate: Gate,
+    report: Callable[[BaseException], None] = lambda _: None,
+) -> Evaluation:
+    """Score a run and decide whether to forward it; ``report`` is told why a gate failed.
 
     Where more was told of a run since it was ranked, it is decided on by what is known now, but
     counts towards the share as it did then: those after it keep their decisions. What a share did
     not choose then does not go later, or more would go than were asked for.
     """
-    weights = settings.weights
     score = then = score_run(run, weights)
     known = run.rank_key(weights)
     key = known if run.key is None else run.key
     if run.first_ending is not None:
         success, confidence = run.first_ending
-        then = score_run(run.ended(success=success, confidence=confidence), weights)
-    first = decide(then, key, history, settings)
+        then = score_run(replace(run, success=success, confidence=confidence), weights)
+    first = _decided(then, key, history, gate, report)
     if then is score and (known == key or first.credit is None):
         return Evaluation(score, first)
-    again = decide(score, known, history, settings)
+    again = _decided(score, known, history, gate, report)
     if again.bar is not None and not (first.chosen or run.was_chosen):
         again = again if again.decision == "withhold" else first
     return Evaluation(score, again._replace(key=key, credit=first.credit, chosen=first.chosen))
@@ -218,48 +222,48 @@ def score_run(run: Run, weights: Weights) -> Score:
     return Score(value, signals, weights, adjustments, run.nearest, run.embedder)
 
 
-def decide(score: Score, key: float, history: GateHistory, settings: Terms) -> Verdict:
+def _decided(
+    score: Score,
+    key: float,
+    history: GateHistory,
+    gate: Gate,
+    report: Callable[[BaseException], None],
+) -> Verdict:
     """Return the gate's verdict: withhold if it fails. What the history fails with is raised."""
-    gate = settings.gate
     history.rank_key = key
-    name = gate.name if isinstance(gate, SettingsGate) else _storable(gate.name)
+    is_ours = isinstance(gate, SettingsGate)  # a user's is checked
     try:
         decided = gate.decide(score, history)
-        if not isinstance(gate, SettingsGate):
-            decided = _checked(decided)
+        reason = decided.told if is_ours else _checked(decided)
     except (Exception, SystemExit) as error:  # a user's gate may raise anything
         if (trouble := getattr(history, "trouble", None)) is not None:
             raise trouble from error
-        settings.report(error)
-        failed = Reason(ReasonCode.GATE_FAILED, {"error": type(error).__name__})
-        decided = Decision("withhold", failed, 1.0)
-    reason, chosen = decided.told, decided.chosen
-    is_ranked = "bar" in reason.args
+        report(error)
+        reason = Reason(ReasonCode.GATE_FAILED, {"error": type(error).__name__})
+        decided = Decision("withhold", reason, 1.0)
+    threshold, is_ranked = float(decided.threshold), "bar" in reason.args
     return Verdict(
-        gate=name,
-        threshold=None if is_ranked else decided.threshold,
+        gate=gate.name if is_ours else _storable(gate.name),
+        threshold=None if is_ranked else threshold,
         decision=decided.decision,
         reason=reason,
         key=key,
-        bar=decided.threshold if is_ranked else None,
+        bar=threshold if is_ranked else None,
         credit=decided.credit,
-        chosen=decided.decision == "forward" if decided.credit is None else chosen,
+        chosen=decided.decision == "forward" if decided.credit is None else decided.chosen,
     )
 
 
-def _checked(decided: Decision) -> Decision:
-    """Return what a user's gate decided, as it can be stored."""
+def _checked(decided: Decision) -> Reason:
+    """Return the reason of a user's gate as it can be stored, if the decision can be, too."""
     if decided.decision not in {"forward", "withhold"}:
         raise ValueError(f"bad decision {decided.decision!r}")
     if not isinstance(decided.threshold, Real) or not 0 <= decided.threshold <= 1:
         raise ValueError(f"threshold must be 0 to 1, got {decided.threshold!r}")
-    reason = decided.reason
-    if isinstance(reason, Reason):
+    if isinstance(reason := decided.reason, Reason):
         json.dumps(dict(reason.args), allow_nan=False)
-        reason = Reason(ReasonCode(reason.code), reason.args)
-    else:
-        reason = _storable(reason)
-    return decided._replace(reason=reason, threshold=float(decided.threshold))
+        return Reason(ReasonCode(reason.code), reason.args)
+    return decided._replace(reason=_storable(reason)).told
 
 
 def _storable(text: object) -> str:

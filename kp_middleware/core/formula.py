@@ -132,33 +132,21 @@ class Score:
         return tuple(adjustment.rule for adjustment in self.adjustments)
 
 
-def complexity(shape: Shape) -> float:
-    """Return 0.5 for all four step types, plus 0.3 for any recovery, 0.01 per step; at most 1."""
+def measure(shape: Shape, similarity: float | None, confidence: float, *, success: bool) -> Signals:
+    """Return the four signals; a similarity of None: nothing was compared."""
     types, recovered, steps = complexity_parts(shape)
-    return min(1.0, types + recovered + steps)
+    return Signals(
+        complexity=min(1.0, types + recovered + steps),
+        novelty=_UNKNOWN_NOVELTY if similarity is None else min(1.0, max(0.0, 1.0 - similarity)),
+        tool_diversity=min(1.0, shape.tools / max(1, shape.steps) * 3),
+        outcome_confidence=confidence * (1.0 if success else _AFTER_FAILURE),
+    )
 
 
 def complexity_parts(shape: Shape) -> tuple[float, float, float]:
     """Return what types, recoveries and the number of steps make; it may exceed 1 together."""
     types = len(shape.types) / len(STEP_TYPES) * 0.5
     return types, 0.3 if shape.recoveries else 0.0, shape.steps / 20 * 0.2
-
-
-def novelty(similarity: float | None) -> float:
-    """Return 1 for a run unlike all before, 0 for a repeat, 0.5 if nothing was compared."""
-    if similarity is None:
-        return _UNKNOWN_NOVELTY
-    return min(1.0, max(0.0, 1.0 - similarity))
-
-
-def tool_diversity(shape: Shape) -> float:
-    """Return the number of different tools per step, times three; at most 1."""
-    return min(1.0, shape.tools / max(1, shape.steps) * 3)
-
-
-def outcome_confidence(confidence: float, *, success: bool) -> float:
-    """Return the agent's own confidence, or 0.3 of it after a failure."""
-    return confidence * (1.0 if success else _AFTER_FAILURE)
 
 
 def fired_rules(shape: Shape, *, success: bool) -> tuple[str, ...]:

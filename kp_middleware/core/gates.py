@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from kp_middleware.core.formula import DEFAULT_THRESHOLD, Score, Signals, Weights
+from kp_middleware.core.formula import DEFAULT_THRESHOLD, Score
 
 DAY_S: Final = 24 * 3600
 
@@ -29,9 +29,6 @@ _FEWEST_RUNS: Final = 100
 _BEST: Final = 10  # so many of the considered runs are in the share, if there are enough
 _BAND: Final = 5.0  # runs owed, or in debt, at which all or none go
 _CREDIT: Final = _BAND + 1  # one beyond the band, or debts are forgotten
-_UNKNOWN: Final = 0.5
-_UNSAID_CONFIDENCE: Final = 0.8
-_LEAST: Final = 0.01
 
 
 class ReasonCode(StrEnum):
@@ -100,30 +97,6 @@ class Decision(NamedTuple):
         if isinstance(self.reason, Reason):
             return self.reason
         return Reason(ReasonCode.CUSTOM, {"words": str(self.reason)})
-
-
-def rank_key(
-    signals: Signals,
-    weights: Weights,
-    *,
-    single_tool: bool,
-    p_success: float | None,
-    confidence: float | None,
-) -> float:
-    """Return the key, 0 to 1, by which a share ranks a run: P² · calm.
-
-    Calm is the score with complexity reversed, and no reward for recoveries: struggling is no
-    merit here. A probability or a confidence of None: nothing is known, or was said.
-    """
-    calm = (
-        -weights.complexity * signals.complexity
-        + weights.novelty * signals.novelty
-        + weights.tool_diversity * signals.tool_diversity
-        + weights.outcome_confidence * (_UNSAID_CONFIDENCE if confidence is None else confidence)
-        - (0.1 if single_tool else 0.0)
-    )
-    p = _UNKNOWN if p_success is None else p_success
-    return p * p * min(1.0, max(_LEAST, calm))
 
 
 def considered(share: float) -> int:

@@ -16,7 +16,6 @@ from kp_middleware.core.evaluation import (
     Ending,
     Evaluation,
     Run,
-    Terms,
     default_confidence,
     evaluate,
 )
@@ -239,7 +238,7 @@ class Reevaluation:
     def evaluate(self, seq: int, run: Run, weights: Weights, before: PastRun) -> Evaluation:
         """Evaluate a stored run by today's gate, with what was decided before that run."""
         history = self._store.history(seq, before.domain, let_through_at=before.let_through_at)
-        return evaluate(run, history, Terms(weights, self._gate, self._warn))
+        return evaluate(run, history, weights, self._gate, self._warn)
 
     def save(
         self, seq: int, evaluation: Evaluation, before: PastRun, p_success: float | None = None

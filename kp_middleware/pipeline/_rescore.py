@@ -228,7 +228,7 @@ class Rescoring:
         It is ranked by ``p_then``, the estimate with what was told before the first feedback.
         """
         weights = self._scorer.weights(now.domain)
-        run = today.ended(success=ending.success, confidence=ending.confidence)
+        run = replace(today, success=ending.success, confidence=ending.confidence)
         ranked = replace(run, p_success=p_then, is_stated=ending.is_stated)
         stays = p_then == now.p_success and _is_measured_alike(now, run, weights)
         key = now.rank_key if stays else ranked.rank_key(weights)

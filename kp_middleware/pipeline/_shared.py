@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kp_middleware.core.evaluation import Ending, Evaluation, Run, Terms, evaluate
+from kp_middleware.core.evaluation import Ending, Evaluation, Run, evaluate
 from kp_middleware.core.formula import Nearest, Shape
 from kp_middleware.core.gates import Gate, Reason, ReasonCode, SettingsGate
 from kp_middleware.embedding import Scorer
@@ -310,8 +310,8 @@ class Exchange:
     def _judged(self, one: Candidate, known: Known, decided: dict[str, Evaluation]) -> Decided:
         domain = one.trace.metadata.task_domain
         run = replace(one.run, nearest=_nearest(one.run.nearest, one.asking, known.newer))
-        terms = Terms(self._weights(domain), self._gate, self._warn)
-        evaluation = evaluate(run, known.history(domain), terms)
+        history, weights = known.history(domain), self._weights(domain)
+        evaluation = evaluate(run, history, weights, self._gate, self._warn)
         leaves = evaluation.verdict.decision == "forward"
         if leaves and one.delivery is not None:
             verdict = evaluation.verdict.staying(one.delivery)

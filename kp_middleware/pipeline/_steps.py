@@ -14,7 +14,6 @@ from kp_middleware.core.evaluation import (
     Ending,
     Evaluation,
     Run,
-    Terms,
     evaluate,
     known_success,
 )
@@ -268,7 +267,7 @@ class Stages:
         history = self._store.history(seq, metadata.task_domain)
         weights = self._scorer.weights(metadata.task_domain)
         warn = partial(warn_once, self._warned, GATE_FAILED)
-        evaluation = evaluate(run, history, Terms(weights, gate, warn))
+        evaluation = evaluate(run, history, weights, gate, warn)
         clears = evaluation.verdict.decision == "forward"
         is_private = metadata.visibility == "private"
         why = self.dispatch.blocking_reason(metadata.visibility, ending, metadata.created_at)

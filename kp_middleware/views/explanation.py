@@ -14,8 +14,7 @@ from kp_middleware.core.formula import (
     Weights,
     complexity_parts,
     fired_rules,
-    outcome_confidence,
-    tool_diversity,
+    measure,
 )
 from kp_middleware.storage import Run, Scoring, StepRecord
 from kp_middleware.views import trace
@@ -243,7 +242,8 @@ def _tools(run: Run, parts: Parts, *, cleared: bool) -> Iterator[tuple[str, floa
     fewer, more = reversed(range(had)), range(had + 1, run.step_count + 1)
     for tools in (*fewer, *more) if cleared else (*more, *fewer):
         other = replace(shape, tools=tools)
-        changed = parts.changed("tool_diversity", tool_diversity(other))
+        signals = measure(other, None, run.confidence, success=run.success)
+        changed = parts.changed("tool_diversity", signals.tool_diversity)
         score = changed._replace(rules=fired_rules(other, success=run.success)).score
         words = f"{counted(tools, 'different tool')} instead of {had}"
         yield f"{words} in its {counted(run.step_count, 'step')}; that makes {score:.3f}", score
@@ -253,8 +253,9 @@ def _outcomes(run: Run, parts: Parts, threshold: float) -> Iterator[tuple[str, f
     """Yield the other outcome with the same confidence, then other confidences."""
     cleared = parts.score >= threshold
     for success in dict.fromkeys((not cleared, run.success or not cleared)):
-        changed = parts._replace(rules=fired_rules(shape_of(run), success=success))
-        outcome, full = "", outcome_confidence(1.0, success=success)
+        shape, outcome = shape_of(run), ""
+        changed = parts._replace(rules=fired_rules(shape, success=success))
+        full = measure(shape, None, 1.0, success=success).outcome_confidence
         if success != run.success:
             outcome = f"a {'success' if success else 'failure'}, with "
             score = changed.changed("outcome_confidence", full * run.confidence).score

@@ -19,10 +19,7 @@ from kp_middleware.core.formula import (
     Signals,
     Weights,
     combine,
-    complexity,
-    novelty,
-    outcome_confidence,
-    tool_diversity,
+    measure,
 )
 
 ALL_TYPES = frozenset(STEP_TYPES)
@@ -46,6 +43,10 @@ HALF = Signals(0.5, 0.5, 0.5, 0.5)
 
 def shape(steps=2, types=frozenset({"thought"}), tools=0, recoveries=0):
     return Shape(steps=steps, types=types, tools=tools, recoveries=recoveries)
+
+
+def measured(given_shape, similarity=None, success=True):
+    return measure(given_shape, similarity, 0.9, success=success)
 
 
 def test_the_shape_counts_steps_types_tools_and_recoveries():
@@ -72,7 +73,7 @@ def test_the_shape_counts_steps_types_tools_and_recoveries():
     ids=["one thought", "all types", "with a recovery", "capped, though the step term is not"],
 )
 def test_complexity_counts_types_recoveries_and_steps(given_shape, expected):
-    assert complexity(given_shape) == pytest.approx(expected)
+    assert measured(given_shape).complexity == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_complexity_counts_types_recoveries_and_steps(given_shape, expected):
     ids=["nothing to compare", "repeat", "unlike", "opposite is clamped", "rounding is clamped"],
 )
 def test_novelty_is_what_similarity_leaves(similarity, expected):
-    assert novelty(similarity) == expected
+    assert measured(shape(), similarity).novelty == expected
 
 
 @pytest.mark.parametrize(
@@ -90,12 +91,16 @@ def test_novelty_is_what_similarity_leaves(similarity, expected):
     ids=["none", "one in six", "two in six", "capped"],
 )
 def test_tool_diversity_is_three_times_the_tools_per_step(steps, tools, expected):
-    assert tool_diversity(shape(steps=steps, tools=tools)) == pytest.approx(expected)
+    signals = measured(shape(steps=steps, tools=tools))
+
+    assert signals.tool_diversity == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("success", "expected"), [(True, 0.9), (False, 0.27)])
 def test_confidence_counts_less_after_a_failure(success, expected):
-    assert outcome_confidence(0.9, success=success) == pytest.approx(expected)
+    signals = measured(shape(), success=success)
+
+    assert signals.outcome_confidence == pytest.approx(expected)
 
 
 def scored(given_shape, similarity=0.5, confidence=0.8, success=True, weights=EVEN):
@@ -227,6 +232,6 @@ def test_a_score_cannot_be_changed():
 
 
 def test_signals_and_weights_are_in_the_order_of_their_names():
-    measured = score_run(Run(shape(), 0.9, True), EVEN).signals
+    signals = measured(shape())
 
-    assert tuple(measured) == astuple(measured) == tuple(getattr(measured, n) for n in SIGNALS)
+    assert tuple(signals) == astuple(signals) == tuple(getattr(signals, n) for n in SIGNALS)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kp_middleware.core.formula import Signals, Weights
-from kp_middleware.core.gates import WARM_UP, Ranking, choose, considered, rank_key
+from kp_middleware.core.evaluation import Run
+from kp_middleware.core.formula import Shape, Signals, Weights
+from kp_middleware.core.gates import WARM_UP, Ranking, choose, considered
 
 WEIGHTS = Weights(0.2, 0.3, 0.2, 0.3)
 
@@ -112,10 +113,14 @@ def test_of_equal_runs_the_first_go():
     assert went[WARM_UP]
 
 
+def run_of(signals, p_success=None):
+    shape = Shape(4, frozenset({"thought"}), 2, 0)
+    return Run(shape, 0.8, True, measured=signals, p_success=p_success, is_stated=False)
+
+
 def test_a_confirmed_run_ranks_before_an_unknown_one_and_that_before_a_failure():
     def key(p_success):
-        signals = Signals(0.5, 0.3, 0.5, 0.8)
-        return rank_key(signals, WEIGHTS, single_tool=False, p_success=p_success, confidence=None)
+        return run_of(Signals(0.5, 0.3, 0.5, 0.8), p_success).rank_key(WEIGHTS)
 
     assert key(1.0) > key(0.6) > key(None) == key(0.5) > key(0.0) == 0.0
 
@@ -123,9 +128,6 @@ def test_a_confirmed_run_ranks_before_an_unknown_one_and_that_before_a_failure()
 @pytest.mark.parametrize("worse", [Signals(0.9, 0.3, 0.5, 0.8), Signals(0.5, 0.2, 0.5, 0.8)])
 def test_the_calmer_and_newer_of_two_runs_ranks_higher(worse):
     better = Signals(0.5, 0.3, 0.5, 0.8)
-    keys = [
-        rank_key(signals, WEIGHTS, single_tool=False, p_success=None, confidence=None)
-        for signals in (better, worse)
-    ]
+    keys = [run_of(signals).rank_key(WEIGHTS) for signals in (better, worse)]
 
     assert keys[0] > keys[1]

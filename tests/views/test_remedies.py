@@ -15,8 +15,7 @@ from kp_middleware.core.formula import (
     Parts,
     Signals,
     fired_rules,
-    outcome_confidence,
-    tool_diversity,
+    measure,
 )
 from kp_middleware.database import connect
 from kp_middleware.storage import History
@@ -43,8 +42,8 @@ def made(stored, steps, tools, recoveries, confidence, *, success):
 
 def parts_of(of, weights, measured):
     """The parts of its score, by the formula; complexity and novelty as they were measured."""
-    outcome = outcome_confidence(of.confidence, success=of.success)
-    signals = Signals(*measured, tool_diversity(shape_of(of)), outcome)
+    of_run = measure(shape_of(of), None, of.confidence, success=of.success)
+    signals = Signals(*measured, of_run.tool_diversity, of_run.outcome_confidence)
     return Parts(signals, weights, fired_rules(shape_of(of), success=of.success))
 
 
