@@ -119,15 +119,11 @@ _COUNTS: Final = f"""
            (SELECT count(*) FROM outbox WHERE state = 'blocked')
 """  # one statement, and so one snapshot
 _BACKLOG: Final = f"SELECT (SELECT count(*) {_UNSCORED} 'recorded'), (SELECT count(*) {_OPEN})"
-_FUNNEL: Final = f"""
+_REACHED: Final = """
     SELECT (SELECT count(*) FROM traces WHERE +seq >= :first),
-           (SELECT count(*) FROM traces WHERE decision = 'forward' AND seq >= :first),
-           (SELECT count(*) FROM outbox WHERE +trace_seq >= :first),
-           (SELECT count(*) {_OPEN} AND trace_seq >= :first),
-           (SELECT count(*) FROM outbox WHERE state = 'sent' AND trace_seq >= :first),
-           (SELECT count(*) FROM outbox WHERE state = 'blocked' AND trace_seq >= :first),
-           (SELECT count(*) FROM outbox WHERE state = 'rejected' AND trace_seq >= :first)
-"""  # the plus signs: counted in an index, not in the wide rows
+           (SELECT count(*) FROM traces WHERE decision = 'forward' AND seq >= :first)
+"""  # the plus sign: counted in an index, not in the wide rows
+_QUEUED: Final = "SELECT state, count(*) FROM outbox WHERE trace_seq >= ? GROUP BY state"
 _BLOCKED: Final = """
     SELECT coalesce(reason, 'unknown'), count(*) FROM outbox
     WHERE state = 'blocked' AND trace_seq >= ? GROUP BY 1 ORDER BY 2 DESC, 1
@@ -159,20 +155,28 @@ _TOOLS: Final = """
           GROUP BY tool, type)
     GROUP BY tool ORDER BY calls DESC, tool
 """  # as the index is ordered, which has each use of a tool
-_VERDICTS: Final = """
-    SELECT gate, verdict, state, count(*) AS traces, max(seq) AS last
-    FROM traces INDEXED BY traces_counted WHERE score IS NOT NULL
-    GROUP BY domain, gate, verdict, state
-    UNION ALL SELECT NULL, verdict, state, count(*), 0 FROM traces INDEXED BY traces_unscored
-    WHERE score IS NULL GROUP BY verdict, state
+_GATES: Final = f"""
+    SELECT gate, sum(runs), {
+    ", ".join(f"sum(iif(verdict = '{verdict}', runs, 0))" for verdict in ("forwarded", *WITHHELD))
+}
+    FROM (SELECT gate, verdict, count(*) AS runs, max(seq) AS last
+          FROM traces INDEXED BY traces_counted WHERE score IS NOT NULL AND gate IS NOT NULL
+          GROUP BY domain, gate, verdict)
+    GROUP BY gate ORDER BY max(last) DESC
 """  # by domain as well: the order of the index
-_QUEUED_THOUGH_NOT_CLEARED: Final = """
-    SELECT iif(t.state = 'scored', 'withheld', t.state), count(*)
-    FROM outbox o CROSS JOIN traces t ON t.seq = o.trace_seq
-    WHERE NOT EXISTS (
-      SELECT 1 FROM traces c INDEXED BY traces_cleared
-      WHERE c.seq = o.trace_seq AND c.decision = 'forward')
-    GROUP BY 1
+_STATES: Final = """
+    SELECT state, sum(runs) FROM (
+      SELECT state, count(*) AS runs FROM outbox GROUP BY state
+      UNION ALL
+      SELECT iif(state <> 'scored', state, iif(verdict = 'forwarded', 'not queued', 'withheld')),
+             count(*)
+      FROM traces INDEXED BY traces_counted
+      WHERE score IS NOT NULL AND seq NOT IN (SELECT trace_seq FROM outbox)
+      GROUP BY domain, gate, verdict, state
+      UNION ALL
+      SELECT state, count(*) FROM traces INDEXED BY traces_unscored
+      WHERE score IS NULL AND seq NOT IN (SELECT trace_seq FROM outbox) GROUP BY state)
+    GROUP BY state ORDER BY 2 DESC, 1
 """
 
 
@@ -300,9 +304,17 @@ class Statistics(Queries):
         return int(without), int(every)
 
     def funnel(self, *, first: int = 0) -> Funnel:
-        reasons = dict(self._run(_BLOCKED, (first,)))
-        counts, private = self._row(_FUNNEL, {"first": first}), self._row(_PRIVATE, (first,))
-        return Funnel._make((*counts, reasons, *private))
+        queued = Counter(dict[str, int](self._run(_QUEUED, (first,))))
+        return Funnel(
+            *self._row(_REACHED, {"first": first}),
+            queued.total(),
+            queued["pending"] + queued["sending"],
+            queued["sent"],
+            queued["blocked"],
+            queued["rejected"],
+            dict(self._run(_BLOCKED, (first,))),
+            *self._row(_PRIVATE, (first,)),
+        )
 
     def groups(self, by: str) -> list[GroupCounts]:
         """Return the statistics by ``domain``, ``model``, ``day`` or ``week``.
@@ -320,28 +332,13 @@ class Statistics(Queries):
 
     def states(self) -> dict[str, int]:
         """Return the numbers of runs by state, as the view ``history`` has it, the most first."""
-        counts = Counter[str]()
-        for _, verdict, state, runs, _ in self._run(_VERDICTS):
-            unqueued = "not queued" if verdict == "forwarded" else "withheld"
-            counts[unqueued if state == "scored" else state] += runs
-        for state, runs in self._run("SELECT state, count(*) FROM outbox GROUP BY state"):
-            counts[state] += runs
-            counts["not queued"] -= runs
-        for counted_as, runs in self._run(_QUEUED_THOUGH_NOT_CLEARED):
-            counts["not queued"] += runs
-            counts[counted_as] -= runs
-        return dict(sorted((+counts).items(), key=lambda item: (-item[1], item[0])))
+        return dict(self._run(_STATES))
 
     def gates(self) -> list[GateCounts]:
         """Return the numbers of forwarded and withheld runs by gate, the latest gate first."""
-        kinds, last = dict[str, Counter[str]](), Counter[str]()
-        for gate, verdict, _, runs, newest in self._run(_VERDICTS):
-            if gate is not None:
-                kinds.setdefault(gate, Counter())[verdict] += runs
-                last[gate] = max(last[gate], newest)
         return [
-            GateCounts(gate, of.total(), of["forwarded"], {kind: of[kind] for kind in WITHHELD})
-            for gate, of in ((gate, kinds[gate]) for gate, _ in last.most_common())
+            GateCounts(gate, runs, cleared, dict(zip(WITHHELD, withheld, strict=True)))
+            for gate, runs, cleared, *withheld in self._run(_GATES)
         ]
 
     def tools(
