@@ -13,11 +13,7 @@ _JOINERS: Final = "\u200c\u200d"
 
 
 def one_line(text: str) -> str:
-    r"""Return a text on one line, with nothing that controls a terminal.
-
-    >>> one_line("first\n\x1b[2Jsecond")
-    'first ?[2Jsecond'
-    """
+    """Return a text on one line, with nothing that controls a terminal."""
     return printable(" ".join(text.split()))
 
 
@@ -27,11 +23,7 @@ def printable(line: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Word a number of things.
-
-    >>> counted(1, "step"), counted(1200, "step")
-    ('1 step', '1,200 steps')
-    """
+    """Word a number of things."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
@@ -40,11 +32,7 @@ OUTCOMES: Final = ("succeeded", "failed", "not known")
 
 
 def outcome(success: bool | None) -> str:  # noqa: FBT001 - an outcome
-    """Return one of `OUTCOMES`; None: nobody has said.
-
-    >>> outcome(True), outcome(None)
-    ('succeeded', 'not known')
-    """
+    """Return one of `OUTCOMES`; None: nobody has said."""
     return OUTCOMES[2] if success is None else OUTCOMES[not success]
 
 
@@ -54,50 +42,24 @@ def zero_or_one(value: bool | None) -> int | None:  # noqa: FBT001 - an outcome
 
 
 def in_words(counts: Mapping[str, int]) -> str:
-    """Word counts, the largest first.
-
-    >>> in_words({"email": 2, "api_key": 1, "phone": 0})
-    '2 email, 1 api_key'
-    """
+    """Word counts, the largest first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count:,} {name}" for name, count in ordered if count)
 
 
 def short_bar(bar: float) -> str:
-    """Write a threshold with at most three digits, as scores have.
-
-    >>> short_bar(0.75), short_bar(0.778798)
-    ('0.75', '0.779')
-    """
+    """Write a threshold with at most three digits, as scores have."""
     return f"{round(bar, 3):g}"
 
 
-def in_hundredths(threshold: float) -> str:
-    """Write a threshold with two digits, or with all where two would be another.
-
-    >>> in_hundredths(0.7), in_hundredths(0.755)
-    ('0.70', '0.755')
-    """
-    short = f"{threshold:.2f}"
-    return short if float(short) == threshold else str(threshold)
-
-
 def distance(margin: float, *, least: int = 3) -> str:
-    """Write a margin with so many digits, or as many as it takes to see one.
-
-    >>> distance(-0.25), distance(0.69999 - 0.7), distance(0)
-    ('0.250', '0.00001', '0.000')
-    """
+    """Write a margin with so many digits, or as many as it takes to see one."""
     digits = next((digits for digits in range(least, 18) if round(margin, digits)), least)
     return f"{abs(margin):.{digits}f}"
 
 
 def percent(part: int, whole: int) -> str:
-    """Write a part of a whole; never 0% for some or 100% for not all.
-
-    >>> percent(8, 165), percent(1, 100_000), percent(99_999, 100_000), percent(0, 0)
-    ('4.8%', '<0.1%', '>99.9%', '0%')
-    """
+    """Write a part of a whole; never 0% for some or 100% for not all."""
     if part in {0, whole}:
         return "100%" if part else "0%"
     if 1000 * part < whole:
@@ -106,29 +68,12 @@ def percent(part: int, whole: int) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    r"""Write a part of a whole, as `percent` does, in one word.
-
-    >>> share(48, 600), share(1, 100_000), share(0, 0)
-    ('8.0\xa0%', '<0.1\xa0%', '0\xa0%')
-    """
+    """Write a part of a whole, as `percent` does, in one word."""
     return percent(part, whole).replace("%", f"{_GLUED}%")
 
 
-def part_of(part: int, whole: int) -> str:
-    """Write how many of how many.
-
-    >>> part_of(8, 1600)
-    '8 of 1,600'
-    """
-    return f"{part:,} of {whole:,}"
-
-
 def duration(milliseconds: float) -> str:
-    r"""Write how long something took.
-
-    >>> duration(0.4), duration(242.2), duration(4200), duration(754_000)
-    ('<1\xa0ms', '242\xa0ms', '4.2\xa0s', '12\xa0min 34\xa0s')
-    """
+    """Write how long something took."""
     if milliseconds < 1000:
         return f"{f'{milliseconds:.0f}' if milliseconds >= 1 else '<1'}{_GLUED}ms"
     seconds = milliseconds / 1000
@@ -138,30 +83,18 @@ def duration(milliseconds: float) -> str:
 
 
 def day(text: str, *, year: bool = True) -> str:
-    """Write a day, the same on every machine.
-
-    >>> day("2026-11-01"), day("2026-11-01", year=False)
-    ('1 Nov 2026', '1 Nov')
-    """
+    """Write a day, the same on every machine."""
     short = f"{int(text[8:10])} {_MONTHS[int(text[5:7]) - 1]}"
     return f"{short} {text[:4]}" if year else short
 
 
 def minute(instant: str) -> str:
-    """Write an instant to the minute.
-
-    >>> minute("2026-11-01T12:30:59.123Z")
-    '2026-11-01 12:30'
-    """
+    """Write an instant to the minute."""
     return instant[:16].replace("T", " ")
 
 
 def shortened(text: str, most: int) -> str:
-    """Cut a text between two words, with … where something is missing; never blank.
-
-    >>> shortened("Find the invoice", 10), shortened("Find it", 10), shortened(" ", 10)
-    ('Find the …', 'Find it', '(no objective)')
-    """
+    """Cut a text between two words, with … where something is missing; never blank."""
     text = " ".join(text.split())
     if len(text) <= most:
         return text or "(no objective)"
@@ -169,29 +102,17 @@ def shortened(text: str, most: int) -> str:
 
 
 def sentence(text: str) -> str:
-    """Begin with a capital and end with a full stop.
-
-    >>> sentence("no score yet")
-    'No score yet.'
-    """
+    """Begin with a capital and end with a full stop."""
     return f"{text[:1].upper()}{text[1:]}."
 
 
 def signed(amount: float, digits: int = 3) -> str:
-    """Write a change with its sign.
-
-    >>> signed(0.1), signed(1234, 0)
-    ('+0.100', '+1,234')
-    """
+    """Write a change with its sign."""
     return f"{amount:+,.{digits}f}".replace("-", "−")
 
 
 def short_id(trace_id: str) -> str:
-    """Shorten an id to what a person reads.
-
-    >>> short_id("kp:trace:1339c01f-d20b-469c-90a1-9b4f1b03419e")
-    '1339c01f'
-    """
+    """Shorten an id to what a person reads."""
     return trace_id.removeprefix("kp:trace:")[:8]
 
 
@@ -205,11 +126,7 @@ def width_of(line: str) -> int:
 
 
 def cut(line: str, width: int) -> str:
-    """Cut a line to a width, with … where something is missing.
-
-    >>> cut("as it is", 8), cut("longer than that", 8)
-    ('as it is', 'longer…')
-    """
+    """Cut a line to a width, with … where something is missing."""
     if width_of(line) <= width:
         return line
     from rich.cells import set_cell_size

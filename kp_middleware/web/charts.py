@@ -23,8 +23,6 @@ from kp_middleware.views.wording import (
     day,
     distance,
     duration,
-    in_hundredths,
-    part_of,
     share,
     short_bar,
     signed,
@@ -114,7 +112,7 @@ def tool_bars(overview: Overview, links: Links) -> Chart:
     if not tools:
         return Chart(_NO_TOOLS)
     most = max(tools, key=lambda tool: tool.calls)
-    finding = f"{most.tool} was called most: {part_of(most.calls, calls)} calls"
+    finding = f"{most.tool} was called most: {most.calls:,} of {calls:,} calls"
     finding += f"; {failures:,} failed" if failures else "; none failed"
     if len(overview.tools) > len(tools):
         finding += f". The {len(tools):,} most used of {len(overview.tools):,}"
@@ -388,7 +386,7 @@ def scores_by_domain(scores: ScoreSlices, links: Links) -> Chart:
         href, part = links.runs(domain=name, sort="score"), share(one.above, one.traces)
         rows.append(TableRow((name, f"{one.traces:,}", f"{one.above:,}", part), href))
         piece = Piece(0, 100 * one.above / one.traces, colours[name])
-        bars.append(BarRow(name, part, part_of(one.above, one.traces), (piece,), href))
+        bars.append(BarRow(name, part, f"{one.above:,} of {one.traces:,}", (piece,), href))
     columns = ("Domain", "Scored", "Cleared" if threshold is None else "At or above", "Share")
     return Chart(finding, Table(columns, rows), bars[:_MOST_BARS])
 
@@ -416,7 +414,7 @@ def threshold_curve(scores: ScoreSlices, links: Links) -> Chart:
         look += f" kp-dash-{place - 1}" if place > 1 else ""  # and not told apart by colour alone
         heights = [up(one.reaching(at) / one.traces) for at in range(101)]
         curve = line([(across(at / 100), y) for at, y in enumerate(heights)], look)
-        curves.append(group(f"{name}: {part_of(one.above, one.traces)} now", (curve,), href))
+        curves.append(group(f"{name}: {one.above:,} of {one.traces:,} now", (curve,), href))
         swatch = line(((0, 0), (_SWATCH, 0)), look)
         keys.append(Key(f"{name} {share(one.above, one.traces)}", swatch, href, _SWATCH))
     marks += reversed(curves)
@@ -429,7 +427,7 @@ def threshold_curve(scores: ScoreSlices, links: Links) -> Chart:
 
 def _how_many(scores: ScoreSlices, how: str) -> str:
     above, traces = scores.above, scores.traces
-    return f"{part_of(above, traces)} {how} ({share(above, traces)})"
+    return f"{above:,} of {traces:,} {how} ({share(above, traces)})"
 
 
 def _curve_rows(curves: Sequence[ScoreSlices], threshold: float | None) -> Iterator[TableRow]:
@@ -441,5 +439,5 @@ def _curve_rows(curves: Sequence[ScoreSlices], threshold: float | None) -> Itera
         change = reach[0] - curves[0].above
         against = signed(change, 0) if change else "±0"
         first, *others = map(share, reach, [one.traces for one in curves])
-        name = f"→ {in_hundredths(step)}" if is_now else in_hundredths(step)
-        yield TableRow((name, f"{reach[0]:,}", first, against, *others))
+        name = f"{step:.2f}" if float(f"{step:.2f}") == step else str(step)
+        yield TableRow((f"{'→ ' * is_now}{name}", f"{reach[0]:,}", first, against, *others))
