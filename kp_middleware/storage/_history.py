@@ -12,7 +12,7 @@ from kp_middleware.core.gates import ScoredRun
 from kp_middleware.database import connect
 from kp_middleware.storage._export_cursor import EXPORT, ExporterStatus, Place
 from kp_middleware.storage._learning import EstimateTable, RecallTable
-from kp_middleware.storage._listing import FROM, Filters, Listing, Tail
+from kp_middleware.storage._listing import FROM, Filters, Tail
 from kp_middleware.storage._maintenance import Maintenance
 from kp_middleware.storage._outbox import Entry, OutboxAdmin, Queue, due_s
 from kp_middleware.storage._overview import RECENT, UNJUDGED, Overviews
@@ -89,7 +89,7 @@ class Unsure(NamedTuple):
     sureness: float  # how far its estimated success is from 0.5; 0: no estimate
 
 
-class History(Listing, Overviews, Maintenance):
+class History(Overviews, Maintenance):
     """The stored runs of one file. Use it as a context manager, or close it."""
 
     @classmethod

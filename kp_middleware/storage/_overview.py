@@ -10,7 +10,18 @@ from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import DAY_S
 from kp_middleware.database import Connection, transaction
 from kp_middleware.storage._learning import TOLD_SQL
-from kp_middleware.storage._statistics import Activity, Funnel, Statistics, ToolUse
+from kp_middleware.storage._listing import Listing
+from kp_middleware.storage._records import RunSummary
+from kp_middleware.storage._statistics import (
+    Endings,
+    Failure,
+    Funnel,
+    Period,
+    Statistics,
+    ToolUse,
+    endings,
+    periods,
+)
 
 _LAST: Final = 100
 _TENTH: Final = 0.1
@@ -214,16 +225,6 @@ class NoveltyDay(NamedTuple):
     high: float
 
 
-class NearMiss(NamedTuple):
-    """A run whose score is near its threshold, on either side."""
-
-    seq: int
-    id: str
-    objective: str
-    score: float
-    threshold: float
-
-
 _ENOUGH: Final = 10  # forwarded runs that say something about a gate
 UNJUDGED: Final = """(
     coalesce(t.success_source, 'assumed') = 'assumed'
@@ -279,17 +280,27 @@ class Overview(NamedTuple):
     last: LastDecisions = LastDecisions()  # regardless of ``since``
     novelty: tuple[NoveltyDay, ...] = ()
     tools: tuple[ToolUse, ...] = ()  # the most used first
-    missed: tuple[NearMiss, ...] = ()  # nearest to their threshold, those that reach it first
+    missed: tuple[RunSummary, ...] = ()  # nearest to their threshold, those that reach it first
     points: tuple[MapPoint, ...] = ()  # the newest
     removals: tuple[Removal, ...] = ()  # of twelve weeks up to the newest run
     successes: SuccessRecord = SuccessRecord()
     unjudged: Unjudged = Unjudged(0, 0)  # regardless of ``since``
-    activity: Activity = Activity()
+    days: tuple[Period, ...] = ()  # of 30 days up to the newest run; so are the next three
+    models: tuple[Period, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    endings: tuple[Endings, ...] = ()
 
 
 _DAYS: Final = "-89 days"
 _SAMPLE: Final = 6_000  # of 90 days: a median of 66 traces a day
 _SIDE: Final = 5
+_BESIDE: Final = """
+    SELECT * FROM (SELECT seq FROM traces WHERE margin >= 0 AND above AND seq >= :first
+                   ORDER BY margin, seq DESC LIMIT :side)
+    UNION ALL
+    SELECT * FROM (SELECT seq FROM traces WHERE margin <= 0 AND NOT above AND seq >= :first
+                   ORDER BY margin DESC, seq DESC LIMIT :side)
+"""
 _NOVELTY: Final = """
     SELECT substr(started_at, 1, 10) AS day, novelty FROM traces INDEXED BY traces_counted
     WHERE started_at >= (SELECT date(max(started_at), ?) FROM traces) AND seq >= ? AND seq % ? = 0
@@ -313,22 +324,16 @@ _POINTS: Final = """
     SELECT t.seq, t.id, t.domain, t.objective, t.score, coalesce(t.decision = 'forward', 0),
            v.vector
     FROM vectors v CROSS JOIN traces t ON t.seq = v.trace_seq
-    WHERE {} ORDER BY v.seq DESC LIMIT :limit
+    WHERE (v.embedder, length(v.vector)) = (
+        SELECT embedder, length(vector) FROM vectors WHERE seq = (
+          SELECT max(seq) FROM vectors WHERE {of}))
+      AND {which} ORDER BY v.seq DESC LIMIT :limit
 """
 _ITSELF: Final = "v.trace_seq = :around"
-_NEAREST: Final = """
-    v.trace_seq = (SELECT nearest_seq FROM traces WHERE seq = :around)
-    AND v.embedder = (
-        SELECT embedder FROM vectors WHERE trace_seq = :around ORDER BY seq DESC LIMIT 1)
-"""
-_NEWEST: Final = """
-    (v.embedder, length(v.vector)) = (
-        SELECT embedder, length(vector) FROM vectors {} ORDER BY seq DESC LIMIT 1)
-    AND t.seq >= :first
-"""
+_NEAREST: Final = "v.trace_seq = (SELECT nearest_seq FROM traces WHERE seq = :around)"
 
 
-class Overviews(Statistics):
+class Overviews(Listing, Statistics):
     """The numbers and pictures of the runs of one file."""
 
     def overview(self, *, since: str | None = None) -> Overview:
@@ -336,7 +341,7 @@ class Overviews(Statistics):
         self._run("BEGIN")
         try:
             first = 0 if since is None else self.first_since(since)
-            funnel = self.funnel(first=first)
+            funnel, seen = self.funnel(first=first), self.seen(since or "")
             weeks = {"first": first, "weeks": _WEEKS}
             return Overview(
                 scores=self.scores(since=since),
@@ -344,12 +349,15 @@ class Overviews(Statistics):
                 last=self.last_decisions(),
                 novelty=(*self._novelty(first, nth=max(1, funnel.recorded // _SAMPLE)),),
                 tools=(*self.tools(first=first, counts_runs=False),),
-                missed=(*self._beside(first, reached=True), *self._beside(first, reached=False)),
+                missed=(*self._beside(first),),
                 points=self.points(first=first),
                 removals=(*self._all(Removal, _REMOVALS, weeks),),
                 successes=self.success_record(first=first),
                 unjudged=self.unjudged(),
-                activity=self.activity(since=since),
+                days=periods(seen, "day"),
+                models=periods(seen, "model"),
+                failures=self.failures(since or ""),
+                endings=endings(seen),
             )
         finally:
             self._run("ROLLBACK")
@@ -405,22 +413,17 @@ class Overviews(Statistics):
         return read_last_decisions(self._connection)
 
     def points(self, *, first: int = 0, around: int | None = None) -> tuple[MapPoint, ...]:
-        """Return runs with comparable vectors, the newest first."""
+        """Return runs with comparable vectors, the newest first.
 
-        def found(where: str, limit: int = 1) -> list[MapPoint]:
+        With ``around``, that run comes first, then the nearest one before it.
+        """
+        found: dict[int, MapPoint] = {}
+        of = "TRUE" if around is None else "trace_seq = :around"
+        for which, limit in ((_ITSELF, 1), (_NEAREST, 1), ("t.seq >= :first", MOST_POINTS)):
+            sql = _POINTS.format(of=of, which=which)
             values = {"around": around, "first": first, "limit": limit}
-            return self._all(MapPoint, _POINTS.format(where), values)
-
-        chosen = [] if around is None else found(_ITSELF)
-        if around is not None and not chosen:
-            return ()
-        chosen += found(_NEAREST)
-        size = len(chosen[0].vector) if chosen else None
-        comparable = [point for point in chosen if len(point.vector) == size]
-        named = {point.seq for point in comparable}
-        of_the_run = "" if around is None else "WHERE trace_seq = :around"
-        newest = found(_NEWEST.format(of_the_run), MOST_POINTS)
-        return (*comparable, *(point for point in newest if point.seq not in named))
+            found |= {one.seq: one for one in self._all(MapPoint, sql, values)}
+        return (*found.values(),)
 
     def _novelty(self, first: int, *, nth: int) -> Iterator[NoveltyDay]:
         rows = self._run(_NOVELTY, (_DAYS, first, nth))
@@ -428,19 +431,10 @@ class Overviews(Statistics):
             values = sorted(novelty for _, novelty in of_day)
             yield NoveltyDay(day, *(_quantile(values, part) for part in (0.1, 0.5, 0.9)))
 
-    def _beside(self, first: int, *, reached: bool) -> list[NearMiss]:
-        """Return the runs nearest to their threshold on one side, from high to low."""
-        where, order = ("margin >= 0 AND above", "margin")
-        if not reached:
-            where, order = "margin <= 0 AND NOT above", "margin DESC"  # margin is rounded
-        found = self._all(
-            NearMiss,
-            f"SELECT seq, id, objective, iif(threshold IS NULL, rank_key, score),"
-            " coalesce(threshold, bar) FROM traces"
-            f" WHERE {where} AND seq >= ? ORDER BY {order}, seq DESC LIMIT ?",
-            (first, _SIDE),
-        )
-        return found[::-1] if reached else found
+    def _beside(self, first: int) -> list[RunSummary]:
+        """Return the runs nearest to their threshold on each side, from high to low."""
+        seqs = self._column(_BESIDE, {"first": first, "side": _SIDE})
+        return sorted(self._listed(seqs, {}), key=lambda run: run.margin or 0, reverse=True)
 
 
 def _quantile(values: list[float], part: float) -> float:

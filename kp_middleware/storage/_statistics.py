@@ -3,13 +3,12 @@
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
 
-from kp_middleware.core.evaluation import known_success
 from kp_middleware.database import Queries
 
-WITHHELD: Final = (
+_WITHHELD: Final = (
     *("below_threshold", "below_share", "tied_with_share", "warming_up", "daily_limit"),
     *("gate_failed", "custom"),
 )
@@ -76,7 +75,7 @@ class GroupCounts(NamedTuple):
 
 
 class GateCounts(NamedTuple):
-    """The runs that one gate decided on: all, those forwarded, the others by `WITHHELD`."""
+    """The runs that one gate decided on: all, those forwarded, the others by `_WITHHELD`."""
 
     gate: str
     traces: int
@@ -157,7 +156,7 @@ _TOOLS: Final = """
 """  # as the index is ordered, which has each use of a tool
 _GATES: Final = f"""
     SELECT gate, sum(runs), {
-    ", ".join(f"sum(iif(verdict = '{verdict}', runs, 0))" for verdict in ("forwarded", *WITHHELD))
+    ", ".join(f"sum(iif(verdict = '{verdict}', runs, 0))" for verdict in ("forwarded", *_WITHHELD))
 }
     FROM (SELECT gate, verdict, count(*) AS runs, max(seq) AS last
           FROM traces INDEXED BY traces_counted WHERE score IS NOT NULL AND gate IS NOT NULL
@@ -229,27 +228,21 @@ class ModelTokens(NamedTuple):
     output: int
 
 
-class Activity(NamedTuple):
-    """The runs of the 30 days up to the newest, at most 20,000 of them."""
+class SeenRun(NamedTuple):
+    """The part of a run that a period tells of."""
 
-    days: tuple[Period, ...] = ()
-    models: tuple[Period, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    endings: tuple[Endings, ...] = ()
-
-
-class _Seen(NamedTuple):
     day: str
     model: str | None
-    success: bool | None
+    success: bool | None  # None: nobody has said
     duration_ms: int | None
     tokens: int
     score: float | None
 
 
 _SEEN: Final = """
-    SELECT substr(started_at, 1, 10), model, success, success_source, duration_ms,
-           coalesce(input_tokens, 0) + coalesce(output_tokens, 0), score
+    SELECT substr(started_at, 1, 10), model,
+           iif(success AND coalesce(success_source, 'assumed') = 'assumed', NULL, success),
+           duration_ms, coalesce(input_tokens, 0) + coalesce(output_tokens, 0), score
     FROM traces
     WHERE started_at >= (SELECT max(:since, date(max(started_at), :days)) FROM traces)
     ORDER BY started_at DESC LIMIT :most
@@ -337,7 +330,7 @@ class Statistics(Queries):
     def gates(self) -> list[GateCounts]:
         """Return the numbers of forwarded and withheld runs by gate, the latest gate first."""
         return [
-            GateCounts(gate, runs, cleared, dict(zip(WITHHELD, withheld, strict=True)))
+            GateCounts(gate, runs, cleared, dict(zip(_WITHHELD, withheld, strict=True)))
             for gate, runs, cleared, *withheld in self._run(_GATES)
         ]
 
@@ -364,31 +357,18 @@ class Statistics(Queries):
             )
         ]
 
-    def activity(self, *, since: str | None = None) -> Activity:
-        """Return what happened in the 30 days up to the newest run, and since an instant."""
-        values = {"since": since or "", "days": f"-{DAYS - 1} days", "most": _MOST_RUNS}
-        seen = [
-            _Seen(day, model, known_success(bool(success), source), *rest)
-            for day, model, success, source, *rest in self._run(_SEEN, values)
-        ]
-        models = sorted(
-            _periods((one.model, one) for one in seen if one.model),
-            key=lambda period: (-period.runs, period.name),
-        )
-        days = sorted(_periods((one.day, one) for one in seen))
-        known = [one for one in seen if one.score is not None and one.success is not None]
-        ends = Counter((int(100 * (one.score or 0) + 1e-9), one.success) for one in known)
-        scores = sorted({at for at, _ in ends})
-        endings = (Endings(at, ends[at, True], ends[at, False]) for at in scores)
-        failures = self._failures(since or "")
-        return Activity((*days,), (*models[:_MOST_SHOWN],), (*failures,), (*endings,))
+    def seen(self, since: str) -> list[SeenRun]:
+        """Return the runs of the 30 days up to the newest, at most 20,000 since an instant."""
+        values = {"since": since, "days": f"-{DAYS - 1} days", "most": _MOST_RUNS}
+        return self._all(SeenRun, _SEEN, values)
 
     def tokens(self, seqs: Iterable[int] | None = None, *, since: str = "") -> list[ModelTokens]:
         """Return the tokens by model of these runs, or of those that started since an instant."""
         given = None if seqs is None else json.dumps([*seqs])
         return self._all(ModelTokens, _TOKENS, {"given": given, "since": since})
 
-    def _failures(self, since: str) -> list[Failure]:
+    def failures(self, since: str) -> tuple[Failure, ...]:
+        """Return the most frequent errors of the newest 2,000 runs since an instant."""
         times: Counter[tuple[str | None, str]] = Counter()
         lines: dict[tuple[str | None, str], tuple[int, str]] = {}
         for tool, text, number in self._run(_FAILURES, {"since": since, "runs": _FAILURES_OF}):
@@ -397,16 +377,35 @@ class Statistics(Queries):
             times[same] += number
             lines[same] = max(lines.get(same, (0, "")), (number, line))
         most = times.most_common(_MOST_SHOWN)
-        return [Failure(same[0], lines[same][1], number) for same, number in most]
+        return tuple(Failure(same[0], lines[same][1], number) for same, number in most)
 
 
-def _periods(named: Iterable[tuple[str, _Seen]]) -> Iterator[Period]:
-    groups: defaultdict[str, list[_Seen]] = defaultdict(list)
-    for name, one in named:
-        groups[name].append(one)
-    for name, runs in groups.items():
-        took = sorted(one.duration_ms for one in runs if one.duration_ms is not None)
-        p50, p99 = (took[int(part * (len(took) - 1))] if took else None for part in (0.5, 0.99))
-        ends = Counter(one.success for one in runs)
-        tokens = sum(one.tokens for one in runs)
-        yield Period(name, len(runs), ends[True], ends[False], p50, p99, tokens)
+def periods(seen: Iterable[SeenRun], by: Literal["day", "model"]) -> tuple[Period, ...]:
+    """Return the days in order, or the models with the most runs."""
+    groups = defaultdict[str, list[SeenRun]](list)
+    for one in seen:
+        if name := getattr(one, by):
+            groups[name].append(one)
+    if by == "day":
+        return tuple(_period(day, groups[day]) for day in sorted(groups))
+    most = sorted(groups, key=lambda model: (-len(groups[model]), model))[:_MOST_SHOWN]
+    return tuple(_period(model, groups[model]) for model in most)
+
+
+def _period(name: str, runs: Sequence[SeenRun]) -> Period:
+    took = sorted(one.duration_ms for one in runs if one.duration_ms is not None)
+    p50, p99 = (took[int(part * (len(took) - 1))] if took else None for part in (0.5, 0.99))
+    ends = Counter(one.success for one in runs)
+    tokens = sum(one.tokens for one in runs)
+    return Period(name, len(runs), ends[True], ends[False], p50, p99, tokens)
+
+
+def endings(seen: Iterable[SeenRun]) -> tuple[Endings, ...]:
+    """Count the known endings by score."""
+    ends = Counter(
+        (int(100 * one.score + 1e-9), one.success)
+        for one in seen
+        if one.score is not None and one.success is not None
+    )
+    scores = sorted({at for at, _ in ends})
+    return tuple(Endings(at, ends[at, True], ends[at, False]) for at in scores)

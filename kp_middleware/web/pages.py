@@ -18,7 +18,6 @@ from kp_middleware.storage import (
     History,
     LastDecisions,
     ModelTokens,
-    NearMiss,
     Overview,
     Run,
     RunSummary,
@@ -102,7 +101,7 @@ def overview_html(
     every: str | None = None,
 ) -> Markup:
     """Render all charts; ``every`` leads to those of all runs, if these are of the last days."""
-    scores, activity, spent = overview.scores, overview.activity, prices.spending(used)
+    scores, spent = overview.scores, prices.spending(used)
     costs = {name: prices.in_words(one) for name, one in {**spent.days, **spent.models}.items()}
     return render(
         "overview.html",
@@ -115,11 +114,11 @@ def overview_html(
         newest=run_rows(
             newest, links, {seq: prices.in_words(one) for seq, one in spent.runs.items()}
         ),
-        activity=activity_bars(activity.days, links),
-        endings=success_by_score(activity.endings, links),
-        models=period_table("Model", activity.models, links, costs),
-        days=period_table("Day", activity.days[: -_LAST_DAYS - 1 : -1], links, costs),
-        failures=_failures(activity.failures, links),
+        activity=activity_bars(overview.days, links),
+        endings=success_by_score(overview.endings, links),
+        models=period_table("Model", overview.models, links, costs),
+        days=period_table("Day", overview.days[: -_LAST_DAYS - 1 : -1], links, costs),
+        failures=_failures(overview.failures, links),
         scores=score_histogram(scores, links),
         states=state_bars(overview.funnel, links),
         curve=threshold_curve(scores, links),
@@ -130,13 +129,13 @@ def overview_html(
         map=trace_map(overview.points, scores.domains, links),
         removals=removal_bars(overview.removals) if overview.removals else None,
         nearest=_nearest(overview.missed, links),
-        last_above=sum(run.score >= run.threshold for run in overview.missed),
+        last_above=sum((run.margin or 0) >= 0 for run in overview.missed),
     )
 
 
 def _totals(overview: Overview, links: Links, prices: Prices, spent: Spending) -> Iterator[Total]:
     """Yield the numbers at the top; one without an amount is not shown."""
-    scores, found, days = overview.scores, overview.funnel, overview.activity.days
+    scores, found, days = overview.scores, overview.funnel, overview.days
     known = sum(one.succeeded + one.failed for one in days)
     part = share(sum(one.succeeded for one in days), known) if known else ""
     reached = "cleared" if scores.threshold is None else f"at or above {exact(scores.threshold)}"
@@ -153,13 +152,14 @@ def _totals(overview: Overview, links: Links, prices: Prices, spent: Spending) -
     yield Total("spent in 30 days", cost, links.runs(sort="tokens"))
 
 
-def _nearest(missed: Sequence[NearMiss], links: Links) -> Table:
+def _nearest(missed: Sequence[RunSummary], links: Links) -> Table:
     """Return the runs nearest to the threshold that decided on them, those that reach it first."""
     rows = []
     for run in missed:
-        margin = run.score - run.threshold
+        score, threshold = run.score or 0.0, run.threshold
+        margin = (run.margin or 0.0) if threshold is None else score - threshold
         side = "−" if margin < 0 else "+"
-        cells = (shortened(run.objective, _CELL), f"{run.score:.3f}", f"{side}{distance(margin)}")
+        cells = (shortened(run.objective, _CELL), f"{score:.3f}", f"{side}{distance(margin)}")
         rows.append(TableRow(cells, links.trace(run.id)))
     return Table(("Objective", "Score", "Margin"), rows)
 
@@ -285,15 +285,14 @@ class Cleaning:
 
     def overview(self, overview: Overview, *, named: set[int]) -> Overview:
         """Clean what the charts draw; on the map only the runs ``named`` say what they were."""
-        activity, last = overview.activity, overview.last
-        models = tuple(one._replace(name=self.text(one.name)) for one in activity.models)
-        domains = {self.text(name): score for name, score in last.domains.items()}
+        models = tuple(one._replace(name=self.text(one.name)) for one in overview.models)
+        domains = {self.text(name): score for name, score in overview.last.domains.items()}
         changed = overview._replace(
             points=tuple(
                 one if one.seq in named else one._replace(objective="") for one in overview.points
             ),
-            activity=activity._replace(models=models),
-            last=last._replace(domains=domains),
+            models=models,
+            last=overview.last._replace(domains=domains),
         )
         return self.record(changed)
 

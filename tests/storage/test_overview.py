@@ -152,7 +152,7 @@ def test_errors_that_differ_in_their_numbers_are_one(connection, store):
     for text in ("404: no page 70001", *["404: no page 12.5"] * 2, "503: no page 80002", "no page"):
         store.record(run("a", tool_step("error_recovery", "read", output_summary=text)))
 
-    first, *others = History(connection).overview().activity.failures
+    first, *others = History(connection).overview().failures
 
     assert first == Failure("read", "404: no page 12.5", 3)
     assert [(one.error, one.times) for one in others] == [
@@ -296,7 +296,10 @@ def test_an_empty_file_has_an_overview(connection):
         (),
         (0, 0, 0, 0, False),
         (0, 0),
-        ((), (), (), ()),
+        (),
+        (),
+        (),
+        (),
     )
 
 

@@ -9,7 +9,6 @@ from page_reading import card, parsed
 from kp_middleware.storage import (
     Funnel,
     MapPoint,
-    NearMiss,
     Overview,
     Removal,
     RunSummary,
@@ -52,7 +51,7 @@ class Everywhere:
 
 
 def overview(name):
-    run = NearMiss(1, name, name, 0.8, 0.75)
+    run = RUN._replace(id=name, objective=name, score=0.8, margin=0.05)
     return Overview(
         ScoreSlices(0.75, (Slice(name, 80, 3, 3), Slice("code", 10, 3, 0))),
         Funnel(5, 1, 1, 0, 0, 1, 0, {name: 1}),
