@@ -1,13 +1,12 @@
 """The pipeline: keep, score, gate and send finished runs, in that order."""
 
 from kp_middleware.pipeline._client import KnowledgePulse
-from kp_middleware.pipeline._dispatch import Rescan
-from kp_middleware.pipeline._endings import Reevaluation
+from kp_middleware.pipeline._dispatch import Reevaluation, Rescan
 from kp_middleware.pipeline._imports import Import, Imported, Wanted, copy_log, take_back
+from kp_middleware.pipeline._intake import Feedback
 from kp_middleware.pipeline._pipeline import Stats
 from kp_middleware.pipeline._rescore import Rescoring
 from kp_middleware.pipeline._sending import Reconciliation, check_key, drain, reconcile
-from kp_middleware.pipeline._threads import Feedback
 from kp_middleware.storage import Backlog
 
 __all__ = [

@@ -1,8 +1,11 @@
 """`KnowledgePulse`, the public interface of the pipeline."""
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
@@ -10,32 +13,41 @@ from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 from kp_middleware.confidence import Confidences
 from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder, shared_embedder
+from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.export import Exporter
 from kp_middleware.forks import at_fork
-from kp_middleware.pipeline._endings import is_judging
 from kp_middleware.pipeline._imports import Imported, Wanted, import_runs
-from kp_middleware.pipeline._pipeline import Pipeline, tell_once
-from kp_middleware.pipeline._reading import Reading
-from kp_middleware.pipeline._threads import Built, Feedback, ThreadEnd
+from kp_middleware.pipeline._pipeline import NO_FILE, Pipeline, since_text, tell_once
+from kp_middleware.pipeline._worker import start_daemon
+from kp_middleware.privacy import Policy
+from kp_middleware.recall import Memory, Recalled, question
 from kp_middleware.recording import (
-    Limits,
     Naming,
-    Recorder,
     captured,
+    current_recorder,
     extractors_of,
     propagate_context,
     recorded_tool,
+    shield,
 )
 from kp_middleware.settings import Settings, SettingsKeywords
-from kp_middleware.storage import SqliteStore, Store
-from kp_middleware.traces import ReasoningTrace
+from kp_middleware.storage import (
+    Database,
+    Filters,
+    History,
+    ReviewItem,
+    Run,
+    RunSummary,
+    SqliteStore,
+    Store,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class KnowledgePulse(Reading, Pipeline):
+class KnowledgePulse(Pipeline):
     """Records runs, scores them in the background, keeps them all, and forwards what is worth it.
 
     Nothing is opened, loaded or started before the first run has ended. Trouble of ours is logged
@@ -82,7 +94,6 @@ class KnowledgePulse(Reading, Pipeline):
     ) -> None:
         usable = Settings.as_far_as_usable(**settings)
         tell_once(usable)
-        self._limits = Limits.of(usable)
         if isinstance(embedder, str):
             raise TypeError("embedder must be an Embedder or None; set names in KP_EMBEDDER")
         if gate is not None and not callable(getattr(gate, "decide", None)):
@@ -99,18 +110,6 @@ class KnowledgePulse(Reading, Pipeline):
             if KnowledgePulse._default is None or KnowledgePulse._default.closed:
                 KnowledgePulse._default = cls()
             return KnowledgePulse._default
-
-    def start_recording(self, framework: str) -> Recorder | None:
-        """Return a recorder for one run of a framework, or None if recording is off.
-
-        When the recorder is finished, its run goes through the pipeline.
-        """
-        if not self.settings.enabled or is_judging.get():
-            return None
-        if self._closed:
-            self._drop()
-            return None
-        return Recorder(self._take, self._limits, framework=framework)
 
     @overload
     def capture(self, function: F, /) -> F: ...
@@ -195,22 +194,6 @@ class KnowledgePulse(Reading, Pipeline):
         """
         return propagate_context(function)
 
-    def submit(self, trace: ReasoningTrace, *, owner: str | None = None) -> None:
-        """Put a trace that you built yourself through the pipeline.
-
-        Args:
-            trace: The trace.
-            owner: Whose it is, such as a customer's id: it is recalled for nobody else. Only its
-                fingerprint is kept.
-
-        Raises:
-            TypeError: If it is not a ReasoningTrace.
-        """
-        if not isinstance(trace, ReasoningTrace):
-            raise TypeError(f"expected a ReasoningTrace, got {type(trace).__name__}")
-        if self.settings.enabled:
-            self._take(Built(trace, owner))
-
     def import_runs(
         self,
         format_: str,
@@ -249,56 +232,174 @@ class KnowledgePulse(Reading, Pipeline):
         )
         return import_runs(self._store, self.settings, self._embedder, wanted)
 
-    def end_thread(
+    @cached_property
+    def _memory(self) -> Memory:
+        return Memory(self.settings.db, self._embedder, Policy.of(self.settings))
+
+    @contextmanager
+    def _history(self) -> Iterator[History | None]:
+        """Open the file to read; None if there is none yet."""
+        if not isinstance(self._store, SqliteStore):
+            raise TypeError(NO_FILE)
+        if not self.settings.db.exists():
+            yield None
+            return
+        with History(Database(self.settings.db, read_only=True)) as history:
+            yield history
+
+    def runs(
         self,
-        thread_id: str | int,
         *,
-        success: bool | None = None,
-        confidence: float | None = None,
-    ) -> None:
-        """End a thread: the runs of it that wait in the file become one trace, which is scored.
+        limit: int = 20,
+        domain: str | None = None,
+        state: str | None = None,
+        above: bool | None = None,
+        tool: str | None = None,
+        failed: bool = False,
+        since: datetime | None = None,
+        text: str | None = None,
+    ) -> tuple[RunSummary, ...]:
+        """Return the newest runs of the file that fit all that is asked, the last one first.
+
+        What is still in memory is not among them: `flush` first.
 
         Args:
-            thread_id: As LangGraph's ``configurable`` has it.
-            success: Whether its task was done; None means as its last run ended, and that a run
-                which waits for a person is not complete.
-            confidence: How sure of it, 0 to 1; None means what the last run said.
+            limit: At most so many.
+            domain: Of this domain.
+            state: What has become of them: ``withheld``, ``sent``, ``blocked`` …
+            above: True: that reached the threshold; False: that did not.
+            tool: That used this tool.
+            failed: Whose task was not done.
+            since: That began then or later; without a time zone it is local time.
+            text: In whose objective, result or steps these words are; the best match comes first.
 
         Raises:
-            ValueError: If the confidence is not from 0 to 1.
-            TypeError: If it is no number, or success neither true nor false.
+            DatabaseError: If the file cannot be read.
+            TypeError: If the pipeline has a store of its own.
         """
-        end = ThreadEnd.of(thread_id, success=success, confidence=confidence)
-        if self.settings.enabled:
-            self._take(end)
+        filters = Filters(
+            domain=domain,
+            above=above,
+            state=state,
+            tool=tool,
+            failed=failed,
+            since=None if since is None else since_text(since),
+            text=text,
+        )
+        with self._history() as history:
+            return () if history is None else tuple(history.runs(filters, limit=limit))
 
-    def feedback(
-        self,
-        trace_id: str | None,
-        *,
-        success: bool | None = None,
-        confidence: float | None = None,
-    ) -> None:
-        """Say how a run really went, once it is known: minutes, or months, after its end.
-
-        It is scored and decided again in the background. What clears now is sent; what waits to be
-        sent, and does not any more, stays here; what was sent is not sent again.
+    def run(self, trace_id: str) -> Run:
+        """Return one run with its steps, its score and where it was sent.
 
         Args:
-            trace_id: Of its trace: what ``current_trace().trace_id`` was inside of it, or the
-                ``trace_id`` of a LangChain handler. None, where nothing was recorded, is ignored.
-            success: Whether its task was done; None means as it is known.
-            confidence: How sure of it, 0 to 1; None means what the agent said, or where it did not
-                say, as ``success`` suggests.
+            trace_id: The beginning of its id, ``@last`` or ``@best``.
 
         Raises:
-            ValueError: If the confidence is not from 0 to 1, or nothing is said.
-            TypeError: If the id is not a text, the confidence no number, or success neither true
-                nor false: a word that comes from a form would open the gate.
+            TraceNotFoundError: If there is none, or more than one.
+            DatabaseError: If the file cannot be read.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from kp_middleware import KnowledgePulse
+        >>> with TemporaryDirectory() as folder:
+        ...     with KnowledgePulse(db=f"{folder}/kp.db", embedder=None, sync=True) as kp:
+        ...         answer = kp.capture(lambda question: "42")
+        ...         answer("What is six times seven?")
+        ...         run = kp.run("@last")
+        ...         run.objective, run.result_summary, [step.type for step in run.steps]
+        '42'
+        ('What is six times seven?', '42', ['thought', 'observation'])
         """
-        told = Feedback.of(trace_id, success=success, confidence=confidence)
-        if self.settings.enabled and told is not None:
-            self._take(told)
+        with self._history() as history:
+            if history is None:
+                path = self.settings.db
+                raise TraceNotFoundError(f"there is no run yet in {path}: record a run")
+            return history.run(history.find(trace_id))
+
+    def review_queue(self, limit: int = 10) -> tuple[ReviewItem, ...]:
+        """Return the runs that are worth a person's judgement, the first one first.
+
+        Recent ones that nobody has judged: first those that the gate lets leave, then those that
+        the estimate is least sure of. If the first would be all, they get half of the places.
+        Answer with `feedback`.
+
+        Args:
+            limit: At most so many.
+
+        Raises:
+            ValueError: If the limit is below 1.
+            DatabaseError: If the file cannot be read.
+        """
+        if limit < 1:
+            raise ValueError(f"limit is at least 1, this is {limit!r}")
+        with self._history() as history:
+            return () if history is None else tuple(history.to_review(limit=limit))
+
+    def recall(
+        self,
+        task: str,
+        *,
+        k: int = 1,
+        domain: str | None = None,
+        owner: str | None = None,
+        max_age_days: float | None = None,
+    ) -> list[Recalled]:
+        """Return runs of the file that succeeded at a task like this one, the best first.
+
+        It says nothing where nothing fits. Only runs whose success is known, or well estimated,
+        are found. It reads the file alone, asks no model but the embedder, and raises nothing.
+        Inside a run, what is found is noted in it.
+
+        Args:
+            task: What the agent is asked, in the words of the person who asks. Ask again when more
+                of it is known: that finds more.
+            k: At most so many; more than one helps rarely.
+            domain: Only runs of this domain.
+            owner: Only runs of this owner, such as a customer. Where any run of the file has an
+                owner, nothing is found without one.
+            max_age_days: Only runs that began so many days ago or later.
+        """
+        recalls = self.settings.enabled and self.settings.recall
+        if not (recalls and isinstance(self._store, SqliteStore)):
+            return []
+        try:
+            allowed = question(domain=domain, owner=owner, max_age_days=max_age_days)
+            found = self._memory.recall(task, allowed, k=k)
+        except Exception as error:  # noqa: BLE001 - the agent never pays for its memory
+            shield.swallow("recall", error, "nothing was recalled")
+            return []
+        recorder = current_recorder()
+        if recorder is not None:
+            recorder.recalled.update((one.trace_id, None) for one in found)
+        return found
+
+    def warm_up_recall(self) -> None:
+        """Load what `recall` and a digest need, in the background: a second or two of work.
+
+        `KPRecallMiddleware` does it when it is made. Without it, the first recall waits.
+        """
+        if self.settings.enabled and self.settings.recall:
+            start_daemon("kp-recall", self._warm_up, ends=True)
+
+    def _warm_up(self) -> None:
+        try:
+            self._memory.warm_up()
+        except Exception as error:  # noqa: BLE001 - recall itself will say what is wrong
+            shield.swallow("recall", error, "nothing was loaded")
+
+    async def arecall(
+        self,
+        task: str,
+        *,
+        k: int = 1,
+        domain: str | None = None,
+        owner: str | None = None,
+        max_age_days: float | None = None,
+    ) -> list[Recalled]:
+        """Return what `recall` does, without holding the event loop up."""
+        return await asyncio.to_thread(
+            self.recall, task, k=k, domain=domain, owner=owner, max_age_days=max_age_days
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -4,14 +4,24 @@ import json
 import logging
 import time
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple, TypeAlias
+from functools import partial
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from kp_middleware import privacy
-from kp_middleware.core.evaluation import Ending, known_success
-from kp_middleware.core.gates import DAY_S
-from kp_middleware.errors import KnowledgePulseError, RedactionError
+from kp_middleware.core.evaluation import (
+    Ending,
+    Evaluation,
+    Run,
+    default_confidence,
+    evaluate,
+    known_success,
+)
+from kp_middleware.core.formula import Weights
+from kp_middleware.core.gates import DAY_S, Gate
+from kp_middleware.errors import KnowledgePulseError, RedactionError, TraceNotFoundError
 from kp_middleware.export import OwnExporter, payload
-from kp_middleware.instants import epoch_s
+from kp_middleware.instants import epoch_s, instant
+from kp_middleware.pipeline._intake import Feedback
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     CANCELLED_BY_HAND,
@@ -19,6 +29,7 @@ from kp_middleware.storage import (
     PASSING_TROUBLE,
     STILL_SENT,
     OutboxAdmin,
+    PastRun,
     Store,
     is_damage,
 )
@@ -126,6 +137,113 @@ class Dispatch:
     def any_pending(self) -> bool:
         """Return whether an outbox item waits to be sent, and may be."""
         return self._sends and self.outbox.any_pending()
+
+
+GATE_FAILED: Final = "a run stays here, the gate failed"
+
+
+def warn_once(kinds: set[str], what: str, error: BaseException) -> None:
+    """Log one warning for each kind of failure, and the rest for debugging."""
+    kind = f"{what}: {type(error).__name__}"
+    level = logging.DEBUG if kind in kinds else logging.WARNING
+    kinds.add(kind)
+    logger.log(level, "%s: %s", kind, error)
+
+
+class Reevaluation:
+    """Evaluates stored runs again, and lets the outbox follow. Nothing is sent twice."""
+
+    def __init__(self, store: Store, dispatch: Dispatch, gate: Gate) -> None:
+        self._store = store
+        self.dispatch = dispatch
+        self._gate = gate
+        self._warn = partial(warn_once, set(), GATE_FAILED)
+
+    @classmethod
+    def of(cls, store: Store, settings: Settings) -> Self:
+        """Build one from settings alone: for a command, which has no pipeline."""
+        return cls(store, Dispatch(store, settings, privacy.Policy.of(settings)), settings.gate)
+
+    def learn(self, feedback: Feedback) -> bool:
+        """Store feedback and evaluate the run again; False if it was told the same before."""
+        with self._store.transaction():
+            before = self._store.belief(feedback.trace_id)
+            if before is None:
+                raise TraceNotFoundError(f"no run has the id {feedback.trace_id[:100]!r}")
+            ending, told = _ended(feedback, before.ending), (feedback.success, feedback.confidence)
+            if before.last_told == told and ending[:2] == before.ending[:2]:
+                return False
+            given_at = instant(feedback.given_at_s)
+            self._store.add_feedback(before, ending, given_at=given_at, told=told)
+            leaves = before.state == "scored" and self._with_outcome(before.seq)
+        if leaves:
+            self.dispatch.queue_stored(before.seq)
+        return True
+
+    def evaluate(self, seq: int, run: Run, weights: Weights, before: PastRun) -> Evaluation:
+        """Evaluate a stored run by today's gate, with what was decided before that run."""
+        history = self._store.history(seq, before.domain, let_through_at=before.let_through_at)
+        return evaluate(run, history, weights, self._gate, self._warn)
+
+    def save(
+        self, seq: int, evaluation: Evaluation, before: PastRun, p_success: float | None = None
+    ) -> bool:
+        """Store another evaluation in a transaction; return whether to queue it after that."""
+        verdict, leaves = evaluation.verdict, False
+        if before.outbox in {"sent", "sending"}:
+            verdict = verdict.staying(before.outbox)
+        elif (
+            verdict.decision == "forward"
+            and before.outbox in {None, "cancelled"}
+            and before.outbox_reason != CANCELLED_BY_HAND
+        ):
+            ending = self._store.ending(seq)
+            why = self.dispatch.blocking_reason(before.visibility, ending, before.started_at)
+            leaves = why is None
+            verdict = verdict if why is None else verdict.staying(why)
+        told = evaluation._replace(verdict=verdict)
+        self._store.save_evaluation(seq, told, p_success=p_success)
+        self.dispatch.outbox.sync(seq)
+        return leaves
+
+    def _with_outcome(self, seq: int) -> bool:
+        """Evaluate a scored run by its ending alone: what was measured and its weights stay.
+
+        So does its place in the share: those after it have been ranked behind it.
+        """
+        before = self._store.scored(seq)
+        if before is None or (stored := before.score) is None:
+            return False
+        ending = before.ending
+        run = Run(
+            before.shape,
+            ending.confidence,
+            ending.success,
+            stored.nearest,
+            stored.embedder,
+            measured=stored.signals,
+            p_success=ending.p_success(before.p_success),
+            is_stated=ending.is_stated,
+            key=before.rank_key,
+            was_chosen=None if before.chosen is None else bool(before.chosen),
+        )
+        score, verdict = self.evaluate(seq, run, stored.weights, before)
+        verdict = verdict._replace(key=None, credit=None, chosen=None)
+        return self.save(seq, Evaluation(score, verdict), before)
+
+
+def _ended(feedback: Feedback, before: Ending) -> Ending:
+    """Return the ending as it is known after the feedback."""
+    ending = before
+    if feedback.success is not None:
+        ending = ending._replace(success=feedback.success, success_source="feedback")
+    if feedback.confidence is not None:
+        return ending._replace(confidence=feedback.confidence, confidence_source="feedback")
+    unsaid = {"assumed", "estimated"} if feedback.success is not None else {"assumed"}
+    confidence = default_confidence(success=ending.success)
+    if before.confidence_source not in unsaid or confidence == before.confidence:
+        return ending
+    return ending._replace(confidence=confidence, confidence_source="assumed")
 
 
 _MOST_CHARACTERS: Final = 200

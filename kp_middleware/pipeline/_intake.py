@@ -5,13 +5,13 @@ import math
 import random
 import time
 from collections import Counter
-from typing import Final
+from numbers import Real
+from typing import Final, NamedTuple, Self, TypeAlias
 from uuid import UUID
 
 from kp_middleware import privacy
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.pipeline._threads import Built, ThreadEnd
 from kp_middleware.recording import (
     Limits,
     Recorder,
@@ -48,6 +48,65 @@ _UNSPOKEN_METADATA: Final = {
 }
 _UNSPOKEN_FACTS: Final[dict[str, object]] = {"tags": (), "facts": (), "part": None}
 _LOOK_AGAIN_S: Final = 1.0
+
+
+class Built(NamedTuple):
+    """A trace that a user built, and whose it is; None: nobody's."""
+
+    trace: ReasoningTrace
+    owner: str | None
+
+
+class ThreadEnd(NamedTuple):
+    """The end of a thread, named by its fingerprint: no further run follows."""
+
+    thread: str
+    success: bool | None
+    confidence: float | None
+
+
+class Feedback(NamedTuple):
+    """Feedback on a run, given after its end; None where nothing is said of it."""
+
+    trace_id: str
+    success: bool | None
+    confidence: float | None
+    given_at_s: float
+
+    @classmethod
+    def of(
+        cls, trace_id: str | None, *, success: bool | None, confidence: float | None
+    ) -> Self | None:
+        """Check what is said, now; None of no trace. Raises as `KnowledgePulse.feedback`."""
+        told = checked(success, confidence)
+        if told == (None, None):
+            raise ValueError("feedback needs success, confidence or both")
+        if trace_id is None:
+            return None
+        if not isinstance(trace_id, str):
+            raise TypeError(f"trace_id must be a str, got {type(trace_id).__name__}")
+        return cls(trace_id, *told, time.time())
+
+
+def checked(
+    success: bool | None,  # noqa: FBT001 - an outcome
+    confidence: float | None,
+) -> tuple[bool | None, float | None]:
+    """Return what a program says of an outcome; raise as `KnowledgePulse.feedback`."""
+    if success not in {None, True, False}:
+        raise TypeError(f"success must be a bool, got {success!r}")
+    said = None if success is None else bool(success)
+    if confidence is None:
+        return said, None
+    if isinstance(confidence, bool) or not isinstance(confidence, Real):
+        raise TypeError(f"confidence must be a number (0 to 1), got {confidence!r}")
+    if not 0 <= float(confidence) <= 1:
+        raise ValueError(f"confidence is from 0 to 1, this is {confidence!r}")
+    return said, float(confidence)
+
+
+FinishedRun: TypeAlias = Recorder | Built | ThreadEnd | Feedback
+"""A recorded run, a trace that a user built, or news of those that came before."""
 
 
 class Intake:
@@ -111,6 +170,8 @@ class Intake:
 
         False if there is none.
         """
+        if told is None and self.next_end_in_s() > 0:
+            return False
         success, confidence = (None, None) if told is None else told[1:]
         with self._store.transaction():
             paused = (

@@ -1,4 +1,4 @@
-"""The pipeline of a process: a queue, a thread that scores, those that send, and their figures."""
+"""The pipeline of a process: it takes finished runs, and ends with the program."""
 
 import atexit
 import concurrent.futures.thread  # noqa: F401 - what the worker loads at the end needs it loaded before
@@ -8,7 +8,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from kp_middleware.core.gates import Gate
@@ -17,15 +17,22 @@ from kp_middleware.export import Exporter, OwnExporter, Receipt, Registry
 from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
 from kp_middleware.locations import unknown_variables
-from kp_middleware.pipeline._reading import since_text
+from kp_middleware.pipeline._intake import Built, Feedback, FinishedRun, ThreadEnd, checked
 from kp_middleware.pipeline._sending import MoreExporter, SendingWorker
 from kp_middleware.pipeline._shared import SharedWorker
-from kp_middleware.pipeline._threads import LAST_STEP_S, FinishedRun, RunQueue, wait_for_ends
-from kp_middleware.pipeline._worker import ScoringWorker
-from kp_middleware.recording import shield
-from kp_middleware.runs import ExportedRun
+from kp_middleware.pipeline._steps import is_judging
+from kp_middleware.pipeline._worker import (
+    LAST_STEP_S,
+    MOMENT_S,
+    RunQueue,
+    ScoringWorker,
+    wait_for_ends,
+)
+from kp_middleware.recording import Limits, Recorder, shield
+from kp_middleware.runs import ExportedRun, fingerprint
 from kp_middleware.settings import Settings
 from kp_middleware.storage import TROUBLE, Backlog, Counts, SqliteStore, Store, in_words
+from kp_middleware.traces import ReasoningTrace
 
 
 class Stats(NamedTuple):
@@ -67,10 +74,10 @@ class Stats(NamedTuple):
 
 logger = logging.getLogger("kp_middleware")
 
-_MOMENT_S: Final = 0.1
+NO_FILE: Final = "this needs the file: a store of your own has none"
+
 _CLOSED: Final = "the pipeline is closed, which should come after the last run"
 _TOO_MANY: Final = "too many wait to be scored: see kp.stats().trouble, or raise max_queue_bytes"
-_PATIENCE_S: Final = 10.0  # with a worker that keeps no run for so long, and does not say why
 _EXIT_S: Final = 2.0
 _LAST_STEP_S: Final = 10.0  # loading the model takes a second or two, embedding a run 0.1
 
@@ -95,6 +102,7 @@ class Pipeline:
         exporter: Exporter | None = None,
     ) -> None:
         self.settings = settings
+        self._limits = Limits.of(settings)
         self._store = store
         self._embedder = embedder
         self._gate = gate
@@ -103,13 +111,91 @@ class Pipeline:
         self._closed = False
         self._start_afresh()
         _open.add(self)
-        _promise_for_multiprocessing()
-        _promise_after_fork()  # a fork server's child imports a program before it knows whose it is
+        _promise()
 
     @property
     def closed(self) -> bool:
         """True if the pipeline is closed and records nothing more."""
         return self._closed
+
+    def start_recording(self, framework: str) -> Recorder | None:
+        """Return a recorder for one run of a framework, or None if recording is off.
+
+        When the recorder is finished, its run goes through the pipeline.
+        """
+        if not self.settings.enabled or is_judging.get():
+            return None
+        if self._closed:
+            self._drop()
+            return None
+        return Recorder(self._take, self._limits, framework=framework)
+
+    def submit(self, trace: ReasoningTrace, *, owner: str | None = None) -> None:
+        """Put a trace that you built yourself through the pipeline.
+
+        Args:
+            trace: The trace.
+            owner: Whose it is, such as a customer's id: it is recalled for nobody else. Only its
+                fingerprint is kept.
+
+        Raises:
+            TypeError: If it is not a ReasoningTrace.
+        """
+        if not isinstance(trace, ReasoningTrace):
+            raise TypeError(f"expected a ReasoningTrace, got {type(trace).__name__}")
+        if self.settings.enabled:
+            self._take(Built(trace, owner))
+
+    def end_thread(
+        self,
+        thread_id: str | int,
+        *,
+        success: bool | None = None,
+        confidence: float | None = None,
+    ) -> None:
+        """End a thread: the runs of it that wait in the file become one trace, which is scored.
+
+        Args:
+            thread_id: As LangGraph's ``configurable`` has it.
+            success: Whether its task was done; None means as its last run ended, and that a run
+                which waits for a person is not complete.
+            confidence: How sure of it, 0 to 1; None means what the last run said.
+
+        Raises:
+            ValueError: If the confidence is not from 0 to 1.
+            TypeError: If it is no number, or success neither true nor false.
+        """
+        end = ThreadEnd(fingerprint(str(thread_id)), *checked(success, confidence))
+        if self.settings.enabled:
+            self._take(end)
+
+    def feedback(
+        self,
+        trace_id: str | None,
+        *,
+        success: bool | None = None,
+        confidence: float | None = None,
+    ) -> None:
+        """Say how a run really went, once it is known: minutes, or months, after its end.
+
+        It is scored and decided again in the background. What clears now is sent; what waits to be
+        sent, and does not any more, stays here; what was sent is not sent again.
+
+        Args:
+            trace_id: Of its trace: what ``current_trace().trace_id`` was inside of it, or the
+                ``trace_id`` of a LangChain handler. None, where nothing was recorded, is ignored.
+            success: Whether its task was done; None means as it is known.
+            confidence: How sure of it, 0 to 1; None means what the agent said, or where it did not
+                say, as ``success`` suggests.
+
+        Raises:
+            ValueError: If the confidence is not from 0 to 1, or nothing is said.
+            TypeError: If the id is not a text, the confidence no number, or success neither true
+                nor false: a word that comes from a form would open the gate.
+        """
+        told = Feedback.of(trace_id, success=success, confidence=confidence)
+        if self.settings.enabled and told is not None:
+            self._take(told)
 
     @shield
     def _take(self, run: FinishedRun) -> None:
@@ -117,11 +203,8 @@ class Pipeline:
         if self._closed or not self._queue.put(run):
             self._drop()
             return
-        if self._waits is False:
-            return
         if self._waits is None:
-            self._scorer.start()
-            if not self._scorer.is_working:
+            if not self._scorer.start():
                 raise RuntimeError("no thread can be started now: the next run tries again")
             process = sys.modules.get("multiprocessing.process")
             # ``with Pool()`` kills its daemonic children after their last job
@@ -130,9 +213,7 @@ class Pipeline:
         if self.settings.sync:
             self._scorer.wait_until_ours_done()
         elif self._waits:
-            self._queue.wait_until_kept(
-                time.monotonic(), _PATIENCE_S, patience_in_trouble_s=_MOMENT_S
-            )
+            self._queue.wait_until_kept(time.monotonic())
 
     def _drop(self) -> None:
         """Count a run that is not recorded; the first is logged."""
@@ -200,8 +281,8 @@ class Pipeline:
             self._shared.wait_until_shipped(deadline)
         for sender in self._senders:
             sender.wait_until_idle(deadline)
-        self._queue.wait_until_kept(since_s, _PATIENCE_S, patience_in_trouble_s=timeout_s)
-        self._scorer.stop(max(_MOMENT_S, deadline - time.monotonic()))
+        self._queue.wait_until_kept(since_s, patience_in_trouble_s=timeout_s)
+        self._scorer.stop(max(MOMENT_S, deadline - time.monotonic()))
         for sender in self._senders:
             sender.stop(0.0)
         if self._shared is not None:
@@ -237,13 +318,13 @@ class Pipeline:
             TypeError: If it is not callable, or the pipeline has a store of its own.
             ValueError: If there is one of this name.
         """
-        first = since_text(since) or instant(time.time())
+        first = since_text(since or datetime.now(UTC))
         if send not in {"cleared", "all"}:
             raise ValueError(f'send is "cleared" or "all", this is {send!r}')
         named: Any = name or getattr(exporter, "name", None)
         own = OwnExporter(exporter, named if isinstance(named, str) else None)
         if not isinstance(self._store, SqliteStore):
-            raise TypeError("add_exporter reads the file: a store of your own has none")
+            raise TypeError(NO_FILE)
         if any(one.exporter.url == own.url for one in self._more):
             raise ValueError(f"there is an {own.url} already: give each a name of its own")
         if self.settings.visibility != "private" and not self.settings.problems:
@@ -271,7 +352,7 @@ class Pipeline:
         self._shared: SharedWorker | None = None
         if settings.shared is not None:
             if not isinstance(store, SqliteStore):
-                raise TypeError("shared reads the file: a store of your own has none")
+                raise TypeError(NO_FILE)
             self._shared = SharedWorker(
                 store, settings, self._gate, goes_to, on_due=self._start_sending
             )
@@ -312,6 +393,11 @@ class Pipeline:
         return Backlog(in_memory + unscored, unsent)
 
 
+def since_text(since: datetime) -> str:
+    """Write an instant as the file has it; without a time zone it is local time."""
+    return instant(since.astimezone(UTC).timestamp())
+
+
 def tell_once(settings: Settings) -> None:
     """Log what is wrong in one line, and variables that nobody reads in another."""
     if wrong := _settings_trouble(settings):
@@ -342,27 +428,26 @@ def _close_all() -> None:
     wait_for_ends(_LAST_STEP_S)
 
 
-def _promise_for_multiprocessing(_: object = None) -> None:
-    """Register a multiprocessing finalizer: its children do not run ``atexit``."""
+def _promise(forked: object = None) -> None:
+    """Close also at the end of a child of multiprocessing, which does not run ``atexit``.
+
+    A child drops the finalizers of its parent, and so calls this again once it has ``forked``.
+    """
     util, process = map(sys.modules.get, ("multiprocessing.util", "multiprocessing.process"))
-    if util is None or process is None or process.parent_process() is None:
+    if util is None or process is None:
         return
-    if os.getpid() not in _promised:
+    if not _asked:
+        _asked.append(True)  # a child inherits this, and what was asked for
+        util.register_after_fork(_close_all, _promise)
+    is_child = process.parent_process() is not None
+    if is_child and (forked is not None or os.getpid() not in _promised):
         _promised.add(os.getpid())
         util.Finalize(None, _close_all, exitpriority=0)
 
 
-def _promise_after_fork() -> None:
-    """Register the finalizer again after a fork: a child drops those of its parent."""
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None and not _asked:
-        _asked.append(True)  # a child inherits this, and what was asked for
-        util.register_after_fork(_close_all, _promise_for_multiprocessing)
-
-
 def _start_afresh_in_the_child() -> None:
     """Restart the workers after a fork, which copies locks but no threads."""
-    _promise_after_fork()
+    _promise()  # a fork server's child imports a program before it knows whose it is
     for pipeline in list(_open):
         pipeline._scorer.leave_to_the_parent()  # noqa: SLF001 - our own
         pipeline._start_afresh()  # noqa: SLF001

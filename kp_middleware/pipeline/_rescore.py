@@ -22,7 +22,8 @@ from kp_middleware.embedding import (
 )
 from kp_middleware.estimate import Features, features
 from kp_middleware.instants import instant
-from kp_middleware.pipeline._endings import Estimating, Reevaluation
+from kp_middleware.pipeline._dispatch import Reevaluation
+from kp_middleware.pipeline._steps import Estimating
 from kp_middleware.settings import Settings
 from kp_middleware.storage import PastRun, Selection, SqliteStore
 from kp_middleware.traces import ReasoningTrace
@@ -176,7 +177,8 @@ class Rescoring:
             p = None
             if self._estimating is not None and replayed.seen is not None:
                 p, estimate = self._estimating.of(now.seq, *replayed.seen)
-                self._estimating.save(now.seq, replayed.seen[1], estimate)
+                own = replayed.seen[1].astype("<f4").tobytes()
+                self._estimating.table.save(now.seq, own, estimate)
             self.counts.update(self._became(now, replayed, p))
 
     def _place_vector(self, now: PastRun, new: Vector | None) -> None:

@@ -21,7 +21,7 @@ from kp_middleware.export import Outbox, OwnExporter, Registry, Sender, payload
 from kp_middleware.instants import epoch_s
 from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline._dispatch import Dispatch
-from kp_middleware.pipeline._threads import LAST_STEP_S, LOOK_AGAIN_S, Worker
+from kp_middleware.pipeline._worker import LAST_STEP_S, LOOK_AGAIN_S, Worker
 from kp_middleware.rate_limit import OwnPace, Pace
 from kp_middleware.runs import ExportedRun, StepFacts
 from kp_middleware.settings import Settings
@@ -64,12 +64,12 @@ class SendingWorker(Worker):
         self._sender: Sender | None = None
         self._next_at: float | None = math.inf
 
-    def start(self) -> None:
+    def start(self) -> bool:
         """Look into the outbox, in the background."""
         with self._changed:
             self._next_at = None
             self._wake.set()
-        super().start()
+        return super().start()
 
     def stop(self, timeout_s: float) -> bool:
         """Stop after the trace in hand; one that the registry is silent to is given back."""
@@ -151,13 +151,13 @@ class SendingWorker(Worker):
         return SharedOutbox(link, *key), pace
 
 
-def shared_link(settings: Settings) -> Link | None:
+def shared_link(settings: Settings, pod: str = platform.node()) -> Link | None:
     """Return a connection to the shared log; None where there is none."""
     if settings.shared is None:
         return None
     with no_fork():
         load()
-    return Link(settings.shared.get_secret_value(), platform.node())
+    return Link(settings.shared.get_secret_value(), pod)
 
 
 def shared_pace(registry: Registry, settings: Settings, link: Link | None) -> SharedPace:

@@ -9,39 +9,45 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from kp_middleware.core.evaluation import Ending, Evaluation, Run, evaluate
+from kp_middleware.core.evaluation import Evaluation, Run, evaluate
 from kp_middleware.core.formula import Nearest, Shape
 from kp_middleware.core.gates import Gate, Reason, ReasonCode, SettingsGate
 from kp_middleware.embedding import Scorer
 from kp_middleware.export import OwnExporter, Registry
 from kp_middleware.outbox_items import idempotency_key
-from kp_middleware.pipeline._dispatch import Dispatch, Prepared, prepared, with_score
-from kp_middleware.pipeline._endings import GATE_FAILED, warn_once
+from kp_middleware.pipeline._dispatch import (
+    GATE_FAILED,
+    Dispatch,
+    Prepared,
+    prepared,
+    warn_once,
+    with_score,
+)
 from kp_middleware.pipeline._imports import take_back
-from kp_middleware.pipeline._threads import LAST_STEP_S, Worker
+from kp_middleware.pipeline._sending import shared_link
+from kp_middleware.pipeline._worker import LAST_STEP_S, Worker
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
 from kp_middleware.sharing import (
-    Decided,
-    Known,
-    Link,
+    BEAT,
+    Decisions,
+    LockedLog,
     LogChangedError,
     LoggedVector,
     Place,
-    Pod,
     PostgresLog,
     SharedItem,
+    SharedOutbox,
     SharedRun,
-    beat,
-    load,
     pages,
     refused,
 )
-from kp_middleware.storage import TROUBLE, Asking, SharedRuns, SqliteStore, no_fork
+from kp_middleware.storage import TROUBLE, Asking, SqliteStore, no_fork
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
@@ -55,18 +61,13 @@ _LONGEST_S: Final = 60.0
 _luck: Final = random.Random().random  # noqa: S311 - spreads attempts; a program may have seeded the shared one
 
 
-class Candidate(NamedTuple):
-    """A run that asks, read and redacted before the log is locked; ``run`` lacks the nearest.
-
-    ``delivery`` is a key of `DELIVERY`.
-    """
+class _Applicant(NamedTuple):
+    """A run that asks, read and redacted before the log is locked; ``run`` lacks the nearest."""
 
     asking: Asking
-    trace: ReasoningTrace
-    ending: Ending
+    row: SharedRun
+    delivery: str | None  # why it stays here all the same: a key of `DELIVERY`
     leaving: Prepared
-    facts: str
-    delivery: str | None
     run: Run
 
 
@@ -80,21 +81,22 @@ class Exchange:
         gate: Gate | None,
         exporter: Registry | OwnExporter | None,
     ) -> None:
-        url = settings.shared
-        assert url is not None  # noqa: S101 - or there is no such thread
         self._store = store
-        self._runs: SharedRuns = store.shared_runs()
+        self._settings = settings
+        self._gate = gate or settings.gate
         self._policy = Policy.of(settings)
-        pod = self._runs.pod()
-        self.link = Link(url.get_secret_value(), pod)
-        own = exporter if isinstance(exporter, OwnExporter) else None
-        self._log = PostgresLog(self.link, pod, newest=settings.cache_size)
+        self._runs = store.shared_runs()
+        self._pod = self._runs.pod()
+        link = shared_link(settings, self._pod)
+        assert link is not None  # noqa: S101 - or there is no such thread
+        self.link = link
         self._items = None
         if isinstance(exporter, Registry):
             key = exporter.url, exporter.agent_id, exporter.key_hash
-            self._items = self._log.outbox(*key)
-        self._pod, self._settings = pod, settings
-        self._gate = gate or settings.gate
+            self._items = SharedOutbox(self.link, *key)
+        newest = settings.cache_size
+        self._log = PostgresLog(self.link, self._pod, newest=newest, outbox=self._items)
+        own = exporter if isinstance(exporter, OwnExporter) else None
         self._dispatch = Dispatch(store, settings, self._policy, own)
         self._weights = Scorer(profiles=settings.profiles).weights
         self._warn = partial(warn_once, set(), GATE_FAILED)
@@ -126,7 +128,6 @@ class Exchange:
         return len(asking) == _AT_ONCE or len(seqs) == _AT_ONCE
 
     def waits(self) -> bool:
-        """Return whether anything waits for the log."""
         return any(self._runs.unshared()[:2])
 
     def any_due(self) -> bool:
@@ -148,7 +149,7 @@ class Exchange:
         to_ship, asking, since = self._runs.unshared()
         place = self._runs.place() or Place()
         told = f"{self._gate.name}, {self._settings.embedder}"
-        beat(self.link, Pod(self._pod, _VERSION, told, place.seq, to_ship + asking, since))
+        self.link.ask(BEAT, (self._pod, _VERSION, told, place.seq, to_ship + asking, since))
         self._beat_at_s = time.monotonic() + _EVERY_S
 
     def _pull(self) -> None:
@@ -171,33 +172,34 @@ class Exchange:
         self._runs.begin_anew(there, self._log.check(Place()))
 
     def _ship(self, seqs: Sequence[int]) -> None:
-        batch: list[tuple[int, SharedRun]] = []
-        size = 0
-        for seq, run in self._runs.runs(seqs, self._pod):
-            row = self._row(run)
-            size += len(row.body or "") + len(row.vector or b"")
-            if size > _MOST_BYTES and batch:
-                self._ship_some(batch)
-                batch, size = [], 0
-            batch.append((seq, row))
-        self._ship_some(batch)
-
-    def _ship_some(self, rows: Sequence[tuple[int, SharedRun]]) -> None:
         def append(some: Sequence[tuple[int, SharedRun]]) -> None:
             self._runs.shipped(self._log.ship([row for _, row in some]))
 
-        for (seq, _), error in refused(rows, append):
-            logger.warning("trace %d is not shared: %s", seq, error)
-            self._runs.mark(seq, stays=True)
+        left = [(seq, self._row(run)) for seq, run in self._runs.runs(seqs, self._pod)]
+        while left:
+            sizes = accumulate(len(row.body or "") + len(row.vector or b"") for _, row in left)
+            count = max(1, sum(size <= _MOST_BYTES for size in sizes))
+            some, left = left[:count], left[count:]
+            for (seq, _), error in refused(some, append):
+                logger.warning("trace %d is not shared: %s", seq, error)
+                self._runs.mark(seq, stays=True)
 
     def _row(self, run: SharedRun) -> SharedRun:
-        """Return a run with its document as it is shared."""
+        """Return a stored run as it is shared."""
         body = None
         if run.body is not None and self._settings.shared_documents == "redacted":
             with no_fork(), suppress(ValueError):  # it cannot be read: its score is shared alone
                 body = self._prepared(ReasoningTrace.model_validate_json(run.body), run.score).body
-        shared, redactor = self._shared_document(run.body, body)
-        return replace(run, body=shared, redactor=redactor)
+        return self._as_shared(run, body)
+
+    def _as_shared(self, run: SharedRun, body: bytes | None) -> SharedRun:
+        """Return a run with its document as it is shared: whole, redacted as ``body``, or not."""
+        match self._settings.shared_documents:
+            case "full":
+                return replace(run, redactor="full")
+            case "redacted" if body is not None:
+                return replace(run, body=body.decode(), redactor=self._policy.redactor)
+        return replace(run, body=None)
 
     def _revise(self) -> None:
         """Tell the log what was learnt of runs since; what clears only now may meet the limit."""
@@ -230,7 +232,7 @@ class Exchange:
         return all(told)
 
     def _decide(self, asking: Sequence[Asking]) -> None:
-        found = [*filter(None, map(self._candidate, asking))]
+        found = [*filter(None, map(self._applicant, asking))]
         for one, error in refused(found, self._ask):
             logger.warning("trace %d is not shared: %s", one.asking.seq, error)
             self._give_up(one.asking.seq, error)
@@ -240,29 +242,30 @@ class Exchange:
             self._store.fail(seq, "not_scored", error)
             self._runs.mark(seq, stays=True)
 
-    def _ask(self, found: Sequence[Candidate]) -> None:
-        candidates = {one.trace.id: one for one in found}
+    def _ask(self, found: Sequence[_Applicant]) -> None:
+        applicants = {one.row.id: one for one in found}
         decided: dict[str, Evaluation] = {}
 
-        def judge(known: Known) -> list[Decided]:
+        def judge(known: LockedLog) -> Decisions:
             decided.update((id_, run.evaluation) for id_, run in known.answered.items())
-            fresh = [one for id_, one in candidates.items() if id_ not in known.answered]
+            fresh = [one for id_, one in applicants.items() if id_ not in known.answered]
             return [self._judged(one, known, decided) for one in fresh]
 
         first = min(one.asking.place for one in found)
-        places = self._log.decide([*candidates], Place(first), judge)
+        places = self._log.decide([*applicants], Place(first), judge)
         for id_, evaluation in decided.items():
-            self._settle(candidates[id_], evaluation, places[id_])
+            self._settle(applicants[id_], evaluation, places[id_])
 
-    def _candidate(self, asking: Asking) -> Candidate | None:
+    def _applicant(self, asking: Asking) -> _Applicant | None:
         """Read and redact a run that asks; None if it cannot be read."""
-        seq = asking.seq
+        seq, near = asking.seq, asking.similarity
         try:
             with no_fork():
+                [(_, row)] = self._runs.runs([seq], self._pod)
                 stored, ending = self._store.stored(seq), self._store.ending(seq)
                 trace = ReasoningTrace.model_validate_json(stored.document)
                 trace = trace.ended(success=ending.success, confidence=ending.confidence)
-                about, near = trace.metadata, asking.similarity
+                about = trace.metadata
                 run = Run(
                     Shape(stored.steps, trace.shape.types, stored.tools, stored.recoveries),
                     ending.confidence,
@@ -273,8 +276,9 @@ class Exchange:
                     is_stated=ending.is_stated,
                 )
                 why = self._dispatch.blocking_reason(about.visibility, ending, about.created_at)
-                leaving, facts = self._prepared(trace, 0.0), self._runs.facts(seq)
-                return Candidate(asking, trace, ending, leaving, facts, why, run)
+                leaving = self._prepared(trace, 0.0)
+            row = replace(row, scorer=f"kp-middleware {_VERSION}", vector=asking.vector)
+            return _Applicant(asking, row, why, leaving, run)
         except TROUBLE:
             raise
         except Exception as error:
@@ -285,30 +289,20 @@ class Exchange:
     def _prepared(self, trace: ReasoningTrace, score: float) -> Prepared:
         return prepared(trace, score, agent_id=self._settings.agent_id, policy=self._policy)
 
-    def _shared_document(
-        self, document: str | None, body: bytes | None
-    ) -> tuple[str | None, str | None]:
-        """Return the document as it is shared, and the rules that it was redacted by."""
-        match self._settings.shared_documents:
-            case "full":
-                return document, "full"
-            case "redacted" if body is not None:
-                return body.decode(), self._policy.redactor
-            case _:
-                return None, None
-
-    def _item(self, candidate: Candidate, score: float) -> SharedItem | None:
+    def _item(self, one: _Applicant, score: float) -> SharedItem | None:
         """Return the body that goes to the registry; None if none may."""
-        body, redactions, _ = candidate.leaving
+        body, redactions, _ = one.leaving
         if body is None:
             return None
         body = with_score(body, score)
         key = idempotency_key(body, agent_id=self._settings.agent_id)
         counts = json.dumps(dict(redactions))
-        return SharedItem(candidate.trace.id, body, self._policy.redactor, counts, key)
+        return SharedItem(one.row.id, body, self._policy.redactor, counts, key)
 
-    def _judged(self, one: Candidate, known: Known, decided: dict[str, Evaluation]) -> Decided:
-        domain = one.trace.metadata.task_domain
+    def _judged(
+        self, one: _Applicant, known: LockedLog, decided: dict[str, Evaluation]
+    ) -> tuple[SharedRun, SharedItem | None]:
+        domain = one.row.domain
         run = replace(one.run, nearest=_nearest(one.run.nearest, one.asking, known.newer))
         history, weights = known.history(domain), self._weights(domain)
         evaluation = evaluate(run, history, weights, self._gate, self._warn)
@@ -316,49 +310,26 @@ class Exchange:
         if leaves and one.delivery is not None:
             verdict = evaluation.verdict.staying(one.delivery)
             leaves, evaluation = False, evaluation._replace(verdict=verdict)
-        trace, body = one.trace, one.leaving.body
-        body = body and with_score(body, evaluation.score.value)
-        document, redactor = self._shared_document(trace.model_dump_json(), body)
-        row = SharedRun.of(
-            evaluation,
-            id=trace.id,
-            pod=self._pod,
-            domain=domain,
-            started_at=trace.metadata.created_at,
-            success=trace.metadata.success,
-            success_source=one.ending.success_source,
-            confidence=trace.outcome.confidence,
-            scorer=f"kp-middleware {_VERSION}",
-            vector=one.asking.vector,
-            facts=one.facts,
-            body=document,
-            redactor=redactor,
-        )
-        item = self._item(one, row.score) if leaves and self._items else None
+        row, item = one.row.evaluated(evaluation), self._item(one, evaluation.score.value)
+        row = self._as_shared(row, item and item.body)
         known.add(row)
         decided[row.id] = evaluation
-        return Decided(row, item)
+        return row, item if leaves and self._items else None
 
-    def _settle(self, one: Candidate, evaluation: Evaluation, place: int) -> None:
+    def _settle(self, one: _Applicant, evaluation: Evaluation, place: int) -> None:
         """Write a decision to the file, with the outbox item that stands in the log, too."""
         seq, verdict = one.asking.seq, evaluation.verdict
         with self._store.transaction():
             if not self._runs.decide(seq):
                 return  # its trace was removed, or another process was first
-            self._store.save_evaluation(
-                seq, evaluation, took_ms=one.asking.took_ms, p_success=one.run.p_success
-            )
-            self._runs.shipped({one.trace.id: place})
+            took_ms, p_success = one.asking.took_ms, one.run.p_success
+            self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=p_success)
+            self._runs.shipped({one.row.id: place})
             if verdict.decision != "forward" or "delivery" in verdict.reason.args:
                 return
-            item = self._item(one, evaluation.score.value)
-            self._dispatch.outbox.add(
-                seq,
-                item and item.body,
-                redactor=self._policy.redactor,
-                redactions={},
-                reason=one.leaving.why_not,
-            )
+            item, why = self._item(one, evaluation.score.value), one.leaving.why_not
+            redactor, outbox = self._policy.redactor, self._dispatch.outbox
+            outbox.add(seq, item and item.body, redactor=redactor, redactions={}, reason=why)
             if item is not None and self._items is not None:
                 self._runs.handed_over([(seq, item)])
 
@@ -415,8 +386,6 @@ class SharedWorker(Worker):
             )
 
     def _work(self) -> None:
-        with no_fork():
-            load()
         exchange: Exchange | None = None
         failures = 0
         with closing(self._store.apart()) as store:

@@ -1,12 +1,19 @@
-"""The steps of a run: keep, score, gate, queue."""
+"""The steps of a run: keep, hear its judge, estimate, score, gate, queue."""
 
+import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Final
+from inspect import isawaitable
+from threading import Thread
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from kp_middleware import privacy
 from kp_middleware.asked import LONG, said_in
@@ -19,22 +26,21 @@ from kp_middleware.core.evaluation import (
 )
 from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, SettingsGate
-from kp_middleware.embedding import Embedded, Embedder, Scorer, VectorCache
-from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
-from kp_middleware.estimate import features
-from kp_middleware.export import OwnExporter
-from kp_middleware.outcomes import LIKELY
-from kp_middleware.pipeline._dispatch import Dispatch
-from kp_middleware.pipeline._endings import (
-    GATE_FAILED,
-    Estimating,
-    JudgeNotReadyError,
-    Judging,
-    Reevaluation,
-    warn_once,
+from kp_middleware.embedding import Embedded, Embedder, Scorer, Vector, VectorCache
+from kp_middleware.errors import EmbedderNotReadyError, KnowledgePulseError, TraceNotFoundError
+from kp_middleware.estimate import (
+    FEATURES,
+    Features,
+    Foretold,
+    Known,
+    Process,
+    features,
+    is_trusted,
 )
-from kp_middleware.pipeline._intake import Intake
-from kp_middleware.pipeline._threads import Feedback, FinishedRun, ThreadEnd
+from kp_middleware.export import OwnExporter
+from kp_middleware.outcomes import LIKELY, Judge, probability
+from kp_middleware.pipeline._dispatch import GATE_FAILED, Dispatch, Reevaluation, warn_once
+from kp_middleware.pipeline._intake import Feedback, FinishedRun, Intake, ThreadEnd
 from kp_middleware.recall import packed
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
@@ -42,17 +48,165 @@ from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     PASSING_TROUBLE,
     Asking,
+    EstimateTable,
+    Kind,
+    KnownRun,
     NextRun,
     Retention,
-    SharedRuns,
     SqliteStore,
     Store,
+    StoredEstimate,
     StoredRun,
     is_damage,
 )
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
+
+_MOST: Final = 10_000  # judges that are remembered
+is_judging: Final[ContextVar[bool]] = ContextVar("kp_middleware_is_judging", default=False)
+"""True while a judge is asked: its own calls are not recorded, nor judged in turn."""
+
+
+class JudgeNotReadyError(KnowledgePulseError):
+    """The run's judge is asked: look again when it has answered."""
+
+
+class _Question(NamedTuple):
+    """A judge that is asked about one run, until an instant on the monotonic clock."""
+
+    trace_id: str
+    deadline: float
+    answer: Future[float | None]
+
+
+class Judging:
+    """Asks each run's judge once, one at a time: one that hangs leaves one thread behind."""
+
+    def __init__(self, on_answer: Callable[[], None]) -> None:
+        self._on_answer = on_answer
+        self._question: _Question | None = None
+        self.judges: dict[str, Judge] = {}
+        """Those that have not been heard, by the id of their run's thread or trace."""
+
+    def expect(self, run: str, judge: Judge) -> None:
+        """Remember the judge of a run; the oldest is dropped."""
+        self.judges[run] = judge
+        if len(self.judges) > _MOST:
+            del self.judges[next(iter(self.judges))]
+
+    def told(self, run: str, trace: ReasoningTrace) -> float | None:
+        """Return the probability of success that the run's judge tells, or None if none does."""
+        asked = self._question
+        if asked is None or (asked.answer.done() and asked.trace_id != trace.id):
+            judge, answer = self.judges[run], Future[float | None]()
+            # on a thread of its own, which may be left behind
+            Thread(
+                target=self._ask, args=(judge, trace, answer), name="kp-judge", daemon=True
+            ).start()
+            asked = _Question(trace.id, time.monotonic() + judge.timeout_s, answer)
+            self._question = asked
+        if asked.trace_id == trace.id:
+            if asked.answer.done():
+                return asked.answer.result()
+            if time.monotonic() < asked.deadline:
+                raise JudgeNotReadyError("the run's judge is asked")
+        shield.count("judge: no answer in time")
+        return None
+
+    def _ask(self, judge: Judge, trace: ReasoningTrace, answer: Future[float | None]) -> None:
+        is_judging.set(True)
+        told = None
+        try:
+            said = judge.judge(trace)
+            if isawaitable(said):
+                said = asyncio.run(asyncio.wait_for(said, judge.timeout_s))
+            told = probability(said)
+        except Exception as error:  # noqa: BLE001 - the user's own may raise anything
+            shield.swallow("judge", error, "a judge failed, and is ignored")
+        answer.set_result(told)
+        self._on_answer()
+
+
+_AGE: Final = 200  # runs after which what was told of one no longer counts
+_SEEN: Final = 1000  # runs that tell what is usual
+
+
+class _Solved(NamedTuple):
+    """A process, and what it has learned from."""
+
+    known: Sequence[KnownRun]
+    process: Process
+    width: int  # of its vectors
+
+
+class Estimating:
+    """Estimates whether runs did their task. Each kind of run is solved once per told run."""
+
+    def __init__(self, table: EstimateTable, embedder: Embedder | None) -> None:
+        self._embedder = embedder
+        self._solved: dict[Kind, _Solved] = {}
+        self.table = table
+
+    def of(
+        self, seq: int, trace: ReasoningTrace, own: Features, vector: Vector | None
+    ) -> tuple[float | None, StoredEstimate | None]:
+        """Return the probability of success, None where nothing is known, and what to store."""
+        kind = Kind(trace.metadata.task_domain, trace.metadata.framework)
+        known = self.table.known(kind, before=seq, age=_AGE)
+        if not known:
+            return None, None
+        solved = self._solved.get(kind)
+        if (
+            solved is None
+            or solved.known != known
+            or not solved.process.holds_at(1 + self.table.count(kind, before=seq, most=_SEEN))
+        ):
+            solved = self._solve(kind, seq, known, own)
+        if solved is None:
+            return None, None
+        self._solved[kind] = solved
+        said = solved.process.estimate(own, _of_width(solved.width, vector))
+        return said.p, StoredEstimate(said.raw, said.base, len(known), said.reasons)
+
+    def _solve(
+        self, kind: Kind, seq: int, known: Sequence[KnownRun], own: Features
+    ) -> _Solved | None:
+        """Solve all that is known before a run; None where none of it is of this version."""
+        success = dict(known)
+        embedder = None if self._embedder is None else self._embedder.name
+        learned = [
+            (run, read)
+            for run in self.table.learned(success, embedder)
+            if len(read := _read(run.features)) == len(FEATURES)
+        ]
+        if not learned:
+            return None
+        trusted = is_trusted(
+            Foretold(run.p, run.base, success[run.seq])
+            for run, _ in learned
+            if run.p is not None and run.base is not None
+        )
+        vectors = [None if run.vector is None else _read(run.vector) for run, _ in learned]
+        width = max((len(vector) for vector in vectors if vector is not None), default=0)
+        of = Known(
+            np.array([read for _, read in learned]),
+            np.array([_of_width(width, vector) for vector in vectors]),
+            np.array([success[run.seq] for run, _ in learned]),
+        )
+        seen = [_read(one) for one in self.table.seen(kind, before=seq, most=_SEEN)]
+        usual = np.array([*(one for one in seen if len(one) == len(own)), own])
+        return _Solved(known, Process(usual, of, is_trusted=trusted), width)
+
+
+def _read(numbers: bytes) -> Features:
+    return np.frombuffer(numbers, dtype="<f4")
+
+
+def _of_width(width: int, vector: Vector | None) -> Vector:
+    """Return a vector as it is compared: like no other where there is none."""
+    return np.zeros(width, np.float32) if vector is None or len(vector) != width else vector
+
 
 _EVERY: Final = 100  # runs that stay: one look takes a millisecond
 _ON_NO_TRACE: Final = (
@@ -90,7 +244,9 @@ class Stages:
         self.dispatch = Dispatch(store, settings, policy, exporter)
         self._retention = Retention(store, settings.retention_days)
         self._judging = Judging(on_answer)
-        self._shared = shared_runs(store) if settings.shared is not None else None
+        self._shared = None
+        if settings.shared is not None and isinstance(store, SqliteStore):
+            self._shared = store.shared_runs()
         table = store.estimates() if settings.estimate else None
         self._estimating = None if table is None else Estimating(table, embedder)
 
@@ -127,11 +283,7 @@ class Stages:
         if seq is not None:
             self.score(seq)
             return True
-        return self.dispatch.queue_left() or self.end_overdue()
-
-    def end_overdue(self) -> bool:
-        """End the first run that has waited too long for what follows; False if none has."""
-        return self.intake.next_end_in_s() <= 0 and self.intake.end()
+        return self.dispatch.queue_left() or self.intake.end()
 
     def bring_in(self, runs: Iterable[RecordedRun]) -> Iterator[int]:
         """Write runs of other tools in their order and score them; yield how many are done."""
@@ -229,7 +381,7 @@ class Stages:
                     return None
                 ending = self._store.ending(seq)  # feedback may have come meanwhile
                 if self._estimating is not None:
-                    self._estimating.save(seq, own, estimate)
+                    self._estimating.table.save(seq, own.astype("<f4").tobytes(), estimate)
                     before, ending = ending, ending.estimated(p)
                     if ending != before:
                         self._store.save_ending(seq, ending)
@@ -307,10 +459,3 @@ def _ended(trace: ReasoningTrace, ending: Ending) -> ReasoningTrace:
     trace = trace.ended(success=ending.success, confidence=ending.confidence)
     source = {"success_source": "assumed" if is_assumed else None}
     return trace.model_copy(update={"metadata": trace.metadata.model_copy(update=source)})
-
-
-def shared_runs(store: Store) -> SharedRuns:
-    """Return the part of the file that is shared with other hosts; a user's own store raises."""
-    if not isinstance(store, SqliteStore):
-        raise TypeError("shared reads the file: a store of your own has none")
-    return store.shared_runs()

@@ -1,27 +1,39 @@
-"""The thread that keeps and scores finished runs, also while their file cannot be used."""
+"""The queue of finished runs, our threads, and the one that keeps and scores, also in trouble."""
 
 import logging
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder
-from kp_middleware.errors import DatabaseError, EmbedderNotReadyError
+from kp_middleware.errors import DatabaseError, EmbedderNotReadyError, KnowledgePulseError
 from kp_middleware.export import OwnExporter
-from kp_middleware.pipeline._endings import JudgeNotReadyError
-from kp_middleware.pipeline._steps import Stages
-from kp_middleware.pipeline._threads import LOOK_AGAIN_S, FinishedRun, RunQueue, Worker
+from kp_middleware.pipeline._intake import Built, FinishedRun
+from kp_middleware.pipeline._steps import JudgeNotReadyError, Stages
 from kp_middleware.privacy import Policy
+from kp_middleware.recording import Recorder
 from kp_middleware.settings import Settings
-from kp_middleware.storage import PASSING_TROUBLE, TROUBLE, Store, is_damage, no_fork
+from kp_middleware.storage import PASSING_TROUBLE, TROUBLE, Store, in_words, is_damage, no_fork
 
 logger = logging.getLogger("kp_middleware")
 
-_MOMENT_S: Final = 0.1  # that an agent waits in trouble
+LOOK_AGAIN_S: Final = 1.0
+"""The time a thread waits where it is in trouble, or something is not ready."""
+
+LAST_STEP_S: Final = 0.3
+"""The time the program's end waits for a thread that is told to stop."""
+
+MOMENT_S: Final = 0.1
+"""The time that an agent waits in trouble."""
+
+_PATIENCE_S: Final = 10.0  # with a worker that keeps no run for so long, and does not say why
 _NEVER_S: Final = 3600.0
 _HEAD_START_S: Final = (
     0.02  # for the agent to give its answer: two busy threads of Python wait for each other
@@ -29,6 +41,227 @@ _HEAD_START_S: Final = (
 _GIVE_WAY_S: Final = 0.05  # between two batches that are removed: others want to write, too
 _TICK_S: Final = 0.002  # the file's instants are cut to milliseconds
 _RESCUE_AGAIN_S: Final = 60.0
+_MENDED: Final = "%s was damaged: %d of its traces could be read and are kept; as it was: %s"
+_OVERHEAD_BYTES: Final = 3072
+_STEP_BYTES: Final = 320  # of a dict with its texts, beside what is in them
+_BUILT_STEP_BYTES: Final = 1024  # of a pydantic model
+
+
+class RunQueue:
+    """First in, first out; bounded by bytes.
+
+    The lock and the queue are reentrant: a finalizer may end a run in the middle.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._runs: SimpleQueue[tuple[FinishedRun, int] | None] = SimpleQueue()  # None only wakes
+        self._size_bytes = 0
+        self._changed = threading.Condition(threading.RLock())
+        self._kept_s = -math.inf
+        self._in_trouble = self._stuck = False
+        self._ours_done = True
+        self.asks = self.answered = 0
+        """The number of requests to look into the file, and of those that were answered."""
+        self.waiting = 0
+        """The number of runs that are only in memory."""
+        self.dropped = 0
+        """The number of runs that were lost."""
+
+    def put(self, run: FinishedRun) -> bool:
+        """Add a run without waiting; False if there is no room: it is dropped."""
+        size_bytes = _size_bytes(run)
+        with self._changed:
+            if self._size_bytes + size_bytes > self._max_bytes:
+                return False
+            self._size_bytes += size_bytes
+            self.waiting += 1
+            self._ours_done = False
+        self._runs.put((run, size_bytes))
+        return True
+
+    def take(self, timeout_s: float) -> FinishedRun | None:
+        """Take the oldest run, or return None after the timeout or a call of `wake`."""
+        waiting: tuple[FinishedRun, int] | None = None
+        with suppress(Empty):
+            waiting = self._runs.get(timeout=timeout_s) if timeout_s else None
+            while waiting is None:
+                waiting = self._runs.get_nowait()
+        if waiting is None:
+            return None
+        with self._changed:
+            self._size_bytes -= waiting[1]
+        return waiting[0]
+
+    def wake(self) -> None:
+        """Let the worker look again: it does not begin to sleep now, or wakes up."""
+        self._runs.put(None)
+
+    def kept(self) -> None:
+        """Note that a run that was taken is stored, or given up."""
+        with self._changed:
+            self.waiting -= 1
+            self._kept_s = time.monotonic()
+            self._changed.notify_all()
+
+    def ask_to_look(self) -> None:
+        """Let the worker look into the file: something is unfinished until it has."""
+        with self._changed:
+            self.asks += 1
+        self._runs.put(None)
+
+    def done(self, asks: int | None = None) -> None:
+        """Note that the runs of this process are scored, or cannot be now.
+
+        With the number of an ask: nothing else in the file can be scored either, as it was then.
+        """
+        with self._changed:
+            self._ours_done = not self.waiting
+            self.answered = self.answered if asks is None else asks
+            self._changed.notify_all()
+
+    def drop(self) -> int:
+        """Count a run that is lost; return how many there are now."""
+        with self._changed:
+            self.dropped += 1
+            return self.dropped
+
+    def meet_trouble(self, *, lasting: bool) -> None:
+        """Note that runs cannot be stored now; if ``lasting``, waiting for them is no use."""
+        with self._changed:
+            self._in_trouble, self._stuck = True, lasting
+            self._changed.notify_all()
+
+    def end_trouble(self) -> None:
+        """Note that runs can be stored again, or are tried once more."""
+        with self._changed:
+            self._in_trouble = self._stuck = False
+
+    def wait_until_done(self, timeout_s: float) -> None:
+        """Return when every run is done or none can be, or when the time is over."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._stuck or (self._ours_done and self.answered == self.asks), timeout_s
+            )
+
+    def wait_until_ours_done(self) -> None:
+        """Return when the runs of this process are done, or cannot be kept."""
+        with self._changed:
+            if self._in_trouble:
+                self._changed.wait_for(lambda: self._ours_done, MOMENT_S)
+            else:
+                self._changed.wait_for(lambda: self._ours_done or self._in_trouble)
+
+    def wait_until_kept(self, since_s: float, *, patience_in_trouble_s: float = MOMENT_S) -> None:
+        """Return when no run is in memory alone, or none can be kept, or none was for long.
+
+        ``since_s`` is monotonic; in trouble, a worker has failed and tries again.
+        """
+        with self._changed:
+            while self.waiting and not self._stuck:
+                most_s = patience_in_trouble_s if self._in_trouble else _PATIENCE_S
+                left_s = max(since_s, self._kept_s) + most_s - time.monotonic()
+                if left_s <= 0:
+                    return
+                self._changed.wait(left_s)
+
+
+def _size_bytes(run: FinishedRun) -> int:
+    """Estimate the memory that it takes."""
+    match run:
+        case Recorder():
+            log, texts = run.log, len(run.objective) + len(run.result_summary)
+            steps_bytes = log.size_bytes + log.kept * _STEP_BYTES
+            return steps_bytes + run.later_bytes + texts + _OVERHEAD_BYTES
+        case Built():
+            steps_bytes = len(run.trace.steps) * _BUILT_STEP_BYTES
+            return len(run.trace.model_dump_json()) + steps_bytes + _OVERHEAD_BYTES
+    return _OVERHEAD_BYTES
+
+
+_ending: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
+
+
+def start_daemon(name: str, work: Callable[[], None], *, ends: bool = False) -> threading.Thread:
+    """Begin to work in the background; the program's end waits for what ``ends`` soon."""
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    if ends:
+        _ending.add(thread)
+    thread.start()
+    return thread
+
+
+def wait_for_ends(timeout_s: float) -> None:
+    """Wait for the threads that were told to end.
+
+    A daemon thread that Python stops inside the embedding model's library aborts the program.
+    """
+    deadline = time.monotonic() + timeout_s
+    for thread in list(_ending):
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+class Worker:
+    """A thread that begins where there is work, and is told to look again or to stop.
+
+    ``trouble`` says why it cannot work now, and what to do about it; None if all is well. It is
+    logged once, after ``words`` that say what follows from it.
+    """
+
+    def __init__(self, name: str, db: Path, words: str, *, ends: bool = False) -> None:
+        self._name = name
+        self._db = db
+        self._words = words
+        self._ends = ends
+        self._thread: threading.Thread | None = None
+        self._starting = threading.RLock()  # a finalizer may come back here in the same thread
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._changed = threading.Condition()
+        self.trouble: str | None = None
+
+    def start(self) -> bool:
+        """Begin to work in the background, or look again soon; False if no thread can start."""
+        self._wake.set()
+        with self._starting:
+            if self._thread is None and not self._stopping.is_set():
+                with suppress(RuntimeError):  # Python 3.12.0 to 3.12.2 start none at the very end
+                    self._thread = start_daemon(self._name, self._run, ends=self._ends)
+            return self._thread is not None
+
+    def stop(self, timeout_s: float) -> bool:
+        """Stop after the step in hand; return whether it has ended by then."""
+        self._stopping.set()
+        self._wake.set()
+        thread = self._thread  # it takes itself off when it ends
+        if thread is not None:
+            thread.join(timeout_s)
+        return thread is None or not thread.is_alive()
+
+    def _work(self) -> None:
+        """Work until it is told to stop."""
+        raise NotImplementedError
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except KnowledgePulseError as error:
+            self._say(error)
+        except Exception:
+            words = "%s until the next run: this is a defect of kp-middleware, please report it"
+            logger.warning(words, self._words, exc_info=True)
+        finally:
+            with self._changed:
+                self._thread = None
+                self._changed.notify_all()
+
+    def _say(self, error: BaseException) -> None:
+        """Say what is wrong, once; of an unknown error also where it came from."""
+        told = in_words(self._db, error) if isinstance(error, TROUBLE) else error
+        if self.trouble is None:
+            unknown = None if isinstance(told, KnowledgePulseError) else error
+            logger.warning("%s: %s", self._words, told, exc_info=unknown)
+        self.trouble = str(told)
 
 
 class ScoringWorker(Worker):
@@ -49,8 +282,8 @@ class ScoringWorker(Worker):
         gate: Gate | None,
         exporter: OwnExporter | None,
         *,
-        on_queued: Callable[[], None],
-        on_step: Callable[[], None],
+        on_queued: Callable[[], object],
+        on_step: Callable[[], object],
     ) -> None:
         super().__init__("kp-scoring", settings.db, "finished runs wait", ends=True)
         self._queue = queue
@@ -63,23 +296,17 @@ class ScoringWorker(Worker):
         self._stages: Stages | None = None
         self._opened: Hashable = None
         self._rescue_at_s = 0.0
-
-    def start(self) -> None:
-        """Begin to work in the background, if that is not so already."""
-        if self._thread is None:
-            if not self._settings.sync:
-                self._queue.ask_to_look()
-            super().start()
+        self._dropped = 0  # as the file knows
 
     def wait_until_ours_done(self) -> None:
         """Wait until the runs of this process are scored; a run that ends in scoring does not."""
         if threading.current_thread() is not self._thread:
             self._wake.set()
-            self._queue.wait_until_ours_done(patience_in_trouble_s=_MOMENT_S)
+            self._queue.wait_until_ours_done()
 
     def try_again(self) -> None:
         """Try at once to keep what could not be kept, and look at what others have left."""
-        self._queue.end_trouble(lasting=True)
+        self._queue.end_trouble()
         if self._thread is not None:
             self._queue.ask_to_look()
         self._wake.set()
@@ -127,9 +354,9 @@ class ScoringWorker(Worker):
 
     def _keep(self, run: FinishedRun, stages: Stages) -> float:
         """Write a run; return how long to wait for the next one, which is no time."""
-        if untold := self._queue.untold:
-            self._store.count_dropped(untold)
-            self._queue.told(untold)
+        if lost := self._queue.dropped - self._dropped:
+            self._store.count_dropped(lost)
+            self._dropped += lost
         try:
             stages.keep(run)
         except PASSING_TROUBLE:
@@ -156,7 +383,7 @@ class ScoringWorker(Worker):
             else:
                 self._queue.done()
                 if self._settings.sync and asks == self._queue.answered:
-                    scored = stages.end_overdue()
+                    scored = stages.intake.end()
                 else:
                     scored = stages.score_next()
                     left_in_s = stages.next.in_s()
@@ -180,30 +407,24 @@ class ScoringWorker(Worker):
 
     def _is_mended(self, error: BaseException) -> bool:
         """Say what is wrong, once; True if the file was damaged and could be repaired at once."""
-        is_damaged, now_s = is_damage(error), time.monotonic()
+        is_damaged, now_s, own = is_damage(error), time.monotonic(), self._exporter
         if is_damaged and now_s >= self._rescue_at_s:
             self._rescue_at_s = now_s + _RESCUE_AGAIN_S
+            destination = self._settings.registry_url if own is None else own.url
+            redactor = Policy.of(self._settings).redactor
             try:
-                if self._is_rescued():
-                    return True
+                with no_fork():
+                    self._close()
+                    rescue = self._store.repair(destination=destination, redactor=redactor)
             except (*TROUBLE, TimeoutError) as why:
                 self._say(why)
+            else:
+                if rescue is not None:
+                    logger.warning(_MENDED, self._db, rescue.traces, rescue.aside)
+                    return True
         self._say(error)
         self._queue.meet_trouble(lasting=isinstance(error, DatabaseError) or is_damaged)
         return False
-
-    def _is_rescued(self) -> bool:
-        with no_fork():
-            self._close()
-            settings, own = self._settings, self._exporter
-            rescue = self._store.repair(
-                destination=settings.registry_url if own is None else own.url,
-                redactor=Policy.of(settings).redactor,
-            )
-        if rescue is not None:
-            words = "%s was damaged: %d of its traces could be read and are kept; as it was: %s"
-            logger.warning(words, self._db, rescue.traces, rescue.aside)
-        return rescue is not None
 
     def _open(self) -> Stages:
         opened = self._store.open()

@@ -1,10 +1,9 @@
 """The log that several hosts share, in PostgreSQL."""
 
 from kp_middleware.sharing._link import (
+    BEAT,
     Examination,
     Link,
-    Pod,
-    beat,
     delete,
     examine,
     load,
@@ -14,14 +13,13 @@ from kp_middleware.sharing._link import (
     status,
 )
 from kp_middleware.sharing._log import (
-    Decided,
-    Known,
+    Decisions,
+    LockedLog,
     LogChangedError,
     LoggedRun,
     LoggedVector,
     Place,
     PostgresLog,
-    SharedLog,
     pages,
     pull_runs,
     refused,
@@ -38,23 +36,21 @@ from kp_middleware.sharing._rows import (
 )
 
 __all__ = [
-    "Decided",
+    "BEAT",
+    "Decisions",
     "Examination",
     "ItemState",
-    "Known",
     "Link",
+    "LockedLog",
     "LogChangedError",
     "LoggedRun",
     "LoggedVector",
     "PaceOfAll",
     "Place",
-    "Pod",
     "PostgresLog",
     "SharedItem",
-    "SharedLog",
     "SharedOutbox",
     "SharedRun",
-    "beat",
     "cancel_items",
     "delete",
     "examine",

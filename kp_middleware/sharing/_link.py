@@ -19,11 +19,8 @@ if TYPE_CHECKING:
     import psycopg
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
-
 Cursor: TypeAlias = "psycopg.Cursor[tuple[Any, ...]]"
-
 Rows: TypeAlias = list[tuple[Any, ...]]
-
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
 
 SCHEMA: Final = 1
@@ -49,6 +46,7 @@ _CONNECT_S: Final = 3
 _MIGRATE: Final = "kp-middleware shared migrate"
 _WAIT: Final = "programs that record try again by themselves"
 _CORRECT: Final = "correct KP_SHARED"
+_UNKNOWN_HOST: Final = ("has a host name that is not known here", _CORRECT)
 _BY_STATE: Final = {
     "28": ("refuses this user or password", _CORRECT),
     "3D": ("has no database of this name", _CORRECT),
@@ -74,14 +72,12 @@ _BY_PHRASE: Final = {  # libpq has no code for what fails before a session begin
     "shutting down": _BY_STATE["57P03"],
     "refused": ("cannot be reached (connection refused)", _WAIT),
     "no such file": ("cannot be reached (nothing listens there)", _WAIT),
-    "resolve": ("has a host name that is not known here", _CORRECT),
-    "translate": ("has a host name that is not known here", _CORRECT),
+    "resolve": _UNKNOWN_HOST,
+    "translate": _UNKNOWN_HOST,
     "ssl": ("cannot be spoken to by TLS", "correct sslmode in KP_SHARED"),
-    "read-only": _BY_STATE["25006"],
-    "read-write": _BY_STATE["25006"],
+    "read-": _BY_STATE["25006"],
     "invalid": ("is named by a URL that is not valid", _CORRECT),
-    "timeout": ("does not answer in time", _WAIT),
-    "timed out": ("does not answer in time", _WAIT),
+    "time": ("does not answer in time", _WAIT),
 }
 
 
@@ -175,11 +171,9 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """True if the session of the last use goes on, as far as is known."""
         return self._connection is not None and not self._connection.closed
 
     def close(self) -> None:
-        """Close the connection until the next use."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(Exception):
@@ -276,13 +270,15 @@ def _leave_to_the_parent() -> None:
 at_fork(after_in_child=_leave_to_the_parent)
 
 
-_BEAT: Final = """
+BEAT: Final = """
     INSERT INTO kp.pods (pod, version, settings, cursor, unshipped, oldest_unshipped_at, seen_at)
     VALUES (%s, %s, %s, %s, %s, %s, now())
     ON CONFLICT (pod) DO UPDATE SET version = excluded.version, settings = excluded.settings,
       cursor = excluded.cursor, unshipped = excluded.unshipped,
       oldest_unshipped_at = excluded.oldest_unshipped_at, seen_at = now()
 """
+"""A pod's report of each half minute, which tells the others that it is there."""
+
 _STATUS: Final = """
     SELECT current_setting('server_version'), head,
       (SELECT count(*) FROM kp.pods WHERE seen_at > now() - interval '2 minutes'),
@@ -313,17 +309,6 @@ _DELETE: Final = (
 )
 
 
-class Pod(NamedTuple):
-    """A pod's report of each half minute; runs wait there ``since`` the first began."""
-
-    name: str
-    version: str
-    settings: str
-    place: int
-    waiting: int
-    since: str | None
-
-
 class Examination(NamedTuple):
     """The log as seen from here; ``settings`` are those of each pod of the last minutes."""
 
@@ -352,11 +337,6 @@ def migrate(link: Link) -> bool:
         connection.execute(script())
         connection.execute("UPDATE kp.meta SET value = %s WHERE key = 'schema'", (str(SCHEMA),))
     return True
-
-
-def beat(link: Link, pod: Pod) -> None:
-    """Tell the others that a pod is there."""
-    link.ask(_BEAT, pod)
 
 
 def status(link: Link) -> str:

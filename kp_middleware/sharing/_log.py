@@ -1,19 +1,16 @@
 """The shared log in PostgreSQL: what is shipped, decided, told later, and pulled."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from kp_middleware.core.gates import GateHistory, Ranking
 from kp_middleware.errors import SharedLogError
-from kp_middleware.outbox_items import Outbox
 from kp_middleware.sharing._link import LOCK, Link, Rows, Transaction, Values
 from kp_middleware.sharing._rows import (
     COLUMNS,
     RECORDSET,
     SELECTED,
     VALUES,
-    PaceOfAll,
     SharedItem,
     SharedOutbox,
     SharedRun,
@@ -101,23 +98,20 @@ _ALL: Final = 2**62
 
 
 class LoggedVector(NamedTuple):
-    """The vector of a run of another pod: float32, little-endian, of unit length."""
+    """The vector of a run of another pod."""
 
     seq: int
     id: str
     embedder: str
     added_at_ms: int
-    vector: bytes
+    vector: bytes  # float32, little-endian, of unit length
 
 
 class LoggedRun(NamedTuple):
-    """A row of the log with its place, and what is known of that run now.
-
-    The kind is ``revision`` where more was told of an earlier one, else ``run``.
-    """
+    """A row of the log, and what is known of that run now."""
 
     seq: int
-    kind: str
+    kind: str  # ``revision`` where more was told of an earlier one, else ``run``
     run: SharedRun
 
 
@@ -130,11 +124,6 @@ class Place(NamedTuple):
 
     seq: int = 0
     anchor: str | None = None
-
-    @classmethod
-    def read(cls, text: str | None) -> Self | None:
-        """Return a place from JSON, or None."""
-        return None if text is None else cls(*json.loads(text))
 
 
 class Pulled(NamedTuple, Generic[T]):
@@ -150,75 +139,91 @@ class LogChangedError(Exception):
     """The log is not the one that a place was in: it was restored, or is another's."""
 
 
-class Decided(NamedTuple):
-    """A decision, to be appended to the log with the body that may go."""
+class LockedLog:
+    """The locked log: what all hosts know, while nobody else decides.
 
-    run: SharedRun
-    item: SharedItem | None
-
-
-class Known(Protocol):
-    """Knowledge of all hosts while the log is locked, so that nobody else decides.
+    It is read once for each domain and gate; of one domain it is a `GateHistory`.
 
     Attributes:
         answered: Runs that were decided on before, when the answer was lost.
         newer: The vectors of other pods since the place, the oldest first.
+        trouble: Why the log could not be read, so that this is told from an error of the gate.
     """
 
-    answered: Mapping[str, SharedRun]
-    newer: Sequence[LoggedVector]
+    rank_key = 0.0
+
+    def __init__(
+        self,
+        opened: Transaction,
+        answered: Mapping[str, SharedRun],
+        newer: Sequence[LoggedVector],
+    ) -> None:
+        self.answered = answered
+        self.newer = newer
+        self.trouble: BaseException | None = None
+        self._opened = opened
+        self._domain = ""
+        self._rankings: dict[tuple[str, str], Ranking] = {}
+        self._in_a_day: int | None = None
 
     def history(self, domain: str) -> GateHistory:
         """Return what a gate may know of the runs before the next one of a domain."""
+        self._domain = domain
+        return self
 
     def add(self, run: SharedRun) -> None:
         """Count a run that was decided on just now among those before the next."""
+        for (domain, gate), ranking in self._rankings.items():
+            if domain == run.domain and run.rank_key is not None:
+                is_ours = gate == run.gate
+                gone, credit = is_ours and run.chosen, run.credit if is_ours else None
+                ranking.add(run.rank_key, gone=bool(gone), credit=credit)
+        if self._in_a_day is not None and run.decision == "forward":
+            self._in_a_day += 1
+
+    def forwarded_in_a_day(self) -> int:
+        if self._in_a_day is None:
+            self._in_a_day = int(self._read(_DAY)[0][0])
+        return self._in_a_day
+
+    def ranking(self, gate: str, last: int) -> Ranking:
+        key = self._domain, gate
+        if key not in self._rankings:
+            asked = {"domain": self._domain, "gate": gate, "last": last}
+            ranking = Ranking(last)
+            for rank_key, gone, credit in reversed(self._read(_RANKED, asked)):
+                ranking.add(rank_key, gone=bool(gone), credit=credit)
+            self._rankings[key] = ranking
+        return self._rankings[key]
+
+    def _read(self, query: str, values: Values = ()) -> Rows:
+        try:
+            return self._opened.read((query, values))[0]
+        except BaseException as error:
+            self.trouble = error
+            raise
 
 
-class SharedLog(Protocol):
-    """The five operations of the log that hosts share; each may raise `SharedLogError`."""
+Decisions: TypeAlias = Sequence[tuple[SharedRun, SharedItem | None]]
+"""Runs as they are appended to the log, each with the body that may go."""
+
+
+class PostgresLog:
+    """The operations of the log that hosts share, on one connection.
+
+    Each may raise `SharedLogError`. Without an outbox nothing is sent from here.
+    """
+
+    def __init__(
+        self, link: Link, pod: str, *, newest: int, outbox: SharedOutbox | None = None
+    ) -> None:
+        self.link = link
+        self._pod = pod
+        self._newest = newest
+        self._outbox = outbox
 
     def ship(self, runs: Sequence[SharedRun]) -> Mapping[str, int]:
         """Append runs that stay local; return the place of each, also if it was there before."""
-
-    def pull(self, place: Place | None) -> Pulled[LoggedVector]:
-        """Return the vectors of other pods since a place, some at a time, and the place reached.
-
-        None begins with the newest rows.
-
-        Raises:
-            LogChangedError: If the log has changed before the place.
-        """
-
-    def decide(
-        self, ids: Sequence[str], place: Place, judge: Callable[[Known], Sequence[Decided]]
-    ) -> Mapping[str, int]:
-        """Lock the log, let a function decide, and append that; return the place of each run."""
-
-    def pace(self, registry: str, agent_id: str | None, key_hash: str) -> PaceOfAll:
-        """Return the rate limit that all hosts keep for one agent."""
-
-    def outbox(self, registry: str, agent_id: str | None, key_hash: str) -> Outbox:
-        """Return the items that all hosts have for one agent; what clears is put there."""
-
-
-class PostgresLog(SharedLog):
-    """The log on one connection; before `outbox` is called nothing is sent from here."""
-
-    def __init__(self, link: Link, pod: str, *, newest: int) -> None:
-        self.link = link
-        self.pod = pod
-        self._newest = newest
-        self._items: SharedOutbox | None = None
-
-    def pace(self, registry: str, agent_id: str | None, key_hash: str) -> PaceOfAll:
-        return PaceOfAll(self.link, registry=registry, agent_id=agent_id, key_hash=key_hash)
-
-    def outbox(self, registry: str, agent_id: str | None, key_hash: str) -> SharedOutbox:
-        self._items = SharedOutbox(self.link, registry, agent_id, key_hash)
-        return self._items
-
-    def ship(self, runs: Sequence[SharedRun]) -> Mapping[str, int]:
         shipped: dict[str, int] = {}
         try:
             with self.link.transaction() as opened:
@@ -241,7 +246,7 @@ class PostgresLog(SharedLog):
             if not before:
                 return True  # it was deleted
             if run.decision == "forward" and before != [("forward",)]:
-                history = _LockedLog(opened, {}, ()).history(run.domain)
+                history = LockedLog(opened, {}, ()).history(run.domain)
                 if not has_room(history):
                     return False
             rows = {"rows": as_json([run])}
@@ -250,8 +255,15 @@ class PostgresLog(SharedLog):
         return True
 
     def pull(self, place: Place | None) -> Pulled[LoggedVector]:
-        asked = _pull(self.link, place, _VECTORS, most=_AT_ONCE, newest=self._newest, pod=self.pod)
-        return Pulled(_vectors(asked.rows), *asked[1:])
+        """Return the vectors of other pods since a place, some at a time, and the place reached.
+
+        None begins with the newest rows.
+
+        Raises:
+            LogChangedError: If the log has changed before the place.
+        """
+        asked = _pull(self.link, place, _VECTORS, most=_AT_ONCE, newest=self._newest, pod=self._pod)
+        return Pulled([LoggedVector(*row) for row in asked.rows], *asked[1:])
 
     def check(self, place: Place) -> int:
         """Return the first place that is left in the log.
@@ -263,95 +275,37 @@ class PostgresLog(SharedLog):
             return _ends(opened, place)[1]
 
     def decide(
-        self, ids: Sequence[str], place: Place, judge: Callable[[Known], Sequence[Decided]]
+        self, ids: Sequence[str], place: Place, judge: Callable[[LockedLog], Decisions]
     ) -> Mapping[str, int]:
+        """Lock the log, let a function decide, and append that; return the place of each run."""
         # what others have appended meanwhile is read before the lock, but for the last of it
         newer: list[LoggedVector] = []
         for page in pages(self.pull, place):
             newer += page.rows
             place = page.place
-        since = {"first": place.seq, "until": _ALL, "pod": self.pod}
+        since = {"first": place.seq, "until": _ALL, "pod": self._pod}
         with self.link.transaction() as opened:
             # an earlier attempt may end just now: what it has decided is asked under the lock
             _, asked, last = opened.read((LOCK, ()), (_ANSWERED, ([*ids],)), (_VECTORS, since))
             answers = [(seq, run_of(values)) for seq, *values in asked]
             answered = {run.id: run for _, run in answers}
-            known = _LockedLog(opened, answered, [*newer, *_vectors(last)][-self._newest :])
-            decided = judge(known)
+            newer += [LoggedVector(*row) for row in last]
+            decided = judge(LockedLog(opened, answered, newer[-self._newest :]))
             if decided:
-                rows = {"rows": as_json([one.run for one in decided])}
+                rows = {"rows": as_json([run for run, _ in decided])}
                 appended = opened.connection.execute(_DECIDE, rows)
-            if self._items is not None:
-                items = [one.item for one in decided if one.item is not None]
-                self._items.insert(opened.connection, items)
+            if self._outbox is not None:
+                items = [item for _, item in decided if item is not None]
+                self._outbox.insert(opened.connection, items)
         new = appended.fetchall() if decided else []
         return {**dict(new), **{run.id: seq for seq, run in answers}}
 
 
-class _LockedLog(Known):
-    """The locked log, read once for each domain and gate; of one domain a `GateHistory`."""
-
-    def __init__(
-        self,
-        opened: Transaction,
-        answered: Mapping[str, SharedRun],
-        newer: Sequence[LoggedVector],
-    ) -> None:
-        self.answered = answered
-        self.newer = newer
-        self.rank_key = 0.0
-        self.trouble: BaseException | None = None
-        """Why the log could not be read, so that this is told from an error of the gate."""
-        self._opened = opened
-        self._domain = ""
-        self._rankings: dict[tuple[str, str], Ranking] = {}
-        self._in_a_day: int | None = None
-
-    def history(self, domain: str) -> GateHistory:
-        self._domain = domain
-        return self
-
-    def add(self, run: SharedRun) -> None:
-        for (domain, gate), ranking in self._rankings.items():
-            if domain == run.domain and run.rank_key is not None:
-                is_ours = gate == run.gate
-                gone, credit = is_ours and run.chosen, run.credit if is_ours else None
-                ranking.add(run.rank_key, gone=bool(gone), credit=credit)
-        if self._in_a_day is not None and run.decision == "forward":
-            self._in_a_day += 1
-
-    def forwarded_in_a_day(self) -> int:
-        """Return the day's count, with what was decided just now."""
-        if self._in_a_day is None:
-            self._in_a_day = int(self._read(_DAY)[0][0])
-        return self._in_a_day
-
-    def ranking(self, gate: str, last: int) -> Ranking:
-        """Return the last scored runs of the domain, and what the gate of this name chose."""
-        key = self._domain, gate
-        if key not in self._rankings:
-            asked = {"domain": self._domain, "gate": gate, "last": last}
-            ranking = Ranking(last)
-            for rank_key, gone, credit in reversed(self._read(_RANKED, asked)):
-                ranking.add(rank_key, gone=bool(gone), credit=credit)
-            self._rankings[key] = ranking
-        return self._rankings[key]
-
-    def _read(self, query: str, values: Values = ()) -> Rows:
-        try:
-            return self._opened.read((query, values))[0]
-        except BaseException as error:
-            self.trouble = error
-            raise
-
-
 def pages(pull: Callable[[Place | None], Pulled[T]], place: Place | None) -> Iterator[Pulled[T]]:
     """Yield all that was appended since a place, some at a time."""
-    page = pull(place)
-    yield page
+    yield (page := pull(place))
     while page.place.seq < page.head:
-        page = pull(page.place)
-        yield page
+        yield (page := pull(page.place))
 
 
 def pull_runs(link: Link, place: Place | None) -> Pulled[LoggedRun]:
@@ -387,10 +341,6 @@ def _ends(opened: Transaction, place: Place) -> tuple[int, int]:
     if place.anchor is not None and anchor != place.anchor and not was_removed:
         raise LogChangedError
     return head, first
-
-
-def _vectors(rows: Sequence[Sequence[Any]]) -> list[LoggedVector]:
-    return [LoggedVector(*row) for row in rows]
 
 
 def refused(

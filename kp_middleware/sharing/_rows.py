@@ -5,7 +5,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, NamedTuple, Self
 
 from kp_middleware.core.evaluation import Evaluation, Verdict
@@ -55,12 +55,12 @@ class SharedRun:
     body: str | None = None
     redactor: str | None = None
 
-    @classmethod
-    def of(cls, evaluation: Evaluation, **told: Any) -> Self:
-        """Return the row of a run with an evaluation, and what else is ``told`` of it."""
+    def evaluated(self, evaluation: Evaluation) -> Self:
+        """Return the row of the same run with an evaluation."""
         score, verdict = evaluation
         near = score.nearest
-        return cls(
+        return replace(
+            self,
             signals=tuple(score.signals),
             weights=tuple(score.weights),
             rules=json.dumps([one._asdict() for one in score.adjustments]),
@@ -77,12 +77,10 @@ class SharedRun:
             embedder=score.embedder,
             nearest=near and near.id,
             nearest_similarity=near and near.similarity,
-            **told,
         )
 
     @property
     def evaluation(self) -> Evaluation:
-        """The score and the verdict."""
         similarity = self.nearest_similarity
         nearest = None if similarity is None else Nearest(self.nearest or "", similarity)
         rules = tuple(Adjustment(**one) for one in json.loads(self.rules))
@@ -141,10 +139,8 @@ _CHANGED: Final = {
 _OF_LOG: Final = [name for name in _TYPES if name not in {"body", "redactor"}]
 
 COLUMNS: Final = ", ".join(_OF_LOG)
-"""The columns of ``kp.log`` that a run fills."""
-
 VALUES: Final = ", ".join(_CHANGED.get(name, name) for name in _OF_LOG)
-"""Their values, selected from `RECORDSET`."""
+"""The values of the columns of ``kp.log`` that a run fills, selected from `RECORDSET`."""
 
 RECORDSET: Final = (
     "jsonb_to_recordset(%(rows)s::text::jsonb) AS r(n int, "
@@ -163,7 +159,6 @@ SELECTED: Final = ", ".join(
 
 
 def as_json(runs: Sequence[SharedRun]) -> str:
-    """Return the runs for `RECORDSET`."""
     rows = [{**asdict(run), "n": number} for number, run in enumerate(runs, 1)]
     return json.dumps(rows, default=lambda vector: base64.b64encode(vector).decode())
 
@@ -241,7 +236,6 @@ def item_states(link: Link, ids: Sequence[str]) -> list[ItemState]:
 
 
 def cancel_items(link: Link, ids: Sequence[str]) -> None:
-    """Cancel items of any agent that are not sent yet, and not being sent."""
     link.ask(_CANCEL, ([*ids],))
 
 
@@ -256,7 +250,7 @@ class SharedOutbox(Outbox):
         self._agent_id = agent_id
         self._whose = {
             "registry": registry.rstrip("/"),
-            "agent": agent_named(agent_id, key_hash),
+            "agent": _bucket(agent_id, key_hash),
             "us": f"{os.getpid()}-{os.urandom(4).hex()}",
         }
 
@@ -270,7 +264,6 @@ class SharedOutbox(Outbox):
         return {id_ for one in taken for (id_,) in one.fetchall()}
 
     def insert(self, connection: Connection, items: Sequence[SharedItem]) -> list[Cursor]:
-        """Add items in a transaction; each result has the id of one that was taken."""
         return [connection.execute(_INSERT, {**self._whose, **item._asdict()}) for item in items]
 
     def claim(self, now: float, /) -> OutboxItem | None:  # noqa: ARG002 - by the server's clock
@@ -341,12 +334,11 @@ class PaceOfAll:
 
     def __init__(self, link: Link, *, registry: str, agent_id: str | None, key_hash: str) -> None:
         self._link = link
-        self._row = (registry, agent_named(agent_id, key_hash))
+        self._row = (registry, _bucket(agent_id, key_hash))
         self._key_hash = key_hash
         self._ahead_s = 0.0
 
     def clock(self) -> float:
-        """Return the server's time in epoch seconds, as far as it is known."""
         return time.time() + self._ahead_s
 
     def change(
@@ -357,9 +349,8 @@ class PaceOfAll:
     ) -> Pace:
         """Apply a function to the state in one transaction, and return the new state.
 
-        Raises:
-            TimeoutError: If the shared log cannot be asked: then nothing is sent. It is never
-                `DatabaseError`, or each process would send at a pace of its own.
+        Raises `TimeoutError` if the log cannot be asked: then nothing is sent. It is never
+        `DatabaseError`, or each process would send at a pace of its own.
         """
         try:
             with self._link.transaction() as opened:
@@ -384,6 +375,5 @@ def lift_stops_of_all(link: Link) -> bool:
     return bool(link.ask(_LIFT))
 
 
-def agent_named(agent_id: str | None, key_hash: str) -> str:
-    """Return whose bucket it is: the agent's id, or ``key `` and the hash of its API key."""
+def _bucket(agent_id: str | None, key_hash: str) -> str:
     return f"key {key_hash}" if agent_id is None else agent_id

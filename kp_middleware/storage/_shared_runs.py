@@ -5,7 +5,7 @@ import os
 import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.database import Connection, Queries, record, transaction
@@ -100,7 +100,8 @@ class SharedRuns(Queries):
 
     def place(self) -> Place | None:
         """Return up to where the log was pulled; None if it was not."""
-        return Place.read(self._meta(_PLACE))
+        found = self._meta(_PLACE)
+        return None if found is None else Place(*json.loads(found))
 
     def ask(self, asking: Asking) -> None:
         """Let a recorded run ask; in the transaction that has compared it."""
@@ -167,19 +168,18 @@ class SharedRuns(Queries):
             self._write_each("DELETE FROM traces WHERE id = ? AND pod IS NOT NULL", gone)
 
     def runs(self, seqs: Sequence[int], pod: str) -> list[tuple[int, SharedRun]]:
-        """Return scored runs as rows of the log, with their documents as they are here."""
+        """Return runs as rows of the log, with their documents as they are here.
+
+        Those that ask have no evaluation yet.
+        """
         found = []
         for row in self._named(_RUNS, (json.dumps(seqs),)):
             signals = tuple(row[name] for name in SIGNALS)
             weights = tuple(row[f"{name}_weight"] for name in SIGNALS)
+            facts = json.dumps({name: row[name] for name in _FACTS})
             made = {"pod": pod, "signals": signals, "weights": weights, "redactor": None}
-            found.append((row["seq"], record(SharedRun, row, facts=_facts(row), **made)))
+            found.append((row["seq"], record(SharedRun, row, facts=facts, **made)))
         return found
-
-    def facts(self, seq: int) -> str:
-        """Return the facts of a run as they stand in the log: JSON."""
-        (row,) = self._named("SELECT * FROM traces WHERE seq = ?", (seq,))
-        return _facts(row)
 
     def shipped(self, places: Mapping[str, int]) -> None:
         self._write(
@@ -335,7 +335,3 @@ class SharedRuns(Queries):
             " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             (key, value),
         )
-
-
-def _facts(row: Mapping[str, Any]) -> str:
-    return json.dumps({name: row[name] for name in _FACTS})

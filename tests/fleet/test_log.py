@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from pods import end, record, run_of, wait_for
 
-from kp_middleware.sharing import Decided, Link, Place, PostgresLog, pull_runs
+from kp_middleware.sharing import Link, Place, PostgresLog, pull_runs
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -38,11 +38,11 @@ def test_who_asks_while_the_same_run_is_decided_gets_that_decision(
     def judge(_):
         deciding.set()
         wait_for(lambda: ask(shared, waiting) != [(0,)], timeout_s=2.5)
-        return [Decided(run, None)]
+        return [(run, None)]
 
     def judge_again(known):
         asked.append(known.answered)
-        return [] if run.id in known.answered else [Decided(run, None)]
+        return [] if run.id in known.answered else [(run, None)]
 
     thread = threading.Thread(target=first.decide, args=([run.id], Place(), judge))
     thread.start()
