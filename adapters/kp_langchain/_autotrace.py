@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, cast
 from kp_langchain._handler import KPCallbackHandler
 from kp_langchain._roots import Scope
 from kp_middleware.confidence import Confidences
-from kp_middleware.recording import Recording, extractors_of, shield
+from kp_middleware.recording import Extractors, Recording, shield
 
 _YES: Final = {"1", "on", "t", "true", "y", "yes"}
 _NO: Final = {"0", "f", "false", "n", "no", "off"}
@@ -47,7 +47,7 @@ def enable(
     Raises:
         TypeError: If a confidence is not a function.
     """
-    extractors_of(confidence)  # what is wrong is told now, not when a run begins
+    Extractors(confidence)  # what is wrong is told now, not when a run begins
     if _allowed():
         _install()
         make = partial(KPCallbackHandler, kp, domain=domain, confidence=confidence, scope=scope)

@@ -257,9 +257,9 @@ class KPCallbackHandler(BaseCallbackHandler):
         run = self._runs.get(run_id)
         if run is None:
             return
-        turn, estimate = turn_of(response), run.root.recorder.confidence_estimate
-        if estimate.listens and not run.internal:
-            estimate.hear(told_beside(response), inside=run.around is not None)
+        turn, recorder = turn_of(response), run.root.recorder
+        if recorder.extractors.listens and not run.internal:
+            recorder.hear(told_beside(response), inside=run.around is not None)
         self._runs.finish(run_id, turn.text or None, turn=turn)
 
     @ends

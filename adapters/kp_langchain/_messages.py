@@ -14,13 +14,13 @@ from kp_middleware.recording import (
     ToolCall,
     Turn,
     fields_of,
-    newest_first,
     text_of,
 )
 
 QUOTE: Final = "kp_past_run"
 """The ``lc_source`` of a message that quotes a past run: nobody said it."""
 
+_MOST_READ: Final = 1000  # messages, newest first
 _TYPES: Final[dict[type, str]] = {AIMessage: "assistant", HumanMessage: "user", ToolMessage: "tool"}
 _ROLES: Final = {"human": "user", "ai": "assistant", "developer": "system", "function": "tool"}
 
@@ -176,7 +176,7 @@ def objective_of(inputs: object) -> object | None:
 def last_human_text(messages: Sequence[object]) -> str | None:
     """Return the last human text, else the last text of anyone, else None."""
     last = None
-    for message in newest_first(messages):
+    for message in islice(reversed(messages), _MOST_READ):
         said = read(message)
         if said.role == "user" and said.text:
             return said.text
@@ -232,7 +232,7 @@ def _result(output: object) -> object | None:
 
 def _last_said(messages: Sequence[object]) -> str | None:
     """Return the agent's last text, or a tool result that is returned directly."""
-    for distance, message in enumerate(newest_first(messages)):
+    for distance, message in enumerate(islice(reversed(messages), _MOST_READ)):
         role = read(message).role
         if role == "user":
             return None

@@ -70,9 +70,10 @@ class Root(RootSpan):
     def __init__(self, recorder: Recorder, *, owned: bool, scope: Scope) -> None:
         super().__init__(recorder, owned=owned, conversation=_conversation)
         self.within = ""
-        self._is_turn = owned and scope == "thread"
+        self.awaits_turn = owned and scope == "thread"
         self._asked = not owned
         self._goes_on = False
+        self._decided: object = None  # the input that holds the decision noted last
         self.around: object = None
         self.began_late = self.is_unnamed = False
 
@@ -88,7 +89,7 @@ class Root(RootSpan):
         self.set_thread(metadata)
         if not self.owned:
             return
-        if self._is_turn:
+        if self.awaits_turn:
             recorder.thread_notes.go_on()
         if (owner := metadata.get("kp_owner")) is not None:
             recorder.owner = str(owner)
@@ -126,9 +127,8 @@ class Root(RootSpan):
 
     def record_decision(self, resumption: Resumption, inputs: object) -> None:
         """Note a human's decision, once for all the runs that receive the input."""
-        notes = self.recorder.thread_notes
-        if resumption.decision is not None and inputs is not notes.heard:
-            notes.heard = inputs
+        if resumption.decision is not None and inputs is not self._decided:
+            self._decided = inputs
             self.recorder.note("observation", resumption.decision)
 
     @shield
@@ -155,14 +155,6 @@ class Root(RootSpan):
             self.record_late(ended_well=True)
         self.pause(span)
 
-    def pause(self, span: Span) -> None:
-        """Note that the thread waits for a human or its next turn, if it does."""
-        if span.paused or span.paused_inside:
-            super().pause(span)
-        elif self._is_turn:
-            notes = self.recorder.thread_notes
-            notes.wait("turn", questions=(), owed=span.conversation.owed)
-
     def fail(self, error: BaseException) -> None:
         """End with an error."""
         is_given_up = failure_of(error) is Failure.GIVEN_UP
@@ -173,7 +165,7 @@ class Root(RootSpan):
     def conclude(self, output: object, *_: object) -> None:
         """Set the result, and the confidence in it."""
         text = final_text(output)
-        if text and not self.began_late and self.recorder.confidence_estimate.is_own_field_alone:
+        if text and not self.began_late and self.recorder.extractors.is_own_field_alone:
             self.recorder.outcome(text)  # nearly always
             return
         answer, structured = answer_of(output)

@@ -22,10 +22,10 @@ from kp_middleware.pipeline._worker import start_daemon
 from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory, Recalled, question
 from kp_middleware.recording import (
+    Extractors,
     Naming,
     captured,
     current_recorder,
-    extractors_of,
     propagate_context,
     recorded_tool,
     shield,
@@ -155,7 +155,7 @@ class KnowledgePulse(Pipeline):
         Raises:
             TypeError: If a confidence is not a function.
         """
-        naming = Naming(name, objective, domain, extractors_of(confidence), owner)
+        naming = Naming(name, objective, domain, Extractors(confidence), owner)
 
         def record(function: Any) -> Any:
             if not self.settings.enabled:

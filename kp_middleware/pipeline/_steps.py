@@ -263,9 +263,9 @@ class Stages:
                 self.intake.end(run)
             case _:
                 self.intake.keep(run)
-                if isinstance(run, Recorder) and run.confidence_estimate.judge is not None:
+                if isinstance(run, Recorder) and run.extractors.judge is not None:
                     thread = run.thread_id or run.trace_id
-                    self._judging.expect(thread, run.confidence_estimate.judge)
+                    self._judging.expect(thread, run.extractors.judge)
 
     @cached_property
     def _reevaluation(self) -> Reevaluation:

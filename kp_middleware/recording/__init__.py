@@ -1,6 +1,5 @@
 """Recording of agent runs as traces; adapters feed a framework's spans to a `SpanTree`."""
 
-from kp_middleware.recording._confidence import ConfidenceEstimate, extractors_of
 from kp_middleware.recording._context import (
     Here,
     Place,
@@ -10,6 +9,7 @@ from kp_middleware.recording._context import (
     place_here,
     propagate_context,
     register_finder,
+    shield,
 )
 from kp_middleware.recording._conversation import (
     Conversation,
@@ -17,34 +17,31 @@ from kp_middleware.recording._conversation import (
     ServedResult,
     ToolCall,
     Turn,
-    newest_first,
     text_of,
 )
 from kp_middleware.recording._decorators import Naming, captured, recorded_tool
+from kp_middleware.recording._extractors import Extractors
 from kp_middleware.recording._limits import (
+    LateNote,
     Limits,
+    ModelCall,
     bounded_name,
     bounded_text,
     causes,
     fields_of,
     holds_cuts,
+    is_marker,
     jsonable,
 )
 from kp_middleware.recording._recorded_run import alone, assemble, bounded, ended, joined
-from kp_middleware.recording._recorder import (
-    GIVEN_UP,
-    Recorder,
-    current_trace,
-)
-from kp_middleware.recording._shield import shield
+from kp_middleware.recording._recorder import GIVEN_UP, Recorder, current_trace
 from kp_middleware.recording._spans import Failure, RootSpan, Span, SpanId
-from kp_middleware.recording._steps import LateNote, ModelCall, is_marker
 from kp_middleware.recording._tree import Recording, SpanTree, recordings
 
 __all__ = [
     "GIVEN_UP",
-    "ConfidenceEstimate",
     "Conversation",
+    "Extractors",
     "Failure",
     "Here",
     "LateNote",
@@ -73,14 +70,12 @@ __all__ = [
     "current_recorder",
     "current_trace",
     "ended",
-    "extractors_of",
     "fields_of",
     "holds_cuts",
     "inside",
     "is_marker",
     "joined",
     "jsonable",
-    "newest_first",
     "place_here",
     "propagate_context",
     "recorded_tool",

@@ -1,7 +1,10 @@
-"""The current run and the place in it, by context and not by thread."""
+"""Where recording meets the agent's code: the shield against our errors, and the current run."""
 
 import asyncio
 import inspect
+import logging
+import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
@@ -9,13 +12,63 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 from kp_middleware.forks import at_fork
-from kp_middleware.recording._shield import shield
 
 if TYPE_CHECKING:
     from kp_middleware.recording._recorder import Recorder
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+logger = logging.getLogger("kp_middleware")
+
+
+class Shield:
+    """A decorator that swallows and counts failures of recording, and logs the first of a kind."""
+
+    def __init__(self) -> None:
+        self.failures: Counter[str] = Counter()
+        self.told: set[str] = set()
+        self._renew_lock()
+        at_fork(after_in_child=self._renew_lock)  # a thread that the child lost may hold it
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """Wrap a function so that it returns None instead of raising an `Exception`."""
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+
+        @wraps(function)
+        def shielded(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
+                self.swallow(name, error)
+                return None
+
+        return shielded
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.RLock()  # a finalizer may reenter in the same thread
+
+    def count(self, kind: str) -> bool:
+        """Count a failure, and return whether it is the first of its kind."""
+        with self._lock:
+            self.failures[kind] += 1
+            return self.failures[kind] == 1
+
+    def tell(self, level: int, words: str) -> None:
+        """Log what this process has not been told yet."""
+        if words not in self.told:
+            self.told.add(words)
+            logger.log(level, "%s", words)
+
+    def swallow(self, what: str, error: Exception, told: str = "a step was not recorded") -> None:
+        """Count a failure of recording, and log the first of its kind."""
+        kind = f"{what}: {type(error).__name__}"
+        if self.count(kind):
+            words = "%s (%s); more of this kind are counted, not logged"
+            logger.warning(words, told, kind, exc_info=error)
+
+
+shield = Shield()
 
 
 class Place(NamedTuple):
@@ -34,8 +87,7 @@ class Here(NamedTuple):
 
 Finder: TypeAlias = Callable[[], Here | None]
 
-_current: ContextVar["Recorder | None"] = ContextVar("kp_middleware_recorder", default=None)
-_place: ContextVar[Place | None] = ContextVar("kp_middleware_place", default=None)
+_here: ContextVar[Here | None] = ContextVar("kp_middleware_here", default=None)
 _finders: list[Finder] = []
 
 
@@ -49,16 +101,16 @@ def current_recorder() -> "Recorder | None":
 
 def captured_recorder() -> "Recorder | None":
     """Return the recorder of the current captured function, or None, without calling finders."""
-    recorder = _current.get()
-    return None if recorder is None or recorder.finished else recorder
+    here = _here.get()
+    return None if here is None or here.recorder.finished else here.recorder
 
 
 def place_here() -> Place | None:
     """Return the place of the running code; None means the run's own agent."""
-    place = _place.get()
-    if place is None and _finders and (found := _found()) is not None:
-        return found.place
-    return place
+    here = _here.get()
+    if (here is None or here.place is None) and _finders:
+        here = _found()
+    return None if here is None else here.place
 
 
 def register_finder(finder: Finder) -> None:
@@ -70,28 +122,26 @@ class inside:  # noqa: N801 - a context manager, quicker than one by a generator
     """Make this the current run for the duration of the block, in this context only."""
 
     def __init__(self, recorder: "Recorder | None", place: Place | None = None) -> None:
-        self._recorder, self._place = recorder, place
+        self._here = None if recorder is None else Here(recorder, place)
 
     def __enter__(self) -> None:
-        self._tokens = _current.set(self._recorder), _place.set(self._place)
+        self._token = _here.set(self._here)
 
     def __exit__(self, *_: object) -> None:
         with suppress(ValueError):  # a generator or coroutine may be closed from another context
-            _current.reset(self._tokens[0])
-            _place.reset(self._tokens[1])
+            _here.reset(self._token)
 
 
 def _found() -> Here | None:
     return next((found for finder in _finders if (found := finder()) is not None), None)
 
 
-def _be_nowhere() -> None:
-    """Clear the current run in a forked child: the run and its notes are the parent's."""
-    _current.set(None)
-    _place.set(None)
+at_fork(after_in_child=lambda: _here.set(None))  # the run and its notes are the parent's
 
 
-at_fork(after_in_child=_be_nowhere)
+def is_kind(check: Callable[[object], bool], function: object) -> bool:
+    """Return whether a function, or a callable object's, passes one of inspect's checks."""
+    return check(function) or check(inspect.getattr_static(type(function), "__call__", None))
 
 
 def propagate_context(function: Callable[P, R]) -> Callable[P, R]:
@@ -118,6 +168,5 @@ def propagate_context(function: Callable[P, R]) -> Callable[P, R]:
         body: Any = function(*args, **kwargs)
         return await asyncio.create_task(body, context=context.copy())
 
-    called = inspect.getattr_static(type(function), "__call__", None)  # of a callable object
-    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+    is_async = is_kind(inspect.iscoroutinefunction, function)
     return cast(Callable[P, R], call_async) if is_async else call

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -54,14 +54,6 @@ class Turn(NamedTuple):
     unfinished: str | None = None
     thoughts: tuple[str, ...] = ()
 
-    @property
-    def thought(self) -> str:
-        """The reasoning and the text, as far as they are not blank."""
-        text = "" if self.text.isspace() else self.text
-        if not self.reasoning or self.reasoning.isspace():
-            return text
-        return f"{self.reasoning}\n\n{text}" if text else self.reasoning
-
 
 class Message(NamedTuple):
     """One message of a chat.
@@ -101,7 +93,8 @@ class Conversation:
         self.follows = False
         self._role_of, self._read = role_of, read
         self._lock = threading.RLock()  # several threads may update one conversation
-        self._announced: dict[str, list[ToolCall]] = {}  # until a tool begins; ids may repeat
+        # calls with their ids, which may repeat, until a tool begins
+        self._announced: deque[tuple[str, ToolCall]] = deque(maxlen=_MOST_CALLS)
         self._begun: dict[str, Span] = {}  # calls whose tool spans report their results, or never
         self._reported: deque[str | None] = deque(maxlen=_MOST_CALLS)  # ids, or else the tools
         self._nameless = count()
@@ -112,9 +105,9 @@ class Conversation:
     def owed(self) -> Mapping[str, str]:
         """The tools of the calls without a result, by call id."""
         with self._lock:
-            announced = {call_id: calls[0].name for call_id, calls in self._announced.items()}
-            begun = {call_id: span.tool or "" for call_id, span in dict(self._begun).items()}
-            return {**announced, **begun}
+            announced = {call_id: call.name for call_id, call in self._announced}
+            begun = dict(self._begun)
+        return announced | {call_id: span.tool or "" for call_id, span in begun.items()}
 
     @property
     def is_settled(self) -> bool:
@@ -123,8 +116,8 @@ class Conversation:
 
     def expect(self, calls: Mapping[str, str]) -> None:
         """Add calls of an earlier run that still wait for a result."""
-        for call_id, tool in calls.items():
-            self._await(call_id, ToolCall(tool, {}))
+        with self._lock:
+            self._announced += [(call_id, ToolCall(tool, {})) for call_id, tool in calls.items()]
 
     def add_turn(self, turn: Turn) -> None:
         """Add a model's turn, and wait for the results of its calls."""
@@ -134,18 +127,18 @@ class Conversation:
         for call in turn.calls:
             if call.error is None:
                 call_id = call.id or f"nameless {next(self._nameless)}"
-                self._begun.pop(call_id, None)
-                self._await(call_id, call)
+                with self._lock:
+                    self._begun.pop(call_id, None)
+                    self._announced.append((call_id, call))
 
     def begin(
         self, span: "Span", tool: str, call_id: str | None, inputs: object = None
     ) -> str | None:
         """Begin a tool, and return the id of the call announced for it, or None."""
-        if call_id is None:
-            call_id = self._first_for(tool, inputs) if self._announced else None
-            if call_id is None:
-                return None
-        elif self._take(call_id) is None and call_id not in self._begun:
+        found = self._take(call_id, tool, inputs)
+        if found is not None:
+            call_id = found[0]
+        elif call_id is None or call_id not in self._begun:
             return None
         self._begun[call_id] = span
         return call_id
@@ -162,23 +155,24 @@ class Conversation:
         if not messages or (self.is_settled and self._role_of(messages[-1]) == "tool"):
             return ()
         tail, said_last = self._tail(messages)
-        follows_us = said_last is not None and said_last in self._said
-        news = []
+        follows_us, news = said_last in self._said, list[Message | None]()
         for position, (role, message) in enumerate(tail):
-            place = f"{said_last}+{position}" if follows_us else None
-            if (new := self._new(role, message, place)) is not None:
-                news.append(new)
-        return news
+            if role == "tool":
+                news.append(self._result(self._read(message)))
+            elif role == "user" and follows_us:
+                place = f"{said_last}+{position}"
+                if place not in self._heard:
+                    self._heard.append(place)
+                    said = self._read(message)
+                    news.append(said if said.text else None)
+        return [new for new in news if new is not None]
 
     def results(self, messages: Sequence[object]) -> Sequence[Message]:
         """Return the results of pending calls found in the messages of the root's output."""
         if self.is_settled:
             return ()
-        if self.follows:
-            tail = self._tail(messages)[0]
-        else:
-            tail = [(self._role_of(message), message) for message in newest_first(messages)][::-1]
-        results = (self._new(role, message, None) for role, message in tail)
+        tail, _ = self._tail(messages, to_the_beginning=not self.follows)
+        results = (self._result(self._read(said)) for role, said in tail if role == "tool")
         return [result for result in results if result is not None]
 
     def asked(self, messages: Sequence[object]) -> str:
@@ -186,51 +180,28 @@ class Conversation:
         users = (self._read(said) for role, said in self._tail(messages)[0] if role == "user")
         return " ".join(said.text for said in users if said.text)
 
-    def _await(self, call_id: str, call: ToolCall) -> None:
-        with self._lock:
-            if len(self._announced) >= _MOST_CALLS:
-                del self._announced[next(iter(self._announced))]
-            calls = self._announced.setdefault(call_id, [])
-            calls.append(call)
-            del calls[:-_MOST_CALLS]
-
-    def _take(self, call_id: str) -> str | None:
-        """Remove an announced call, and return its tool, or None."""
-        if call_id not in self._announced:  # quicker than to wait for the lock
+    def _take(
+        self, call_id: str | None, tool: str | None = None, inputs: object = None
+    ) -> tuple[str, ToolCall] | None:
+        """Remove and return the first announced call with this id, else of this tool and inputs."""
+        if not self._announced:  # quicker than to wait for the lock
             return None
         with self._lock:
-            calls = self._announced.get(call_id)
-            if calls is None:
-                return None
-            call = calls.pop(0)
-            if not calls:
-                del self._announced[call_id]
-            return call.name
-
-    def _first_for(self, tool: str, inputs: object) -> str | None:
-        """Remove the first announced call that matches, and return its id, or None."""
-        with self._lock:
-            for call_id, calls in self._announced.items():
-                args = calls[0].args if isinstance(inputs, dict) else None
-                if calls[0].name == tool and (not args or args == inputs):
-                    self._take(call_id)
-                    return call_id
+            for at, found in enumerate(self._announced):
+                own_id, call = found
+                is_it = own_id == call_id
+                if call_id is None and call.name == tool:
+                    is_it = not call.args or not isinstance(inputs, dict) or call.args == inputs
+                if is_it:
+                    del self._announced[at]
+                    return found
         return None
 
-    def _new(self, role: str, message: object, place: str | None) -> Message | None:
-        """Return the message if it is an expected result or a new user turn, else None."""
-        if role == "tool":
-            return self._result(self._read(message))
-        if role != "user" or place is None or place in self._heard:
-            return None
-        self._heard.append(place)
-        said = self._read(message)
-        return said if said.text else None
-
     def _result(self, result: Message) -> Message | None:
+        """Return the result if it is expected, with the name of its tool, else None."""
         call_id = result.call_id or ""
-        span = self._begun.pop(call_id, None)
-        tool = self._take(call_id)
+        span, found = self._begun.pop(call_id, None), self._take(call_id)
+        tool = None if found is None else found[1].name
         if span is not None and not span.is_over:  # and never will be: it was given up
             tool, span.answered = span.tool, result.failed
         if tool is not None:
@@ -243,18 +214,22 @@ class Conversation:
         self._reported.append(call_id)
         return result
 
-    def _tail(self, messages: Sequence[object]) -> tuple[list[tuple[str, object]], str | None]:
+    def _tail(
+        self, messages: Sequence[object], *, to_the_beginning: bool = False
+    ) -> tuple[list[tuple[str, object]], str | None]:
         """Return the messages after the last model message, and that message's id or text."""
         tail: list[tuple[str, object]] = []
-        for message in newest_first(messages):
+        said_last = None
+        for message in islice(reversed(messages), _FARTHEST):
             role = self._role_of(message)
-            if role == "assistant":
-                said = getattr(message, "id", None)
-                if said is None and type(message) is Message:
-                    said = message.text or None
-                return tail[::-1], said
+            if role == "assistant" and not to_the_beginning:
+                said_last = getattr(message, "id", None)
+                if said_last is None and type(message) is Message:
+                    said_last = message.text or None
+                break
             tail.append((role, message))
-        return tail[::-1], None
+        tail.reverse()
+        return tail, said_last
 
 
 def text_of(content: object) -> str:
@@ -273,8 +248,3 @@ def text_of(content: object) -> str:
             case {"type": str(kind)}:
                 lines.append(f"[{kind[:40]}]")
     return "\n".join(filter(None, lines))
-
-
-def newest_first(messages: Sequence[object]) -> Iterable[object]:
-    """Return the last thousand messages, newest first."""
-    return islice(reversed(messages), _FARTHEST)

@@ -5,16 +5,22 @@ import json
 import types
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from time import perf_counter
-from typing import Any, Final, NamedTuple, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 
-from kp_middleware.recording._confidence import ConfidenceEstimate, Extractor
-from kp_middleware.recording._context import Place, current_recorder, inside, place_here
+from kp_middleware.recording._context import (
+    Place,
+    current_recorder,
+    inside,
+    is_kind,
+    place_here,
+    shield,
+)
+from kp_middleware.recording._extractors import Extractors
 from kp_middleware.recording._limits import BoundedCopy
 from kp_middleware.recording._recorder import GIVEN_UP, Recorder, current_trace
-from kp_middleware.recording._shield import shield
 
 _YIELDED_BYTES: Final = 60 * 1024
 _ARGUMENT_BYTES: Final = 8 * 1024
@@ -34,7 +40,7 @@ class Naming:
     name: str | None = None
     objective: str | None = None
     domain: str | None = None
-    confidence: tuple[Extractor, ...] | None = None
+    confidence: Extractors = field(default_factory=Extractors)
     owner: str | None = None
 
 
@@ -46,12 +52,25 @@ def captured(function: F, start: Callable[[], Recorder | None], naming: Naming) 
     signature, own_name = _signature(function), _name(function)
 
     def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch:
-        call = _Call(own_name, _arguments(signature, args, kwargs) or {})
-        outer = current_recorder()
-        if outer is None and (recorder := start()) is not None:
-            _introduce(recorder, call, naming)
-            return _Run(recorder, call)
-        return _Run(outer or current_trace(), call, agent=naming.name or own_name)
+        arguments = _arguments(signature, args, kwargs) or {}  # before the body can change them
+
+        def call() -> str:
+            return f"{own_name}({json.dumps(arguments, ensure_ascii=False)})"
+
+        outer, agent = current_recorder(), naming.name or own_name
+        if outer is not None or (recorder := start()) is None:
+            return _Run(outer or current_trace(), call, agent=agent)
+        recorder.agent_name, recorder.domain = agent, naming.domain
+        recorder.extractors = naming.confidence
+        if naming.owner is not None:
+            recorder.owner = str(arguments.get(naming.owner))
+        told = (
+            arguments.get(naming.objective)
+            if naming.objective is not None
+            else next((text for text in arguments.values() if isinstance(text, str) and text), None)
+        )
+        recorder.set_objective(call() if told is None else told)
+        return _Run(recorder, call)
 
     return instrument(function, watch)
 
@@ -67,16 +86,6 @@ def recorded_tool(function: F, name: str | None) -> F:
         return _ToolUse(recorder, tool, _arguments(signature, args, kwargs) or {})
 
     return instrument(function, watch)
-
-
-class _Call(NamedTuple):
-    """A function's name and a copy of its arguments, made before its body could change them."""
-
-    name: str
-    arguments: dict[str, Any]
-
-    def __str__(self) -> str:
-        return f"{self.name}({json.dumps(self.arguments, ensure_ascii=False)})"
 
 
 class Watch:
@@ -121,9 +130,9 @@ class Watch:
         """Return what a generator yielded, or else the result."""
         if not self._items:
             return result
-        cut = len(self._items) < self._count
-        items = [*self._items, *([f"… [cut: {self._count} items in all]"] if cut else [])]
-        return "".join(items) if self._only_texts else items
+        if len(self._items) < self._count:
+            self._items.append(f"… [cut: {self._count} items in all]")
+        return "".join(self._items) if self._only_texts else self._items
 
     def returned(self, result: object) -> None:
         """Note the end of the call with a result."""
@@ -135,7 +144,9 @@ class Watch:
 class _Run(Watch):
     """A call of a captured function: a run of its own, or part of the run around it."""
 
-    def __init__(self, recorder: Recorder, call: _Call, *, agent: str | None = None) -> None:
+    def __init__(
+        self, recorder: Recorder, call: Callable[[], str], *, agent: str | None = None
+    ) -> None:
         around = None if agent is None else place_here() or Place()
         super().__init__(recorder, around and around._replace(agent=agent))
         self._recorder, self._call, self._is_root = recorder, call, agent is None
@@ -146,7 +157,7 @@ class _Run(Watch):
         result, recorder = self._all_yielded(result), self._recorder
         if recorder.log.count == self._steps_before:
             summary = "None" if result is None else result
-            recorder.note("thought", str(self._call), place=self._inside)
+            recorder.note("thought", self._call(), place=self._inside)
             recorder.note("observation", output_summary=summary, place=self._inside)
         if self._is_root:
             self._conclude(result)
@@ -160,14 +171,13 @@ class _Run(Watch):
             self.returned(None)  # the caller stopped iterating
             return
         if recorder.log.count == self._steps_before:
-            recorder.note("thought", str(self._call), place=self._inside)
+            recorder.note("thought", self._call(), place=self._inside)
         if self._is_root:
             self._conclude(self._all_yielded())
             recorder.finish(error, complete=not isinstance(error, GIVEN_UP))
         elif not recorder.has_just_noted(error):
             recorder.error(error)
 
-    @shield
     def _conclude(self, result: object) -> None:
         if result is not None and not self._recorder.result_summary:
             self._recorder.outcome(result)
@@ -180,9 +190,8 @@ class _ToolUse(Watch):
         self._recorder, self._name, self._started = recorder, name, perf_counter()
         self._call_id, self._place = recorder.new_call_id(), place_here() or Place()
         super().__init__(recorder, Place(self._place.agent, self._call_id))
-        recorder.note(
-            "tool_call", tool=name, input=arguments, place=self._place, call_id=self._call_id
-        )
+        place, call_id = self._place, self._call_id
+        recorder.note("tool_call", tool=name, input=arguments, place=place, call_id=call_id)
 
     @shield
     def returned(self, result: object) -> None:
@@ -203,19 +212,6 @@ class _ToolUse(Watch):
 
     def _latency_ms(self) -> float:
         return (perf_counter() - self._started) * 1000
-
-
-def _introduce(recorder: Recorder, call: _Call, naming: Naming) -> None:
-    recorder.agent_name = naming.name or call.name
-    recorder.domain = naming.domain
-    if naming.owner is not None:
-        recorder.owner = str(call.arguments.get(naming.owner))
-    recorder.confidence_estimate = ConfidenceEstimate(naming.confidence)
-    if naming.objective is not None:
-        recorder.set_objective(call.arguments.get(naming.objective, str(call)))
-        return
-    texts = (text for text in call.arguments.values() if isinstance(text, str) and text)
-    recorder.set_objective(next(texts, str(call)))
 
 
 def _name(function: Any) -> str:
@@ -256,13 +252,12 @@ def instrument(function: F, watch: Callable[[tuple[Any, ...], dict[str, Any]], W
         return cast(F, type(function)(instrument(function.__func__, watch)))
     if isinstance(function, type) or not callable(function):
         raise TypeError(f"expected a function, got {function!r}: decorate the one it calls")
-    called = inspect.getattr_static(type(function), "__call__", None)  # of a callable object
-    for is_kind, wrapper in (
+    for check, wrapper in (
         (inspect.iscoroutinefunction, _coroutine),
         (inspect.isasyncgenfunction, _async_generator),
         (inspect.isgeneratorfunction, _generator),
     ):
-        if is_kind(function) or is_kind(called):
+        if is_kind(check, function):
             return cast(F, wrapper(function, watch))
     return cast(F, _plain(function, watch))
 

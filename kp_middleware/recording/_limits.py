@@ -1,22 +1,26 @@
-"""Limits of what is kept of a run: bounded texts and bounded JSON copies of any value."""
+"""What is kept of a run: bounded texts, bounded JSON copies of values, a bounded log of steps."""
 
 import json
 import math
 import re
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from itertools import islice
+from itertools import accumulate, chain, islice, takewhile
 from numbers import Integral, Real
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 from uuid import UUID
+
+from kp_middleware.core.formula import Shape
+from kp_middleware.recording._context import Place
+from kp_middleware.traces import Step, StepType
 
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
-
 
 NAME_BYTES: Final = 256
 _MOST_FIELD_BYTES: Final = 1_000_000  # a text of more than 2**20 characters cannot be redacted
@@ -113,8 +117,11 @@ class BoundedCopy:
         try:
             if kind is str:
                 return self._text(value)  # type: ignore[arg-type]
-            if kind is int or kind is float:
-                return self._number(value)  # type: ignore[arg-type]
+            if kind is float:
+                self.left_bytes -= 8
+                return value if math.isfinite(value) else None  # type: ignore[arg-type]
+            if kind is int:
+                return self._whole(value)  # type: ignore[arg-type]
             if depth >= _MAX_DEPTH or self.left_bytes <= 0:
                 return f"<{_class_name(value)}: left out>"
             if isinstance(value, (dict, Mapping)):  # most are dicts, which is quick to see
@@ -149,13 +156,11 @@ class BoundedCopy:
         self.left_bytes -= size_bytes(kept)
         return kept
 
-    def _number(self, number: float) -> float | str | None:
+    def _whole(self, number: int) -> int | str:
         self.left_bytes -= 8
-        if type(number) is float:
-            return number if math.isfinite(number) else None
         if -_MAX_EXACT_INT <= number <= _MAX_EXACT_INT:
             return number
-        return self._text(str(number) if int(number).bit_length() < 4096 else "<huge integer>")
+        return self._text(str(number) if number.bit_length() < 4096 else "<huge integer>")
 
     def _mapping(self, items: Iterable[tuple[Any, Any]], size: int, depth: int) -> dict[str, Any]:
         copied: dict[str, Any] = {}
@@ -200,9 +205,9 @@ class BoundedCopy:
         if _class_name(value) in {"numpy.bool", "numpy.bool_"}:
             return bool(value)
         if isinstance(value, Integral):
-            return self._number(int(value))
+            return self._whole(int(value))
         if isinstance(value, Real):  # numpy's scalars, fractions
-            return self._number(float(value))
+            return self.of(float(value))
         shown = fields_of(value)
         if shown is None:
             return self._text(f"<{_class_name(value)}>")
@@ -242,3 +247,176 @@ def error_text(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}".removesuffix(": ")
     except Exception:  # noqa: BLE001 - a user's __str__ may raise anything
         return type(error).__name__
+
+
+class ModelCall(NamedTuple):
+    """The model call behind a step; unknown values are None."""
+
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    latency_ms: float | None = None
+
+
+StepFields: TypeAlias = dict[str, Any]
+"""A step of the document without its ``step_id``, and what `BESIDE` lists: plain JSON, no null."""
+
+BESIDE: Final = ("at", "place", "call_id", "model_call")
+"""The keys of a step that are not in the document."""
+
+STEP_OVERHEAD_BYTES: Final = 64
+"""The approximate size of a step in a document without its texts and its input."""
+
+BEGINNING: Final[StepFields] = {}
+"""A sentinel for the step before the first."""
+
+_MARKER: Final = re.compile(r"\[\d+ of \d+ steps left out here\]")
+_Entry: TypeAlias = tuple[StepFields, int]  # a step and its size in bytes
+
+
+class LateNote(NamedTuple):
+    """A step that an adapter reports late, to be inserted after an earlier one."""
+
+    kind: StepType
+    text: str
+    after: StepFields
+    tool: str | None = None
+    place: Place | None = None
+    call_id: str | None = None
+    at: float | None = None  # by the recorder's clock
+
+
+class StepLog:
+    """A log of the first and the last steps of a run, with true counts of all.
+
+    Steps beyond the limits are left out behind the first half; the marker that stands there counts
+    towards the limit. The last step is always kept, whatever its size.
+
+    Attributes:
+        kept: The number of steps that are kept.
+        size_bytes: Their approximate size in the document.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._most_steps, self._most_bytes = limits.steps, limits.trace_bytes
+        self._head: list[_Entry] = []  # empty until some are left out after it
+        self._tail: deque[_Entry] = deque()
+        self._is_cut = False
+        self._left_out: Counter[StepType] = Counter()
+        self._left_out_tools: set[str] = set()
+        self.kept = self.size_bytes = 0
+
+    @property
+    def count(self) -> int:
+        """The number of steps of the run."""
+        return self.kept + self._left_out.total()
+
+    def append(self, step: StepFields, size_bytes: int) -> None:
+        """Append a step; ``size_bytes`` is that of its texts and its input."""
+        size_bytes += STEP_OVERHEAD_BYTES
+        self._tail.append((step, size_bytes))
+        self.kept += 1
+        self.size_bytes += size_bytes
+        if self.kept > self._most_steps or self.size_bytes > self._most_bytes:
+            self._shorten()
+
+    def leave_out(self, count: int) -> None:
+        """Count steps as left out here that were left out before."""
+        if count > 0:
+            self._cut()
+            self._left_out["observation"] += count
+            self._shorten()
+
+    def insert(self, late: Iterable[tuple[StepFields, int, StepFields]]) -> None:
+        """Insert late steps, with size, after those before them, or `BEGINNING`.
+
+        Where those are left out, so are they.
+        """
+        following: dict[int, list[_Entry]] = defaultdict(list)
+        for step, size_bytes, after in late:
+            following[id(after)].append((step, size_bytes + STEP_OVERHEAD_BYTES))
+        head, tail = following.pop(id(BEGINNING), []), list[_Entry]()
+        for before, entries in ((self._head, head), (self._tail, tail)):
+            for entry in before:
+                entries += [entry, *following.pop(id(entry[0]), ())]
+        lost = chain.from_iterable(following.values())
+        if self._is_cut:
+            half = self._half(head)
+            for step, _ in (*head[half:], *lost):
+                self._leave_out(step)
+            del head[half:]
+        else:
+            head, tail = [], [*head, *tail, *lost]
+        self._head, self._tail = head, deque(tail)
+        self.kept = len(head) + len(tail)
+        self.size_bytes = sum(size for _, size in (*head, *tail))
+        self._shorten()
+
+    def call(self, call_id: str) -> StepFields | None:
+        """Return the tool call with this id, or None if it is not kept."""
+        calls = (step for step in self._kept() if step.get("call_id") == call_id)
+        return next((step for step in calls if step["type"] == "tool_call"), None)
+
+    def demote(self, step: StepFields) -> None:
+        """Turn a recovery into an observation: its error ended the run."""
+        if all(kept is not step for kept in self._kept()):
+            self._left_out[step["type"]] -= 1
+            self._left_out["observation"] += 1
+        step["type"] = "observation"
+
+    def steps(self) -> list[StepFields]:
+        """Return the steps that are kept, with a marker for those left out."""
+        steps = self._kept()
+        if left_out := self._left_out.total():
+            words = f"[{left_out} of {self.count} steps left out here]"
+            steps.insert(len(self._head), {"type": "observation", "output_summary": words})
+        return steps
+
+    def shape(self) -> Shape:
+        """Return the true counts, those left out included."""
+        types = self._left_out + Counter(step["type"] for step in self._kept())
+        return Shape(types.total(), frozenset(types), len(self.tools()), types["error_recovery"])
+
+    def tools(self) -> set[str]:
+        """Return the names of all tools, those left out included."""
+        return {*self._left_out_tools, *(s["tool"]["name"] for s in self._kept() if "tool" in s)}
+
+    def _kept(self) -> list[StepFields]:
+        return [step for step, _ in (*self._head, *self._tail)]
+
+    def _shorten(self) -> None:
+        """Leave out steps after the first half until the others are within the limits."""
+        while len(self._tail) > 1 and (
+            self.kept > self._most_steps or self.size_bytes > self._most_bytes
+        ):
+            if not self._is_cut:
+                self._cut()
+                continue
+            step, size_bytes = self._tail.popleft()
+            self.kept -= 1
+            self.size_bytes -= size_bytes
+            self._leave_out(step)
+
+    def _cut(self) -> None:
+        """Leave out steps from now on after the first half; the marker is one of the limit."""
+        if not self._is_cut:
+            self._is_cut = True
+            self._most_steps -= 1
+            self._head = [self._tail.popleft() for _ in range(self._half(self._tail))]
+
+    def _half(self, entries: Iterable[_Entry]) -> int:
+        """Return how many of the first entries are within half of the limits."""
+        sizes = accumulate(size for _, size in entries)
+        fitting = sum(1 for _ in takewhile(lambda size: size <= self._most_bytes // 2, sizes))
+        return min(fitting, self._most_steps // 2)
+
+    def _leave_out(self, step: StepFields) -> None:
+        self._left_out[step["type"]] += 1
+        if "tool" in step:
+            self._left_out_tools.add(step["tool"]["name"])
+
+
+def is_marker(step: Step) -> bool:
+    """Return whether a step is a marker for steps left out."""
+    is_bare = step.type == "observation" and step.tool is None and step.content is None
+    return is_bare and _MARKER.fullmatch(step.output_summary or "") is not None

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 from typing import Final, NamedTuple, TypeVar
@@ -12,15 +12,19 @@ from kp_middleware.core.formula import Shape
 from kp_middleware.instants import instant
 from kp_middleware.recording._context import Place
 from kp_middleware.recording._limits import (
+    BESIDE,
     NAME_BYTES,
     BoundedCopy,
     Limits,
+    ModelCall,
+    StepFields,
+    StepLog,
     bounded_name,
     bounded_text,
+    is_marker,
     size_bytes,
 )
 from kp_middleware.recording._recorder import OWN_CALL_IDS, Recorder
-from kp_middleware.recording._steps import BESIDE, ModelCall, StepFields, StepLog, is_marker
 from kp_middleware.runs import RecordedRun, Source, StepFacts, ThreadPart, fingerprint
 from kp_middleware.traces import (
     CONTEXT,
@@ -38,6 +42,7 @@ from kp_middleware.traces import (
 
 P = TypeVar("P", bound=Part)
 
+_NAMES: Final = ("agent_name", "error_type", "model", "thread_id")
 _MOST_VALIDATORS: Final = 100
 _NO_PART: Final = ThreadPart(thread="")
 
@@ -60,11 +65,13 @@ def assemble(
         write()
     if recorder.log.count == 0 and not recorder.thread_notes.follows:
         return None
-    success = bool(recorder.success)
+    success, stated, logged = bool(recorder.success), recorder.confidence, recorder.log.steps()
+    given = {key: getattr(recorder, key) for key in (*_NAMES, "framework", "domain")}
+    names = {key: None if name is None else bounded_name(name) for key, name in given.items()}
     metadata = {
         "created_at": instant(recorder.started_at_s),
-        "framework": bounded_name(recorder.framework),
-        "task_domain": _name(recorder.domain) or domain,
+        "framework": names.pop("framework"),
+        "task_domain": names.pop("domain") or domain,
         "success": success,
         "quality_score": 0,
         "visibility": visibility,
@@ -72,18 +79,16 @@ def assemble(
     }
     if agent_id is not None:
         metadata["agent_id"] = agent_id
-    logged = recorder.log.steps()
     for step in logged:
         if "latency_ms" in step:
             step["latency_ms"] = round(step["latency_ms"], 3)  # to the microsecond
-    stated = recorder.confidence
     source: Source = "extracted" if recorder.is_extracted else "said"
     trace = ReasoningTrace(
         context=CONTEXT,
         kind="ReasoningTrace",
         id=recorder.trace_id,
         metadata=Metadata.model_validate(metadata),
-        task=Task(objective=recorder.objective or _name(recorder.agent_name) or "(not said)"),
+        task=Task(objective=recorder.objective or names["agent_name"] or "(not said)"),
         steps=_numbered(logged),
         outcome=Outcome(
             result_summary=recorder.result_summary,
@@ -95,10 +100,6 @@ def assemble(
         shape=recorder.log.shape(),
         duration_ms=recorder.duration_ms,
         complete=recorder.complete,
-        error_type=_name(recorder.error_type),
-        agent_name=_name(recorder.agent_name),
-        model=_name(recorder.model),
-        thread_id=_name(recorder.thread_id),
         tags=tuple(map(bounded_name, recorder.tags)),
         input_tokens=recorder.input_tokens,
         output_tokens=recorder.output_tokens,
@@ -108,14 +109,15 @@ def assemble(
         part=_part(recorder, logged),
         owner=None if recorder.owner is None else fingerprint(str(recorder.owner)),
         recalled=tuple(recorder.recalled),
+        **names,
     )
-    return recorder.confidence_estimate.told_by(run)
+    return recorder.extractors.told_by(run) if recorder.extractors.of_run else run
 
 
-def _numbered(steps: Iterable[StepFields]) -> tuple[Step, ...]:
+def _numbered(steps: Sequence[StepFields]) -> tuple[Step, ...]:
     """Return the steps of a document, which has at least one, with its own fields alone."""
     documents = []
-    for at, step in enumerate([*steps] or [{"type": "observation"}]):
+    for at, step in enumerate(steps or [{"type": "observation"}]):
         fields = {name: value for name, value in step.items() if name not in BESIDE}
         documents.append(Step.model_validate({**fields, "step_id": at}))
     return tuple(documents)
@@ -123,15 +125,16 @@ def _numbered(steps: Iterable[StepFields]) -> tuple[Step, ...]:
 
 def _facts(step: StepFields, recorder: Recorder) -> StepFacts:
     place, call = step.get("place") or Place(), step.get("model_call") or ModelCall()
-    agent, call_id = _name(place.agent) or None, step.get("call_id")
+    agent = None if not place.agent else bounded_name(place.agent)
+    at, call_id = step.get("at"), step.get("call_id")
+    took_ms = call.latency_ms or step.get("latency_ms") or 0.0
     epoch_s = recorder.started_at_s - recorder.clock_started_s
-    at, took_ms = step.get("at"), call.latency_ms or step.get("latency_ms") or 0.0
     return StepFacts(
         started_at_s=None if at is None else epoch_s + at - took_ms / 1000,
         agent=agent,
         call_id=None if call_id is None else fingerprint(call_id),
         parent=agent if place.parent is None else fingerprint(place.parent),
-        model=_name(call.model),
+        model=None if call.model is None else bounded_name(call.model),
         input_tokens=call.input_tokens,
         output_tokens=call.output_tokens,
         model_latency_ms=None if call.latency_ms is None else round(call.latency_ms, 3),
@@ -139,10 +142,9 @@ def _facts(step: StepFields, recorder: Recorder) -> StepFacts:
 
 
 def _part(recorder: Recorder, logged: Sequence[StepFields]) -> ThreadPart | None:
-    notes, thread_id = recorder.thread_notes, recorder.thread_id
+    notes, thread_id, calls = recorder.thread_notes, recorder.thread_id, {}
     if thread_id is None:
         return None
-    calls = {}
     if notes.repeats_calls:  # ids that we made are not repeated
         named = ((at, step.get("call_id", OWN_CALL_IDS)) for at, step in enumerate(logged))
         calls = {at: fingerprint(id) for at, id in named if not id.startswith(OWN_CALL_IDS)}
@@ -158,10 +160,6 @@ def _part(recorder: Recorder, logged: Sequence[StepFields]) -> ThreadPart | None
         owed=tuple(map(fingerprint, notes.owed)),
         calls=calls,
     )
-
-
-def _name(given: object) -> str | None:
-    return None if given is None else bounded_name(given)
 
 
 def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:

@@ -5,21 +5,30 @@ bounded plain JSON at once, and the frozen document is built later, on the worke
 """
 
 import json
+import math
 import threading
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
+from numbers import Real
 from time import perf_counter, time
 from typing import Any, Final, TypeAlias
 
-from kp_middleware.recording._confidence import ConfidenceEstimate
-from kp_middleware.recording._context import Place, current_recorder, place_here
+from kp_middleware.confidence import log_probabilities
+from kp_middleware.recording._context import Place, current_recorder, place_here, shield
+from kp_middleware.recording._extractors import Extractors, confidence_by
 from kp_middleware.recording._limits import (
+    BEGINNING,
     NAME_BYTES,
     BoundedCopy,
+    LateNote,
     Limits,
+    ModelCall,
+    StepFields,
+    StepLog,
     bounded_name,
     bounded_text,
     causes,
@@ -27,17 +36,7 @@ from kp_middleware.recording._limits import (
     jsonable,
     size_bytes,
 )
-from kp_middleware.recording._shield import shield
-from kp_middleware.recording._steps import (
-    BEGINNING,
-    Late,
-    LateNote,
-    ModelCall,
-    StepFields,
-    StepLog,
-    ThreadNotes,
-    duration_ms,
-)
+from kp_middleware.runs import Awaited
 from kp_middleware.traces import StepType, fresh_id
 
 GIVEN_UP: Final = (CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
@@ -49,7 +48,38 @@ OWN_CALL_IDS: Final = "kp:trace:"
 _MAX_ERRORS: Final = 20
 _MAX_TOOLS: Final = 64
 
+_NONE_GIVEN: Final = Extractors()
+
 Sink: TypeAlias = Callable[["Recorder"], None]
+
+
+@dataclass(slots=True)
+class ThreadNotes:
+    """An adapter's notes of a recorder's part in its thread; see `ThreadPart`.
+
+    Attributes:
+        overheard: True if its objective was stated before it resumed, and not by its own input.
+        repeats_calls: True if steps may repeat those of an earlier part, with the same call ids.
+        owed: The tool calls without a result at its end: the tools' names by call id.
+    """
+
+    agent: str | None = None
+    follows: bool = False
+    overheard: bool = False
+    answers: tuple[str, ...] = ()
+    awaits: Awaited | None = None
+    questions: tuple[str, ...] = ()
+    owed: Mapping[str, str] = field(default_factory=dict)
+    repeats_calls: bool = False
+
+    def go_on(self, answers: tuple[str, ...] = ()) -> Mapping[str, str]:
+        """Resume a run that paused; return its calls without a result if this recorder has them."""
+        if self.awaits is None:
+            self.follows, self.answers = True, answers
+            return {}
+        owed = self.owed
+        self.awaits, self.questions, self.owed = None, (), {}
+        return owed
 
 
 class Recorder:
@@ -78,11 +108,11 @@ class Recorder:
         self.result_summary = ""
         self.confidence: float | None = None
         self.is_extracted = False
-        self.confidence_estimate = ConfidenceEstimate()
+        self.extractors = _NONE_GIVEN
+        self.heard: dict[bool, float | None] = {}  # confidence of answers, by whether in a tool
         self.success: bool | None = None
-        self.is_success_assumed = False
+        self.is_success_assumed = self.finished = False
         self.complete = True
-        self.finished = False
         self._calls = count(1)
         self.error_type: str | None = None
         self.unfinished: str | None = None
@@ -222,8 +252,12 @@ class Recorder:
     def extract_confidence(self, *results: object) -> None:
         """Extract the confidence from the run's result, unless it is set already."""
         if self.confidence is None and not self.finished:
-            self.confidence = self.confidence_estimate.of(*results)
+            self.confidence = self.extractors.confidence(results, self.heard)
             self.is_extracted = self.confidence is not None
+
+    def hear(self, answer: object, *, inside: bool) -> None:
+        """Keep the log-probability of an answer; that ``inside`` a tool counts if no other does."""
+        self.heard[inside] = confidence_by(log_probabilities, answer)
 
     def new_call_id(self) -> str:
         """Return a new id for a tool call without one."""
@@ -244,11 +278,7 @@ class Recorder:
                 self.output_tokens = (self.output_tokens or 0) + int(output_tokens)
 
     def finish(
-        self,
-        error: BaseException | None = None,
-        *,
-        complete: bool = True,
-        is_noted: bool = False,
+        self, error: BaseException | None = None, *, complete: bool = True, is_noted: bool = False
     ) -> None:
         """Finish the run; only the first call counts.
 
@@ -263,7 +293,6 @@ class Recorder:
             self.finished = True
         self.duration_ms = round((self.clock() - self.clock_started_s) * 1000)
         self.complete = complete and self.thread_notes.awaits != "human"
-        self.thread_notes.heard = None  # the agent's own object
         if error is not None:
             self._fail(error, is_noted=is_noted)
         elif self.success is None:  # success is assumed if the run is complete
@@ -287,12 +316,11 @@ class Recorder:
             return
         latest = {id(attributes): step for attributes, step in self._errors}
         fatal = [latest[own] for cause in causes(error) if (own := id(vars(cause))) in latest]
-        may_go_on = self.thread_notes.awaits is not None
         if not fatal:
-            kind: StepType = "error_recovery" if may_go_on else "observation"
             text, size = self._sized_text(error_text(error))
-            self.log.append({"type": kind, "at": self.clock(), "output_summary": text}, size)
-        elif not may_go_on:
+            fatal.append({"type": "error_recovery", "at": self.clock(), "output_summary": text})
+            self.log.append(fatal[0], size)
+        if self.thread_notes.awaits is None:  # else it may go on
             for step in fatal:
                 self.log.demote(step)
 
@@ -339,7 +367,7 @@ class Recorder:
                 taken += size
             if type(took) is ModelCall:
                 step["model_call"] = took
-            elif took is not None and (took_ms := duration_ms(took)) is not None:
+            elif took is not None and (took_ms := _duration_ms(took)) is not None:
                 step["latency_ms"] = took_ms
             if call_id is not None:
                 step["call_id"] = call_id if type(call_id) is str else str(call_id)
@@ -354,25 +382,13 @@ class Recorder:
         return step
 
     @shield
-    def repeat_call(self, call_id: str, other: "Recorder") -> StepFields | None:
-        """Copy a tool call from a recorder whose run ended before the result; return the step."""
-        found = other.log.call(call_id)
-        if found is None:
-            return None
-        with self._lock:
-            self.log.append(step := dict(found), len(str(found.get("input", ""))))
-            self.last_step = step
-        return step
-
-    @shield
     def note_late(self, notes: Iterable[LateNote]) -> None:
         """Insert steps that are reported late, each after its step ``after``."""
-        late: list[Late] = []
+        late = []
         for kind, said, after, tool, place, call_id, at in notes:
             text, size = self._sized_text(said)
             step: StepFields = {"type": kind, "at": self.clock() if at is None else at}
-            step["content" if kind == "thought" else "output_summary"] = text
-            step["place"] = place
+            step |= {"content" if kind == "thought" else "output_summary": text, "place": place}
             if tool is not None:
                 step["tool"] = self._tool(tool)
             if call_id is not None:
@@ -383,7 +399,7 @@ class Recorder:
                 self.log.insert(late)
 
     def _tool(self, name: str | tuple[str, str]) -> StepFields:
-        """Return the tool of a step, an object that steps with the same tool share."""
+        """Return the tool of a step; steps with the same tool share it."""
         if isinstance(name, tuple):
             return dict(zip(("name", "mcp_server"), map(bounded_name, name), strict=True))
         tool = {"name": bounded_name(name)}
@@ -406,6 +422,15 @@ class Recorder:
         if issubclass(type(value), str):
             return bounded_text(str.__str__(value), limit)  # a subclass may override `__str__`
         return json.dumps(jsonable(value, limit), ensure_ascii=False)
+
+
+def _duration_ms(value: object) -> float | None:
+    """Return a finite duration of at least 0 as a float, or None for anything else."""
+    try:
+        took_ms = float(value) if isinstance(value, Real) else math.nan
+    except OverflowError:
+        return None
+    return took_ms if 0 <= took_ms < math.inf else None
 
 
 def current_trace() -> Recorder:

@@ -5,12 +5,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
-from kp_middleware.recording._context import Place
-from kp_middleware.recording._conversation import Conversation, Message, ToolCall, Turn
-from kp_middleware.recording._limits import bounded_name, causes
+from kp_middleware.recording._context import Place, shield
+from kp_middleware.recording._conversation import (
+    Conversation,
+    Message,
+    ServedResult,
+    ToolCall,
+    Turn,
+)
+from kp_middleware.recording._limits import (
+    BEGINNING,
+    LateNote,
+    ModelCall,
+    StepFields,
+    bounded_name,
+    causes,
+)
 from kp_middleware.recording._recorder import GIVEN_UP, Recorder
-from kp_middleware.recording._shield import shield
-from kp_middleware.recording._steps import BEGINNING, LateNote, ModelCall, StepFields
 from kp_middleware.traces import StepType
 
 _MAX_ERRORS: Final = 20
@@ -216,6 +227,7 @@ class RootSpan:
         outliving: After the end, True while spans go on in the background that were not moved yet.
         successor: Returns a new root for such a span of an ended root, or None; by default, none.
         one_conversation: True if the calls inside its tools belong to its own conversation.
+        awaits_turn: True if the run waits for the next turn of its thread at its end.
     """
 
     def __init__(
@@ -234,7 +246,7 @@ class RootSpan:
         self.span_ids: set[SpanId] = set()
         self.begun = 0
         self.silent: list[Span] = []
-        self.outliving = self.closed_early = self.one_conversation = False
+        self.outliving = self.closed_early = self.one_conversation = self.awaits_turn = False
         self.cancelled: list[Span] = []
         self._errors: dict[str, BaseException] = {}
         self._questions: dict[str, None] = {}
@@ -281,46 +293,52 @@ class RootSpan:
             self.recorder.note("observation", asked, place=span.place)
 
     def record_turn(self, turn: Turn, span: Span) -> None:
-        """Note a model's turn: its reasoning, text and tool calls."""
-        note, place = self.recorder.note, span.place
-        for step in turn.served:
-            if isinstance(step, ToolCall):
-                note("tool_call", None, step.name, None, None, place, None, step.args)
-            else:
-                said = str(step.output) if step.failed else step.output
-                note(_RESULT[bool(step.failed)], None, step.name, said, None, place)
-        model_call: ModelCall | None = self._model_call(turn, span)
-        for thought in turn.thoughts or (turn.thought,):
-            if thought:
-                note("thought", thought, None, None, model_call, place)
-                model_call = None
+        """Note a model's turn: its reasoning, text and tool calls.
+
+        One that a middleware called is no thought of the agent.
+        """
+        recorder, note, place = self.recorder, self.recorder.note, span.place
+        read, written = turn.tokens or (None, None)
+        if turn.tokens is not None:
+            recorder.used_tokens(input_tokens=turn.tokens[0], output_tokens=turn.tokens[1])
+        took: ModelCall | None
+        took = ModelCall(turn.model or span.model, read, written, span.latency_ms)
+        if span.internal:
+            if said := turn.text or [call.args for call in turn.calls]:
+                note("observation", None, None, said, took, place)
+            return
+        if turn.served:
+            self._record_served(turn.served, place)
+        whole = "\n\n".join(filter(str.strip, (turn.reasoning, turn.text)))
+        for thought in filter(None, turn.thoughts or (whole,)):
+            note("thought", thought, None, None, took, place)
+            took = None
         for name, args, call_id, error in turn.calls:
-            note("tool_call", None, name, None, model_call, place, call_id, args)
-            model_call = None
+            note("tool_call", None, name, None, took, place, call_id, args)
+            took = None
             if error is not None:
                 note("error_recovery", None, name, error, None, place, call_id)
         if turn.text and span.around is None:
             self._answer = turn.text
         if turn.model:
-            self.recorder.model = bounded_name(turn.model)
+            recorder.model = bounded_name(turn.model)
+
+    def _record_served(self, steps: Iterable[ToolCall | ServedResult], place: Place | None) -> None:
+        for step in steps:
+            if isinstance(step, ToolCall):
+                self.recorder.note("tool_call", None, step.name, None, None, place, None, step.args)
+            else:
+                kind, said = _RESULT[bool(step.failed)], step.output
+                said = str(said) if step.failed else said
+                self.recorder.note(kind, None, step.name, said, None, place)
 
     def end_turn(self, turn: Turn, span: Span) -> None:
-        """Note a model's last turn; one that a middleware called is no thought of the agent."""
-        if span.internal:
-            model_call = self._model_call(turn, span)
-            if said := turn.text or [call.args for call in turn.calls]:
-                self.recorder.note("observation", None, None, said, model_call, span.place)
-            return
-        span.conversation.add_turn(turn)
+        """Note a model's last turn, and wait for the results of its calls."""
+        if not span.internal:
+            span.conversation.add_turn(turn)
+            if span.around is None:
+                self.recorder.unfinished = turn.unfinished
         self.record_turn(turn, span)
-        if span.around is None:
-            self.recorder.unfinished = turn.unfinished
-
-    def _model_call(self, turn: Turn, span: Span) -> ModelCall:
-        read, written = turn.tokens or (None, None)
-        if read is not None and written is not None:
-            self.recorder.used_tokens(input_tokens=read, output_tokens=written)
-        return ModelCall(turn.model or span.model, read, written, span.latency_ms)
 
     def record_result(self, result: object, span: Span, *, failed: bool = False) -> None:
         """Note the result of a tool or a retriever, or that it says that it ``failed``."""
@@ -397,10 +415,11 @@ class RootSpan:
         return sorted(own, key=lambda span: span.number)
 
     def pause(self, span: Span) -> None:
-        """Note at the root's end that it waits for a human, if it does."""
-        if span.paused or span.paused_inside:
-            owed = span.conversation.owed
-            self.recorder.thread_notes.wait("human", questions=tuple(self._questions), owed=owed)
+        """Note at the root's end that it waits for a human, or for the next turn, if it does."""
+        notes, is_paused = self.recorder.thread_notes, span.paused or span.paused_inside
+        if is_paused or self.awaits_turn:
+            notes.awaits, notes.owed = "human" if is_paused else "turn", span.conversation.owed
+            notes.questions = tuple(self._questions) if is_paused else ()
 
     def succeed(self, output: object, *, complete: bool = True) -> None:
         """End with a result, or without one if the run was paused or its stream closed early."""

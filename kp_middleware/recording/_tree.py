@@ -6,11 +6,10 @@ from itertools import chain, takewhile
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from kp_middleware.confidence import Confidences
-from kp_middleware.recording._confidence import ConfidenceEstimate, extractors_of
-from kp_middleware.recording._context import current_recorder, place_here
+from kp_middleware.recording._context import current_recorder, place_here, shield
 from kp_middleware.recording._conversation import Message, Turn
+from kp_middleware.recording._extractors import Extractors
 from kp_middleware.recording._recorder import Recorder
-from kp_middleware.recording._shield import shield
 from kp_middleware.recording._spans import RootSpan, Span, SpanId
 
 _MAX_ROOTS: Final = 2048
@@ -31,13 +30,12 @@ def recordings(
     kp: Recording, *, domain: str | None, confidence: Confidences
 ) -> Callable[[str], Recorder | None]:
     """Return a function that begins a recording by a framework, in a domain and with extractors."""
-    extractors = extractors_of(confidence)
+    extractors = Extractors(confidence)
 
     def begin(framework: str) -> Recorder | None:
         recorder = kp.start_recording(framework)
         if recorder is not None:
-            recorder.domain = domain
-            recorder.confidence_estimate = ConfidenceEstimate(extractors)
+            recorder.domain, recorder.extractors = domain, extractors
         return recorder
 
     return begin
@@ -353,10 +351,11 @@ class SpanTree:
         self, key: SpanId, inside: Mapping[SpanId, Span], root: RootSpan
     ) -> RootSpan | None:
         outermost, around = inside[key], inside[key].around
-        repeat = root.recorder.repeat_call
         for run in inside.values():
-            step_id = run.step_call_id
-            run.after = None if step_id is None else repeat(step_id, run.root.recorder)
+            call = run.step_call_id and run.root.recorder.log.call(run.step_call_id)
+            if call:  # its result comes after its root's end
+                run.after = root.recorder.last_step = dict(call)
+                root.recorder.log.append(run.after, len(str(call.get("input", ""))))
             run.root = root
             if run.around == around:
                 run.around = run.agent = None

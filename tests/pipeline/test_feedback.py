@@ -467,7 +467,7 @@ def thread(kp):
         recorder.thread_notes.go_on()
         recorder.thought("said")
         recorder.observation("seen")
-        recorder.thread_notes.wait(awaits, questions=(), owed=())
+        recorder.thread_notes.awaits = awaits
         recorder.finish(error)
         return recorder.trace_id
 

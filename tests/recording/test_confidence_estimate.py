@@ -7,7 +7,7 @@ import pytest
 from hostile_objects import HOSTILE
 
 from kp_middleware.confidence import Field, log_probabilities
-from kp_middleware.recording import ConfidenceEstimate, current_trace, extractors_of, shield
+from kp_middleware.recording import Extractors, current_trace, shield
 
 LIKELY = {"logprobs": [{"token": "yes", "logprob": 0.0}]}
 UNLIKELY = {"logprobs": [{"token": "yes", "logprob": -1.0}]}
@@ -18,7 +18,7 @@ def confidence_of(notebook):
     """The confidence of a run that returns this, by these extractors."""
 
     def run(result, extractors):
-        assert notebook.capture(lambda: result, confidence=extractors_of(extractors))() is result
+        assert notebook.capture(lambda: result, confidence=Extractors(extractors))() is result
         return notebook.run.trace.outcome.confidence
 
     return run
@@ -118,7 +118,7 @@ def test_an_extractor_is_not_asked_of_a_run_that_failed(notebook):
         raise KeyError("why")
 
     asked = []
-    agent = notebook.capture(failing, confidence=extractors_of(asked.append))
+    agent = notebook.capture(failing, confidence=Extractors(asked.append))
 
     with pytest.raises(KeyError):
         agent()
@@ -127,8 +127,8 @@ def test_an_extractor_is_not_asked_of_a_run_that_failed(notebook):
 
 
 def test_the_function_inside_does_not_ask_for_the_run(notebook):
-    inner = notebook.capture(lambda: "yes", confidence=extractors_of(lambda _: 0.1))
-    outer = notebook.capture(inner, confidence=extractors_of(lambda _: 0.6))
+    inner = notebook.capture(lambda: "yes", confidence=Extractors(lambda _: 0.1))
+    outer = notebook.capture(inner, confidence=Extractors(lambda _: 0.6))
 
     outer()
 
@@ -143,7 +143,7 @@ def test_of_a_generator_what_it_yielded_is_asked(notebook):
     async def read(items):
         return [item async for item in items]
 
-    sure = extractors_of(lambda text: 0.7 if text == "certainly yes" else None)
+    sure = Extractors(lambda text: 0.7 if text == "certainly yes" else None)
     asyncio.run(read(notebook.capture(agent, confidence=sure)()))
 
     assert notebook.run.trace.outcome.confidence == 0.7
@@ -152,7 +152,7 @@ def test_of_a_generator_what_it_yielded_is_asked(notebook):
 @pytest.mark.parametrize("wrong", ["certainty", 0.9, [0.9], [Field("a"), "b"]], ids=str)
 def test_what_is_no_function_is_refused_at_once(wrong):
     with pytest.raises(TypeError):
-        extractors_of(wrong)
+        Extractors(wrong)
 
 
 @pytest.mark.parametrize(
@@ -171,13 +171,14 @@ def test_what_is_no_function_is_refused_at_once(wrong):
         *("the last is odd", "none"),
     ],
 )
-def test_log_probabilities_are_those_of_the_last_answer(heard, sure):
-    sureness = ConfidenceEstimate(extractors_of(log_probabilities))
+def test_log_probabilities_are_those_of_the_last_answer(recorder, heard, sure):
+    recorder.extractors = Extractors(log_probabilities)
 
     for answer, inside in heard:
-        sureness.hear(answer, inside=inside)
+        recorder.hear(answer, inside=inside)
+    recorder.extract_confidence("a result")
 
-    assert sureness.of("a result") == sure
+    assert recorder.confidence == sure
 
 
 def test_log_probabilities_may_be_in_the_result_itself(confidence_of):
@@ -190,4 +191,4 @@ def test_log_probabilities_may_be_in_the_result_itself(confidence_of):
     ids=["none", "other", "asked for"],
 )
 def test_answers_are_only_heard_where_log_probabilities_are_asked_for(extractors, listens):
-    assert ConfidenceEstimate(extractors_of(extractors)).listens is listens
+    assert Extractors(extractors).listens is listens

@@ -10,7 +10,7 @@ import pytest
 from kp_middleware import ReasoningTrace, Step, Tool, current_trace
 from kp_middleware.confidence import Field
 from kp_middleware.outcomes import OfRun, ToolResult, checks, refusal
-from kp_middleware.recording import extractors_of, shield
+from kp_middleware.recording import Extractors, shield
 
 _SECTIONS = re.split(
     r"^>>> (\S+)\n",
@@ -124,7 +124,7 @@ def ended(notebook):
             current_trace().observation(tool="shell", output_summary=output)
             return body()
 
-        notebook.capture(agent, confidence=extractors_of(extractors))()
+        notebook.capture(agent, confidence=Extractors(extractors))()
         run = notebook.runs[-1]
         sources = (run.success_source, run.confidence_source)
         return run.trace.metadata.success, run.trace.outcome.confidence, *sources

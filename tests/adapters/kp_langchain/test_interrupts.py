@@ -395,7 +395,7 @@ def test_a_pause_with_no_thread_to_find_it_by_is_incomplete(kp, traces):
     @kp.capture
     def answer(_):
         current_trace().tool_call("ask")
-        current_recorder().thread_notes.wait("human", questions=(), owed={})
+        current_recorder().thread_notes.awaits = "human"
 
     answer("go")
 
