@@ -59,7 +59,7 @@ class Dispatch:
         policy: privacy.Policy,
         exporter: OwnExporter | None = None,
     ) -> None:
-        self._store = store
+        self.store = store
         self._settings = settings
         self._policy = policy
         destination = settings.registry_url if exporter is None else exporter.url
@@ -94,7 +94,7 @@ class Dispatch:
             if why_not is not None:
                 logger.warning("trace %s stays here: %s", trace.id, why_not)
             redactor = policy.redactor
-            with self._store.transaction():
+            with self.store.transaction():
                 self.outbox.add(seq, body, redactor=redactor, redactions=counts, reason=why_not)
                 self.outbox.sync(seq)
         except BaseException:
@@ -116,10 +116,10 @@ class Dispatch:
     def queue_stored(self, seq: int) -> None:
         """Put a stored trace that cleared into the outbox, unless it cannot be read."""
         try:
-            ending = self._store.ending(seq)
+            ending = self.store.ending(seq)
             if self._awaits_confirmation(ending):
                 return
-            stored = self._store.stored(seq)
+            stored = self.store.stored(seq)
             trace = ReasoningTrace.model_validate_json(stored.document)
             metadata = trace.metadata
             if self.blocking_reason(metadata.visibility, ending, metadata.created_at) is None:

@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from kp_middleware.core.gates import Gate
@@ -18,7 +19,7 @@ from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
 from kp_middleware.locations import unknown_variables
 from kp_middleware.pipeline._intake import Built, Feedback, FinishedRun, ThreadEnd, checked
-from kp_middleware.pipeline._sending import MoreExporter, SendingWorker
+from kp_middleware.pipeline._sending import MoreSender, SendingWorker
 from kp_middleware.pipeline._shared import SharedWorker
 from kp_middleware.pipeline._steps import is_judging
 from kp_middleware.pipeline._worker import (
@@ -107,7 +108,7 @@ class Pipeline:
         self._embedder = embedder
         self._gate = gate
         self._exporter = None if exporter is None else OwnExporter(exporter)
-        self._more: list[MoreExporter] = []
+        self._more: list[Callable[[], MoreSender]] = []
         self._closed = False
         self._start_afresh()
         _open.add(self)
@@ -325,14 +326,12 @@ class Pipeline:
         own = OwnExporter(exporter, named if isinstance(named, str) else None)
         if not isinstance(self._store, SqliteStore):
             raise TypeError(NO_FILE)
-        if any(one.exporter.url == own.url for one in self._more):
+        if any(one.exporter.url == own.url for one in self._more_senders):
             raise ValueError(f"there is an {own.url} already: give each a name of its own")
         if self.settings.visibility != "private" and not self.settings.problems:
-            more = MoreExporter(own, send, first)
-            sender = more.worker(self._store, self.settings)
+            more = partial(MoreSender, self._store, self.settings, own, send=send, since=first)
             self._more.append(more)
-            self._more_senders.append(sender)
-            self._senders.insert(0, sender)
+            self._more_senders.append(more())
 
     def _start_afresh(self) -> None:
         """Create an empty queue and the workers, without starting a thread.
@@ -366,8 +365,11 @@ class Pipeline:
             on_queued=self._start_sending if self._shared is None else self._shared.start,
             on_step=self._start_more,
         )
-        self._more_senders = [one.worker(store, settings) for one in self._more]
-        self._senders = [*self._more_senders, *([] if self._sender is None else [self._sender])]
+        self._more_senders = [make() for make in self._more]
+
+    @property
+    def _senders(self) -> list[SendingWorker]:
+        return [*self._more_senders, *([] if self._sender is None else [self._sender])]
 
     def _start_sending(self) -> None:
         if self._sender is not None:

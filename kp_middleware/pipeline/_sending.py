@@ -6,6 +6,8 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
+from functools import partial
+from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 from kp_middleware import locations, privacy
@@ -29,7 +31,6 @@ from kp_middleware.sharing import Link, PaceOfAll, SharedOutbox, load
 from kp_middleware.storage import (
     TROUBLE,
     ExportCandidate,
-    ExportCursor,
     OutboxAdmin,
     PacingTable,
     Run,
@@ -44,25 +45,21 @@ logger = logging.getLogger("kp_middleware")
 
 _AT_MOST_S: Final = 3600.0  # then we look again, whatever the clock did
 _WORTH_WAITING_S: Final = 60.0  # past a deadline: what is due sooner may come sooner
+_TOKENS: Final = ("input_tokens", "output_tokens")
+_OF_A_RUN: Final = ("started_at", "duration_ms", "state", "reason_code", *_TOKENS)
+_OF_A_STEP: Final = ("call_id", "model_latency_ms", *_TOKENS)
 
 
 class SendingWorker(Worker):
     """Sends what is in the outbox: only where there is a key, or an exporter of the user's."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        exporter: Registry | OwnExporter,
-        outbox_of: Callable[[Store], Outbox] | None = None,
-    ) -> None:
+    def __init__(self, store: Store, settings: Settings, exporter: Registry | OwnExporter) -> None:
         super().__init__("kp-sending", settings.db, "nothing is sent for now")
         self._store = store
-        self._outbox_of = outbox_of
         self._settings = settings
-        self._exporter = exporter
         self._sender: Sender | None = None
         self._next_at: float | None = math.inf
+        self.exporter = exporter
 
     def start(self) -> bool:
         """Look into the outbox, in the background."""
@@ -82,25 +79,18 @@ class SendingWorker(Worker):
             given_back = True
         return not given_back and super().stop(LAST_STEP_S)
 
-    def wait_until_idle(self, deadline: float) -> None:
-        """Return when nothing can be sent now, or when the time is over."""
-        self._wait_for_rest(-math.inf, deadline - time.monotonic())
+    def wait_until_sent(self, deadline: float) -> bool:
+        """Wait until all is sent, or nothing goes for much longer; False if the time is over."""
+        return self.wait_until_idle(deadline, until=deadline + _WORTH_WAITING_S)
 
-    def wait_until_sent(self, deadline: float, look: Callable[[], None] = lambda: None) -> None:
-        """Return when all is sent, or the time is over; at once if nothing goes for much longer."""
-        while (left_s := deadline - time.monotonic()) > 0:
-            if self._wait_for_rest(deadline + _WORTH_WAITING_S, min(left_s, LOOK_AGAIN_S)):
-                return
-            look()
-
-    def _wait_for_rest(self, until: float, timeout_s: float) -> bool:
-        """Wait until nothing can be sent before an instant; return False if the time is over."""
+    def wait_until_idle(self, deadline: float, *, until: float = -math.inf) -> bool:
+        """Wait until nothing can be sent, or not before an instant; False if the time is over."""
 
         def rests() -> bool:
             return self._thread is None or (self._next_at is not None and self._next_at > until)
 
         with self._changed:
-            return self._changed.wait_for(rests, max(0.0, timeout_s))
+            return self._changed.wait_for(rests, max(0.0, deadline - time.monotonic()))
 
     def _rest_until(self, next_at: float | None) -> None:
         """Set when the next item is sent, on the monotonic clock; None while one is sent."""
@@ -113,11 +103,11 @@ class SendingWorker(Worker):
         link = shared_link(self._settings)
         with (
             closing(self._store.apart()) as store,
-            closing(self._exporter),
+            closing(self.exporter),
             nullcontext() if link is None else closing(link),
         ):
             outbox, pace = self._outbox_and_pace(store, link)
-            sender = self._sender = Sender(outbox, self._exporter, pace=pace, clock=time.time)
+            sender = self._sender = Sender(outbox, self.exporter, pace=pace, clock=time.time)
             while not self._stopping.is_set():
                 self._wake.clear()
                 self._rest_until(None)  # or a program could end in the midst of a request
@@ -136,19 +126,104 @@ class SendingWorker(Worker):
             with suppress(*TROUBLE):
                 sender.send_due(self._stopping)  # what is answered is written, our turn is over
 
-    def _outbox_and_pace(self, store: Store, link: Link | None) -> tuple[Outbox, OwnPace]:
+    def _outbox_and_pace(self, store: Store, link: Link | None, /) -> tuple[Outbox, OwnPace]:
         """Return those of all hosts where they share a log; an exporter has a pace of its own."""
-        exporter, settings = self._exporter, self._settings
+        exporter, settings = self.exporter, self._settings
         if isinstance(exporter, OwnExporter):
-            own = OwnPace(Pace().at_interval(time.time(), 0.0), time.time)
-            if self._outbox_of is not None:
-                return self._outbox_of(store), own
-            return store.outbox(exporter.url, settings.agent_id), own
+            return store.outbox(exporter.url, settings.agent_id), _unlimited()
         pace = shared_pace(exporter, settings, link)
         if link is None:
             return store.outbox(settings.registry_url, settings.agent_id), pace
-        key = exporter.url, exporter.agent_id, exporter.key_hash
-        return SharedOutbox(link, *key), pace
+        return SharedOutbox(link, exporter.url, exporter.agent_id, exporter.key_hash), pace
+
+
+def _unlimited() -> OwnPace:
+    return OwnPace(Pace().at_interval(time.time(), 0.0), time.time)
+
+
+class MoreSender(SendingWorker):
+    """Gives runs to an exporter beside the outbox, the first that began ``since`` an instant."""
+
+    def __init__(
+        self,
+        store: SqliteStore,
+        settings: Settings,
+        exporter: OwnExporter,
+        *,
+        send: Literal["cleared", "all"],
+        since: str,
+    ) -> None:
+        super().__init__(store, settings, exporter)
+        self._send, self._since = send, since
+
+    def _outbox_and_pace(self, store: Store, _: Link | None, /) -> tuple[Outbox, OwnPace]:
+        assert isinstance(store, SqliteStore)  # noqa: S101 - as it was made with
+        assert isinstance(self.exporter, OwnExporter)  # noqa: S101
+        policy, name = privacy.Policy.of(self._settings), self.exporter.url
+        dispatch = Dispatch(store, self._settings, policy, self.exporter)
+        choose, prepare = partial(self._chosen, dispatch), partial(self._prepared, policy)
+        cursor = store.export_cursor(name, choose=choose, prepare=prepare, since=self._since)
+        return cursor, _unlimited()
+
+    def _chosen(self, dispatch: Dispatch, run: ExportCandidate) -> bool | None:
+        """Return whether the exporter is given a run; None: that is not known yet."""
+        if run.state in {"recorded", "paused"}:
+            return None
+        if run.visibility == "private" or self._send == "all":
+            return run.visibility != "private"
+        if run.decision != "forward":
+            return False
+        ending = dispatch.store.ending(run.seq)
+        why = dispatch.blocking_reason(run.visibility, ending, run.started_at)
+        if why != "unconfirmed":
+            return why is None
+        age_s = time.time() - epoch_s(run.started_at)
+        return False if age_s > self._settings.confirm_within_days * DAY_S else None
+
+    def _prepared(
+        self, policy: privacy.Policy, run: Run, document: str, attempts: int
+    ) -> ExportedRun | None:
+        """Return what leaves of a run: redacted as for the outbox, and scanned as it leaves."""
+        trace = ReasoningTrace.model_validate_json(document)
+        level = trace.metadata.privacy_level
+        agent_id, scoring = self._settings.agent_id, run.scoring
+        names = [run.agent_name, run.model, run.thread_id, run.error_type]
+        told = [*names, *(name for step in run.steps for name in (step.agent, step.model))]
+        try:
+            redacted = privacy.redact_trace(trace, level=level, policy=policy).trace
+            body = payload(redacted, score=scoring.score if scoring else 0.0, agent_id=agent_id)
+            privacy.check_clean(body, level=level, policy=policy)
+            cleaned = iter(privacy.redact_jsonable(told, level=level, policy=policy).value)
+        except RedactionError as error:
+            words = "trace %s is not given to %s: %s"
+            logger.warning(words, run.id, self.exporter.url, error)
+            return None
+        agent_name, model, thread_id, error_type = islice(cleaned, len(names))
+        return ExportedRun(
+            run.seq,
+            body,
+            idempotency_key(body, agent_id=agent_id),
+            attempts,
+            trace_id=run.id,
+            score=scoring.score if scoring else None,
+            signals=dict(zip(SIGNALS, scoring.signals, strict=True)) if scoring else {},
+            decision=scoring.decision if scoring else None,
+            gate=scoring.gate if scoring else None,
+            agent_name=agent_name,
+            model=model,
+            thread_id=thread_id,
+            error_type=error_type,
+            steps=tuple(
+                StepFacts(
+                    epoch_s(step.started_at) if step.started_at else None,
+                    agent=next(cleaned),
+                    model=next(cleaned),
+                    **{name: getattr(step, name) for name in _OF_A_STEP},
+                )
+                for step in run.steps
+            ),
+            **{name: getattr(run, name) for name in _OF_A_RUN},
+        )
 
 
 def shared_link(settings: Settings, pod: str = platform.node()) -> Link | None:
@@ -188,7 +263,11 @@ def drain(settings: Settings, *, timeout_s: float, look: Callable[[], None]) -> 
     worker = SendingWorker(SqliteStore.at(settings.db), settings, registry)
     worker.start()
     try:
-        worker.wait_until_sent(deadline, look)
+        while (left_s := deadline - time.monotonic()) > 0:
+            soon = time.monotonic() + min(left_s, LOOK_AGAIN_S)
+            if worker.wait_until_idle(soon, until=deadline + _WORTH_WAITING_S):
+                break
+            look()
         return worker.trouble
     finally:
         worker.stop(registry.timeout_s)
@@ -281,94 +360,3 @@ def _at_the_pace(registry: Registry, settings: Settings) -> Iterator[SharedPace]
         raise
     finally:
         pace.release(ended=True)
-
-
-class MoreExporter(NamedTuple):
-    """An exporter beside the outbox; ``since`` is when the first run that it is given began."""
-
-    exporter: OwnExporter
-    send: Literal["cleared", "all"]
-    since: str
-
-    def worker(self, store: Store, settings: Settings) -> SendingWorker:
-        """Return the worker that gives it the runs of a store, the one a pipeline uses."""
-        exporter, policy = self.exporter, privacy.Policy.of(settings)
-
-        def cursor(own: Store) -> ExportCursor:
-            assert isinstance(own, SqliteStore)  # noqa: S101 - `Pipeline.add_exporter` has looked
-            dispatch = Dispatch(own, settings, policy, exporter)
-
-            def choose(run: ExportCandidate) -> bool | None:
-                """Return whether it is given the run; None: that is not known yet."""
-                if run.state in {"recorded", "paused"}:
-                    return None
-                if run.visibility == "private" or self.send == "all":
-                    return run.visibility != "private"
-                if run.decision != "forward":
-                    return False
-                why = dispatch.blocking_reason(run.visibility, own.ending(run.seq), run.started_at)
-                if why != "unconfirmed":
-                    return why is None
-                age_s = time.time() - epoch_s(run.started_at)
-                return False if age_s > settings.confirm_within_days * DAY_S else None
-
-            def prepare(run: Run, document: str, attempts: int) -> ExportedRun | None:
-                try:
-                    return exported(run, document, attempts, settings=settings, policy=policy)
-                except RedactionError as error:
-                    words = "trace %s is not given to %s: %s"
-                    logger.warning(words, run.id, exporter.url, error)
-                    return None
-
-            return own.export_cursor(exporter.url, choose=choose, prepare=prepare, since=self.since)
-
-        return SendingWorker(store, settings, exporter, cursor)
-
-
-def exported(
-    run: Run, document: str, attempts: int, *, settings: Settings, policy: privacy.Policy
-) -> ExportedRun:
-    """Return what leaves of a run: redacted as for the outbox, and scanned as it leaves."""
-    trace = ReasoningTrace.model_validate_json(document)
-    level = trace.metadata.privacy_level
-    redacted = privacy.redact_trace(trace, level=level, policy=policy).trace
-    scoring = run.scoring
-    body = payload(redacted, score=scoring.score if scoring else 0.0, agent_id=settings.agent_id)
-    privacy.check_clean(body, level=level, policy=policy)
-    names = [run.agent_name, run.model, run.thread_id, run.error_type]
-    told = [*names, *(name for step in run.steps for name in (step.agent, step.model))]
-    cleaned = iter(privacy.redact_jsonable(told, level=level, policy=policy).value)
-    agent_name, model, thread_id, error_type = (next(cleaned) for _ in names)
-    return ExportedRun(
-        run.seq,
-        body,
-        idempotency_key(body, agent_id=settings.agent_id),
-        attempts,
-        trace_id=run.id,
-        started_at=run.started_at,
-        duration_ms=run.duration_ms,
-        state=run.state,
-        score=scoring.score if scoring else None,
-        signals={} if scoring is None else dict(zip(SIGNALS, scoring.signals, strict=True)),
-        decision=scoring.decision if scoring else None,
-        reason_code=run.reason_code,
-        gate=scoring.gate if scoring else None,
-        agent_name=agent_name,
-        model=model,
-        thread_id=thread_id,
-        error_type=error_type,
-        input_tokens=run.input_tokens,
-        output_tokens=run.output_tokens,
-        steps=tuple(
-            StepFacts(
-                epoch_s(step.started_at) if step.started_at else None,
-                agent=next(cleaned),
-                call_id=step.call_id,
-                model=next(cleaned),
-                input_tokens=step.input_tokens,
-                output_tokens=step.output_tokens,
-                model_latency_ms=step.model_latency_ms,
-            )
-            for step in run.steps
-        ),
-    )
