@@ -16,7 +16,7 @@ from kp_middleware.core.evaluation import (
     evaluate,
     known_success,
 )
-from kp_middleware.core.formula import Weights
+from kp_middleware.core.formula import Shape, Weights
 from kp_middleware.core.gates import DAY_S, Gate
 from kp_middleware.errors import KnowledgePulseError, RedactionError, TraceNotFoundError
 from kp_middleware.export import OwnExporter, payload
@@ -31,6 +31,7 @@ from kp_middleware.storage import (
     OutboxAdmin,
     PastRun,
     Store,
+    StoredRun,
     is_damage,
 )
 from kp_middleware.traces import ReasoningTrace, Step
@@ -39,14 +40,11 @@ logger = logging.getLogger("kp_middleware")
 
 
 class Prepared(NamedTuple):
-    """The exact bytes to post, and what their placeholders stand for: counts by label.
+    """What may leave of a trace."""
 
-    Without bytes, ``why_not`` says why nothing may leave.
-    """
-
-    body: bytes | None
-    redactions: Mapping[str, int]
-    why_not: str | None = None
+    body: bytes | None  # exactly as it is posted
+    redactions: Mapping[str, int]  # what its placeholders stand for, by label
+    why_not: str | None = None  # nothing may leave
 
 
 class Dispatch:
@@ -88,12 +86,11 @@ class Dispatch:
     def queue(self, seq: int, trace: ReasoningTrace, score: float) -> None:
         """Put a trace that cleared into the outbox; after a crash, whoever starts next does it."""
         try:
-            agent_id, policy = self._settings.agent_id, self._policy
             # slow, and so outside of the transaction
-            body, counts, why_not = prepared(trace, score, agent_id=agent_id, policy=policy)
+            body, counts, why_not = self.prepared(trace, score)
             if why_not is not None:
                 logger.warning("trace %s stays here: %s", trace.id, why_not)
-            redactor = policy.redactor
+            redactor = self._policy.redactor
             with self.store.transaction():
                 self.outbox.add(seq, body, redactor=redactor, redactions=counts, reason=why_not)
                 self.outbox.sync(seq)
@@ -124,19 +121,30 @@ class Dispatch:
             metadata = trace.metadata
             if self.blocking_reason(metadata.visibility, ending, metadata.created_at) is None:
                 self.queue(seq, trace, stored.score or 0.0)
-        except PASSING_TROUBLE:
-            raise
         except Exception as error:
-            if is_damage(error):
+            if passes(error):
                 raise
             logger.warning("trace %d cleared, but cannot be queued", seq, exc_info=True)
 
     def _awaits_confirmation(self, ending: Ending) -> bool:
         return self._settings.forward_only == "confirmed" and not ending.is_confirmed
 
+    def prepared(self, trace: ReasoningTrace, score: float) -> Prepared:
+        return prepared(trace, score, self._settings.agent_id, self._policy)
+
     def any_pending(self) -> bool:
         """Return whether an outbox item waits to be sent, and may be."""
         return self._sends and self.outbox.any_pending()
+
+
+def passes(error: Exception) -> bool:
+    """Return whether an error is the file's, so that what failed is tried again."""
+    return isinstance(error, PASSING_TROUBLE) or is_damage(error)
+
+
+def shape_of(stored: StoredRun, trace: ReasoningTrace) -> Shape:
+    """Return the counts of a stored run, also where the document has fewer steps."""
+    return Shape(stored.steps, trace.shape.types, stored.tools, stored.recoveries)
 
 
 GATE_FAILED: Final = "a run stays here, the gate failed"
@@ -251,7 +259,7 @@ _MOST_OF_AN_ARGUMENT: Final = 80
 
 
 def prepared(
-    trace: ReasoningTrace, score: float, *, agent_id: str | None, policy: privacy.Policy
+    trace: ReasoningTrace, score: float, agent_id: str | None, policy: privacy.Policy
 ) -> Prepared:
     """Prepare a stored trace for sending, at its own privacy level.
 
@@ -286,7 +294,7 @@ def with_score(body: bytes, score: float) -> bytes:
 
 
 def _in_words(step: Step) -> str:
-    """Return a tool call as source code, in at most 200 characters."""
+    """Return a tool call as source code."""
     name = "" if step.tool is None else step.tool.name
     arguments = ", ".join(f"{key}={_written(value)}" for key, value in (step.input or {}).items())
     return _cut(f"{name}({arguments})", _MOST_CHARACTERS)
@@ -360,7 +368,7 @@ class Rescan:
             trace = ReasoningTrace.model_validate_json(entry.document)
             if body is not None:
                 trace = _without_call_words(ReasoningTrace.model_validate_json(body), kept=trace)
-            leaving = prepared(trace, entry.score, agent_id=agent_id, policy=self._policy)
+            leaving = prepared(trace, entry.score, agent_id, self._policy)
         except ValueError:
             leaving = Prepared(None, {}, "its local copy cannot be read")
         if leaving.body is None:

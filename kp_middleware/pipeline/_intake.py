@@ -40,21 +40,14 @@ _UNREDACTED: Final = "(not kept: it could not be redacted)"
 _TOO_LARGE: Final = "(not kept: it is too large to be redacted)"
 _MOST_TOO_LARGE: Final = 16
 _SPOKEN_FACTS: Final = ("error_type", "agent_name", "model", "thread_id", "tags")
-_UNSPOKEN_METADATA: Final = {
-    "task_domain": "general",
-    "agent_id": None,
-    "framework": None,
-    "validated_by": None,
-}
-_UNSPOKEN_FACTS: Final[dict[str, object]] = {"tags": (), "facts": (), "part": None}
-_LOOK_AGAIN_S: Final = 1.0
+_UNSPOKEN: Final = dict.fromkeys(("agent_id", "framework", "validated_by"))
 
 
 class Built(NamedTuple):
-    """A trace that a user built, and whose it is; None: nobody's."""
+    """A trace that a user built."""
 
     trace: ReasoningTrace
-    owner: str | None
+    owner: str | None  # None: nobody's
 
 
 class ThreadEnd(NamedTuple):
@@ -127,8 +120,6 @@ class Intake:
         self._secrets: dict[str, privacy.KnownSecrets] = {}
         """Of threads in which a run waits, by fingerprint: they are never written."""
         self._said: set[str] = set()
-        self._overdue_at: str | None = None
-        self._looked_s = -math.inf
 
     def keep(self, run: Recorder | Built) -> None:
         """Write a run without its secrets, unless it has no step."""
@@ -147,9 +138,7 @@ class Intake:
                 recorded = recorded.model_copy(update={"owner": fingerprint(run.owner)})
         if recorded is None:
             return
-        thread = ""
-        if recorded.part is not None:
-            thread, self._looked_s = recorded.part.thread, -math.inf
+        thread = "" if recorded.part is None else recorded.part.thread
         known = self._secrets.get(thread) or privacy.KnownSecrets()
         is_ours = isinstance(run, Recorder)
         try:
@@ -162,8 +151,7 @@ class Intake:
             if thread and known:
                 self._secrets.pop(thread, None)
                 self._secrets[thread] = known
-        if self._secrets:
-            self._forget_secrets()
+        self._forget_secrets()
 
     def end(self, told: ThreadEnd | None = None) -> bool:
         """End the waiting runs of a thread; None: the first that has waited too long.
@@ -174,11 +162,8 @@ class Intake:
             return False
         success, confidence = (None, None) if told is None else told[1:]
         with self._store.transaction():
-            paused = (
-                self._store.overdue(instant(time.time()))
-                if told is None
-                else self._store.paused(told.thread)
-            )
+            now, store = instant(time.time()), self._store
+            paused = store.overdue(now) if told is None else store.paused(told.thread)
             for one in paused:
                 if not one.run.shape.steps:
                     self._store.remove(one.seq)
@@ -188,9 +173,7 @@ class Intake:
                 if not over.complete and one.part.awaits == "human":
                     self._store.give_reason(one.seq, "not_continued")
         self._next.add(dict.fromkeys(one.seq for one in paused))
-        self._looked_s = -math.inf
-        if self._secrets:
-            self._forget_secrets()
+        self._forget_secrets()
         return bool(paused)
 
     def bring_in(self, run: RecordedRun) -> tuple[int, ReasoningTrace] | None:
@@ -211,11 +194,7 @@ class Intake:
             return (seq, clean.trace) if self._store.is_recorded(seq) else None
 
     def next_end_in_s(self) -> float:
-        """Return the seconds until the next waiting run times out; infinity if none waits."""
-        now_s = time.monotonic()
-        if now_s >= self._looked_s + _LOOK_AGAIN_S:
-            self._overdue_at, self._looked_s = self._store.next_overdue(), now_s
-        until = self._overdue_at
+        until = self._store.next_overdue()
         return math.inf if until is None else max(0.0, epoch_s(until) - time.time())
 
     def _write(
@@ -295,13 +274,15 @@ class Intake:
 
     def _forget_secrets(self) -> None:
         """Forget the secrets of threads in which no run waits, and of the oldest if too many."""
+        if not self._secrets:
+            return
         threads = self._store.paused_threads()
         self._secrets = {one: known for one, known in self._secrets.items() if one in threads}
         while sum(map(len, self._secrets.values())) > _MOST_SECRETS:
             del self._secrets[next(iter(self._secrets))]
 
     def _without_secrets(self, run: RecordedRun, known: privacy.KnownSecrets) -> RecordedRun:
-        """Return the redacted run, without its largest steps if it is too large to redact.
+        """Redact the run, without its largest steps if it is too large.
 
         Rules whose package is missing are left to the outbox.
         """
@@ -336,7 +317,7 @@ def _as_strict_as(settings: Settings, trace: ReasoningTrace) -> ReasoningTrace:
 
 
 def _under_another_id(run: RecordedRun) -> RecordedRun:
-    """Give a run a new id: after a fork, or with patched randomness, two can share one."""
+    """Return the run with a new id: after a fork, or with patched randomness, two can share one."""
     luck = random.Random()  # noqa: S311 - what gave out one id twice may do so again
     another = f"kp:trace:{UUID(int=luck.getrandbits(128), version=4)}"
     logger.warning("two runs have the id %s: the second is kept as %s", run.trace.id, another)
@@ -354,15 +335,12 @@ def _without_largest_step(run: RecordedRun) -> RecordedRun:
 def _cleaned(
     run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecrets, *, is_new: bool = True
 ) -> RecordedRun:
-    """Return the run redacted: a secret found in one place is removed everywhere.
+    """Redact the run: a secret found in one place is removed everywhere.
 
-    Of one that is not new only the known ones are removed.
+    A run that was redacted before loses the ``known`` secrets alone.
     """
-    of_facts, of_trace = (
-        (privacy.redact_jsonable, privacy.redact_trace)
-        if is_new
-        else (privacy.spread_in_jsonable, privacy.spread_in_trace)
-    )
+    of_facts = privacy.redact_jsonable if is_new else privacy.spread_in_jsonable
+    of_trace = privacy.redact_trace if is_new else privacy.spread_in_trace
     named = [name for step in run.facts for name in (step.agent, step.parent, step.model)]
     names = [*dict.fromkeys(name for name in named if name is not None)]
     facts = {**{name: getattr(run, name) for name in _SPOKEN_FACTS}, "names": names}
@@ -383,7 +361,6 @@ def _cleaned(
 
 
 def _without_words(run: RecordedRun) -> RecordedRun:
-    """Return the run without any text, for when redaction fails."""
     trace = run.trace
     bare = trace.model_copy(
         update={
@@ -392,7 +369,8 @@ def _without_words(run: RecordedRun) -> RecordedRun:
             "outcome": Outcome(result_summary="", confidence=trace.outcome.confidence),
             "source_skill": None,
             "knowledge_graph_delta": None,
-            "metadata": trace.metadata.model_copy(update=_UNSPOKEN_METADATA),
+            "metadata": trace.metadata.model_copy(update={**_UNSPOKEN, "task_domain": "general"}),
         }
     )
-    return run.model_copy(update={**dict.fromkeys(_SPOKEN_FACTS), **_UNSPOKEN_FACTS, "trace": bare})
+    facts = {**dict.fromkeys(_SPOKEN_FACTS), "tags": (), "facts": (), "part": None}
+    return run.model_copy(update={**facts, "trace": bare})

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kp_middleware.core.evaluation import Evaluation, Run, evaluate
-from kp_middleware.core.formula import Nearest, Shape
+from kp_middleware.core.formula import Nearest
 from kp_middleware.core.gates import Gate, Reason, ReasonCode, SettingsGate
 from kp_middleware.embedding import Scorer
 from kp_middleware.export import OwnExporter, Registry
@@ -24,7 +24,7 @@ from kp_middleware.pipeline._dispatch import (
     GATE_FAILED,
     Dispatch,
     Prepared,
-    prepared,
+    shape_of,
     warn_once,
     with_score,
 )
@@ -189,7 +189,9 @@ class Exchange:
         body = None
         if run.body is not None and self._settings.shared_documents == "redacted":
             with no_fork(), suppress(ValueError):  # it cannot be read: its score is shared alone
-                body = self._prepared(ReasoningTrace.model_validate_json(run.body), run.score).body
+                body = self._dispatch.prepared(
+                    ReasoningTrace.model_validate_json(run.body), run.score
+                ).body
         return self._as_shared(run, body)
 
     def _as_shared(self, run: SharedRun, body: bytes | None) -> SharedRun:
@@ -267,7 +269,7 @@ class Exchange:
                 trace = trace.ended(success=ending.success, confidence=ending.confidence)
                 about = trace.metadata
                 run = Run(
-                    Shape(stored.steps, trace.shape.types, stored.tools, stored.recoveries),
+                    shape_of(stored, trace),
                     ending.confidence,
                     ending.success,
                     None if near is None else Nearest(asking.nearest or "", near),
@@ -276,7 +278,7 @@ class Exchange:
                     is_stated=ending.is_stated,
                 )
                 why = self._dispatch.blocking_reason(about.visibility, ending, about.created_at)
-                leaving = self._prepared(trace, 0.0)
+                leaving = self._dispatch.prepared(trace, 0.0)
             row = replace(row, scorer=f"kp-middleware {_VERSION}", vector=asking.vector)
             return _Applicant(asking, row, why, leaving, run)
         except TROUBLE:
@@ -285,9 +287,6 @@ class Exchange:
             logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
             self._give_up(seq, error)
             return None
-
-    def _prepared(self, trace: ReasoningTrace, score: float) -> Prepared:
-        return prepared(trace, score, agent_id=self._settings.agent_id, policy=self._policy)
 
     def _item(self, one: _Applicant, score: float) -> SharedItem | None:
         """Return the body that goes to the registry; None if none may."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from inspect import isawaitable
 from threading import Thread
 from typing import Final, NamedTuple
@@ -39,14 +39,20 @@ from kp_middleware.estimate import (
 )
 from kp_middleware.export import OwnExporter
 from kp_middleware.outcomes import LIKELY, Judge, probability
-from kp_middleware.pipeline._dispatch import GATE_FAILED, Dispatch, Reevaluation, warn_once
+from kp_middleware.pipeline._dispatch import (
+    GATE_FAILED,
+    Dispatch,
+    Reevaluation,
+    passes,
+    shape_of,
+    warn_once,
+)
 from kp_middleware.pipeline._intake import Feedback, FinishedRun, Intake, ThreadEnd
 from kp_middleware.recall import packed
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
-    PASSING_TROUBLE,
     Asking,
     EstimateTable,
     Kind,
@@ -56,8 +62,6 @@ from kp_middleware.storage import (
     SqliteStore,
     Store,
     StoredEstimate,
-    StoredRun,
-    is_damage,
 )
 from kp_middleware.traces import ReasoningTrace
 
@@ -86,25 +90,33 @@ class Judging:
     def __init__(self, on_answer: Callable[[], None]) -> None:
         self._on_answer = on_answer
         self._question: _Question | None = None
-        self.judges: dict[str, Judge] = {}
+        self._judges: dict[str, Judge] = {}
         """Those that have not been heard, by the id of their run's thread or trace."""
 
     def expect(self, run: str, judge: Judge) -> None:
         """Remember the judge of a run; the oldest is dropped."""
-        self.judges[run] = judge
-        if len(self.judges) > _MOST:
-            del self.judges[next(iter(self.judges))]
+        self._judges[run] = judge
+        if len(self._judges) > _MOST:
+            del self._judges[next(iter(self._judges))]
 
-    def told(self, run: str, trace: ReasoningTrace) -> float | None:
-        """Return the probability of success that the run's judge tells, or None if none does."""
+    def hear(self, store: Store, seq: int, trace: ReasoningTrace) -> None:
+        """Note what a run's judge says, if nobody else has said how it ended."""
+        run = store.unsaid(seq) if self._judges else None
+        if run is None or run not in self._judges:
+            return
+        told = self._told(self._judges[run], ended_trace(trace, store.ending(seq)))
+        if told is not None:
+            with store.transaction():
+                store.save_ending(seq, store.ending(seq).extracted(told >= LIKELY, told))
+        del self._judges[run]
+
+    def _told(self, judge: Judge, trace: ReasoningTrace) -> float | None:
+        """Return the probability of success that the judge tells, or None if it does not."""
         asked = self._question
         if asked is None or (asked.answer.done() and asked.trace_id != trace.id):
-            judge, answer = self.judges[run], Future[float | None]()
-            # on a thread of its own, which may be left behind
-            Thread(
-                target=self._ask, args=(judge, trace, answer), name="kp-judge", daemon=True
-            ).start()
-            asked = _Question(trace.id, time.monotonic() + judge.timeout_s, answer)
+            asks = judge, trace, Future[float | None]()
+            Thread(target=self._ask, args=asks, name="kp-judge", daemon=True).start()
+            asked = _Question(trace.id, time.monotonic() + judge.timeout_s, asks[-1])
             self._question = asked
         if asked.trace_id == trace.id:
             if asked.answer.done():
@@ -255,7 +267,7 @@ class Stages:
         match run:
             case Feedback():
                 try:
-                    self._reevaluation.learn(run)
+                    Reevaluation(self._store, self.dispatch, self._gate).learn(run)
                 except TraceNotFoundError as error:
                     if shield.count("feedback on no trace"):
                         logger.warning(_ON_NO_TRACE, error)
@@ -266,10 +278,6 @@ class Stages:
                 if isinstance(run, Recorder) and run.extractors.judge is not None:
                     thread = run.thread_id or run.trace_id
                     self._judging.expect(thread, run.extractors.judge)
-
-    @cached_property
-    def _reevaluation(self) -> Reevaluation:
-        return Reevaluation(self._store, self.dispatch, self._gate)
 
     def score_next(self, *, at_once: bool = False) -> bool:
         """Score a run that waits, ours first, or do what else is left; False if nothing is, now.
@@ -296,9 +304,9 @@ class Stages:
                 taken += 1
                 if one := self.intake.bring_in(run):
                     seq, trace = one
-                    shape, said = _shape_and_said(self._store.stored(seq), trace)
-                    written.append((seq, trace, shape))
-                    yield trace, said if self._recalls else ""
+                    stored = self._store.stored(seq)
+                    written.append((seq, trace, shape_of(stored, trace)))
+                    yield trace, stored.said if self._recalls else ""
 
         for embedded in self._scorer.embed_many_with(kept()):
             seq, trace, shape = written.popleft()
@@ -323,10 +331,10 @@ class Stages:
             leaves = self._evaluate(seq, *(read or self._read(seq)), started)
             if leaves is not None:
                 self.dispatch.queue(seq, *leaves)
-        except (EmbedderNotReadyError, JudgeNotReadyError, *PASSING_TROUBLE):
+        except (EmbedderNotReadyError, JudgeNotReadyError):
             raise
         except Exception as error:
-            if is_damage(error):
+            if passes(error):
                 raise
             logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
             self._store.fail(seq, "not_scored", error)
@@ -341,27 +349,15 @@ class Stages:
         else:
             stored = self._store.stored(seq)
             trace = ReasoningTrace.model_validate_json(stored.document)
-            shape, said = _shape_and_said(stored, trace)
-        if self._judging.judges:
-            self._hear_its_judge(seq, trace)
+            shape, said = shape_of(stored, trace), stored.said
+        self._judging.hear(self._store, seq, trace)
         try:
             return trace, shape, self._scorer.embed_with(trace, said if self._recalls else "")
-        except (EmbedderNotReadyError, *PASSING_TROUBLE):
-            raise
-        except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
+        except Exception as error:  # a user's embedder may raise anything
+            if isinstance(error, EmbedderNotReadyError) or passes(error):
+                raise
             warn_once(self._warned, "novelty is 0.5, the embedder failed", error)
             return trace, shape, Embedded()
-
-    def _hear_its_judge(self, seq: int, trace: ReasoningTrace) -> None:
-        run = self._store.unsaid(seq)
-        if run is None or run not in self._judging.judges:
-            return
-        told = self._judging.told(run, _ended(trace, self._store.ending(seq)))
-        if told is not None:
-            with self._store.transaction():
-                ending = self._store.ending(seq).extracted(told >= LIKELY, told)
-                self._store.save_ending(seq, ending)
-        del self._judging.judges[run]
 
     def _evaluate(
         self, seq: int, trace: ReasoningTrace, shape: Shape, embedded: Embedded, started: float
@@ -385,7 +381,7 @@ class Stages:
                     before, ending = ending, ending.estimated(p)
                     if ending != before:
                         self._store.save_ending(seq, ending)
-                trace = _ended(trace, ending)
+                trace = ended_trace(trace, ending)
                 run = replace(
                     self._scorer.compare(trace, vector, shape),
                     p_success=ending.p_success(p),
@@ -448,12 +444,7 @@ class Stages:
             logger.warning("nothing leaves: %s", words)
 
 
-def _shape_and_said(stored: StoredRun, trace: ReasoningTrace) -> tuple[Shape, str]:
-    shape = Shape(stored.steps, trace.shape.types, stored.tools, stored.recoveries)
-    return shape, stored.said
-
-
-def _ended(trace: ReasoningTrace, ending: Ending) -> ReasoningTrace:
+def ended_trace(trace: ReasoningTrace, ending: Ending) -> ReasoningTrace:
     """Return a document with its ending as the file has it, which says if success is assumed."""
     is_assumed = known_success(ending.success, ending.success_source) is None
     trace = trace.ended(success=ending.success, confidence=ending.confidence)

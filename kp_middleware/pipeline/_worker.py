@@ -15,12 +15,13 @@ from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder
 from kp_middleware.errors import DatabaseError, EmbedderNotReadyError, KnowledgePulseError
 from kp_middleware.export import OwnExporter
+from kp_middleware.pipeline._dispatch import passes
 from kp_middleware.pipeline._intake import Built, FinishedRun
 from kp_middleware.pipeline._steps import JudgeNotReadyError, Stages
 from kp_middleware.privacy import Policy
 from kp_middleware.recording import Recorder
 from kp_middleware.settings import Settings
-from kp_middleware.storage import PASSING_TROUBLE, TROUBLE, Store, in_words, is_damage, no_fork
+from kp_middleware.storage import TROUBLE, Store, in_words, is_damage, no_fork
 
 logger = logging.getLogger("kp_middleware")
 
@@ -61,12 +62,9 @@ class RunQueue:
         self._kept_s = -math.inf
         self._in_trouble = self._stuck = False
         self._ours_done = True
-        self.asks = self.answered = 0
-        """The number of requests to look into the file, and of those that were answered."""
-        self.waiting = 0
-        """The number of runs that are only in memory."""
+        self.asks = self.answered = 0  # requests to look into the file
+        self.waiting = 0  # runs that are only in memory
         self.dropped = 0
-        """The number of runs that were lost."""
 
     def put(self, run: FinishedRun) -> bool:
         """Add a run without waiting; False if there is no room: it is dropped."""
@@ -87,18 +85,16 @@ class RunQueue:
             waiting = self._runs.get(timeout=timeout_s) if timeout_s else None
             while waiting is None:
                 waiting = self._runs.get_nowait()
-        if waiting is None:
-            return None
-        with self._changed:
-            self._size_bytes -= waiting[1]
-        return waiting[0]
+        if waiting is not None:
+            with self._changed:
+                self._size_bytes -= waiting[1]
+        return waiting and waiting[0]
 
     def wake(self) -> None:
         """Let the worker look again: it does not begin to sleep now, or wakes up."""
         self._runs.put(None)
 
     def kept(self) -> None:
-        """Note that a run that was taken is stored, or given up."""
         with self._changed:
             self.waiting -= 1
             self._kept_s = time.monotonic()
@@ -121,7 +117,6 @@ class RunQueue:
             self._changed.notify_all()
 
     def drop(self) -> int:
-        """Count a run that is lost; return how many there are now."""
         with self._changed:
             self.dropped += 1
             return self.dropped
@@ -133,7 +128,6 @@ class RunQueue:
             self._changed.notify_all()
 
     def end_trouble(self) -> None:
-        """Note that runs can be stored again, or are tried once more."""
         with self._changed:
             self._in_trouble = self._stuck = False
 
@@ -167,7 +161,6 @@ class RunQueue:
 
 
 def _size_bytes(run: FinishedRun) -> int:
-    """Estimate the memory that it takes."""
     match run:
         case Recorder():
             log, texts = run.log, len(run.objective) + len(run.result_summary)
@@ -239,7 +232,6 @@ class Worker:
         return thread is None or not thread.is_alive()
 
     def _work(self) -> None:
-        """Work until it is told to stop."""
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -359,10 +351,8 @@ class ScoringWorker(Worker):
             self._dropped += lost
         try:
             stages.keep(run)
-        except PASSING_TROUBLE:
-            raise
         except Exception as error:
-            if is_damage(error):
+            if passes(error):
                 raise
             logger.exception("a run was lost: this is a defect of kp-middleware, please report it")
             self._queue.drop()
