@@ -2,10 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from operator import attrgetter
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +21,6 @@ from kp_middleware.embedding import (
     embedded_text,
 )
 from kp_middleware.estimate import Features, features
-from kp_middleware.instants import instant
 from kp_middleware.pipeline._dispatch import Reevaluation
 from kp_middleware.pipeline._steps import Estimating
 from kp_middleware.settings import Settings
@@ -48,16 +47,12 @@ _GIVE_WAY_S: Final = 0.001  # others want to write, too
 
 
 class _Replayed(NamedTuple):
-    """One run, and what it would be today.
-
-    The rest is None where it was not asked for, or cannot be had: what the formula and the estimate
-    read, and a vector where the run had none by today's embedder.
-    """
+    """One run, and what it would be today; None where that was not asked for, or cannot be had."""
 
     run: PastRun
     today: Run | None = None
-    seen: tuple[ReasoningTrace, Features, Vector | None] | None = None
-    new_vector: Vector | None = None
+    seen: tuple[ReasoningTrace, Features, Vector | None] | None = None  # what the estimate reads
+    new_vector: Vector | None = None  # where it had none by today's embedder
 
 
 class Rescoring:
@@ -82,10 +77,11 @@ class Rescoring:
         dry_run: bool = False,
     ) -> None:
         name = None if embedder is None else embedder.name  # before all else: it loads the model
+        store = store.copied() if dry_run else store
         self.counts: Counter[Became] = Counter()
         self._store = store
         self._settings = settings
-        self._runs = store.past_runs(selection or Selection(), name, dry_run=dry_run)
+        self._runs = store.past_runs(selection or Selection(), name)
         self._embedder, self._name = embedder, name
         self._now_ms = 0
         self._cache = VectorCache(
@@ -93,16 +89,13 @@ class Rescoring:
         )
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
         self._estimating = Estimating(store.estimates(), embedder) if settings.estimate else None
-        self._is_dry_run = dry_run
-        self.unread: list[str] = []
-        """The ids of runs with an unreadable document, which keep their score."""
+        self.unread: list[str] = []  # ids of those whose document cannot be read: they stay
         self._reevaluation = Reevaluation.of(store, settings)
         self._cleared: list[int] = []
         self._done = (self._runs.first() or 1) - 1
         self._last_vector = 0
 
     def remaining(self) -> int:
-        """Return how many of the selected runs are still to be scored."""
         return self._runs.count(after=self._done)
 
     def steps(self) -> Iterator[int]:
@@ -112,9 +105,9 @@ class Rescoring:
             vector = np.frombuffer(before.vector, dtype="<f4")
             self._cache.add(vector, before.key, embedder=self._name or "")
         while runs := self._runs.after(self._done, _BATCH):
-            replayed = self._replayed(runs, self._documents(runs))
+            replayed = self._replayed(runs)
             while some := [*islice(replayed, _AT_ONCE)]:
-                with nullcontext() if self._is_dry_run else self._store.transaction():
+                with self._store.transaction():
                     for one in some:
                         self._take(one)
                     self._done = some[-1].run.seq
@@ -123,22 +116,15 @@ class Rescoring:
                 yield sum(one.run.is_selected for one in some)
                 time.sleep(_GIVE_WAY_S)
 
-    def _documents(self, runs: Sequence[PastRun]) -> dict[int, ReasoningTrace]:
-        """Return the documents of the selected runs that can be read."""
-        traces = {}
-        for run in runs:
-            if run.is_selected:
-                try:
-                    document = self._runs.document(run.seq) or ""
-                    traces[run.seq] = ReasoningTrace.model_validate_json(document)
-                except ValueError:
-                    self.unread.append(run.id)
-        return traces
-
-    def _replayed(
-        self, runs: Sequence[PastRun], traces: Mapping[int, ReasoningTrace]
-    ) -> Iterator[_Replayed]:
+    def _replayed(self, runs: Sequence[PastRun]) -> Iterator[_Replayed]:
         """Compare each run with those before it; those not selected are only remembered."""
+        traces: dict[int, ReasoningTrace] = {}
+        for run in filter(attrgetter("is_selected"), runs):
+            try:
+                document = self._runs.document(run.seq) or ""
+                traces[run.seq] = ReasoningTrace.model_validate_json(document)
+            except ValueError:
+                self.unread.append(run.id)
         vectors: Iterator[Vector] = iter(())
         if (embedder := self._embedder) is not None:
             new = (traces[run.seq] for run in runs if run.seq in traces and run.vector is None)
@@ -167,7 +153,6 @@ class Rescoring:
         return today
 
     def _take(self, replayed: _Replayed) -> None:
-        """Store the outcome of a run."""
         now = self._runs.run(replayed.run.seq)
         if now is None or now.recorded != replayed.run.recorded:
             self.counts["overtaken"] += replayed.run.is_selected
@@ -186,11 +171,9 @@ class Rescoring:
         if now.vector_seq is None:
             if new is not None:
                 self.counts["embedded"] += 1
-                if not self._is_dry_run:
-                    self._last_vector = self._runs.add_vector(
-                        now, new.astype("<f4", copy=False).tobytes()
-                    )
-        elif now.vector_seq > self._last_vector or self._is_dry_run:
+                numbers = new.astype("<f4", copy=False).tobytes()
+                self._last_vector = self._runs.add_vector(now, numbers)
+        elif now.vector_seq > self._last_vector:
             self._last_vector = now.vector_seq
         else:
             self._last_vector = self._runs.move_vector(now)
@@ -209,18 +192,13 @@ class Rescoring:
                 self._runs.rank(now.seq, evaluation.verdict.key, p_then)
                 yield "unchanged"
                 return
-            if ending != now.ending and not self._is_dry_run:
+            if ending != now.ending:
                 self._store.save_ending(now.seq, ending)
-            decision = evaluation.verdict.decision
-            if self._is_dry_run:
-                decided_at = None if decision == now.decision else instant(time.time())
-                self._runs.suppose(now.seq, evaluation, decided_at=decided_at)
-            else:
-                self._runs.mend(now.seq)
-                if self._reevaluation.save(now.seq, evaluation, now, p_then):
-                    self._cleared.append(now.seq)
+            self._runs.mend(now.seq)
+            if self._reevaluation.save(now.seq, evaluation, now, p_then):
+                self._cleared.append(now.seq)
             yield "changed"
-            yield from self._followed(now, decision)
+            yield from self._followed(now, evaluation.verdict.decision)
 
     def _evaluated(
         self, now: PastRun, today: Run, ending: Ending, p: float | None, p_then: float | None
@@ -242,8 +220,7 @@ class Rescoring:
 
     def _stands(self, now: PastRun, evaluation: Evaluation) -> bool:
         """Return whether neither score nor decision would change; a day's limit stays met."""
-        score, verdict = evaluation
-        before = now.score
+        (score, verdict), before = evaluation, now.score
         if before is None or before.embedder != score.embedder:
             return False
         if not _are_alike((before.value, *_measures(before)), (score.value, *_measures(score))):
@@ -254,14 +231,11 @@ class Rescoring:
         return (verdict.gate, verdict.threshold, verdict.decision, verdict.credit) == then
 
     def _followed(self, run: PastRun, decision: str) -> Iterator[Became]:
-        """Yield what a new decision changes for a run."""
-        if decision == run.decision:
-            return
-        if decision == "forward":
+        if decision == "forward" != run.decision:
             yield "cleared"
             if run.may_leave and self._settings.api_key is not None:
                 yield "queued"
-        elif run.decision == "forward":
+        elif run.decision == "forward" != decision:
             yield "withdrawn"
             if run.outbox == "pending":
                 yield "cancelled"

@@ -15,7 +15,7 @@ from kp_middleware.storage._records import ENDING
 from kp_middleware.storage._store import CANCELLED_BY_HAND, LOST_ON_ITS_WAY
 
 if TYPE_CHECKING:
-    from kp_middleware.core.evaluation import Evaluation
+    pass
 
 _KEPT: Final = frozenset({"sending", "sent", "rejected"})
 
@@ -36,8 +36,8 @@ _COLUMNS: Final = f"""
     coalesce(n.id, t.nearest_id, '') AS nearest_id, t.nearest_similarity, t.score, t.embedder
 """
 _FROM: Final = """
-    FROM main.traces t LEFT JOIN outbox o ON o.trace_seq = t.seq
-    LEFT JOIN main.traces n ON n.seq = t.nearest_seq
+    FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq
+    LEFT JOIN traces n ON n.seq = t.nearest_seq
     LEFT JOIN vectors v ON v.seq = (
       SELECT max(seq) FROM vectors WHERE trace_seq = t.seq AND embedder = :embedder)
     LEFT JOIN feedback f ON f.seq = (SELECT min(seq) FROM feedback WHERE trace_seq = t.seq)
@@ -45,20 +45,7 @@ _FROM: Final = """
 _SCORED: Final = """
     (t.state = 'scored' OR (t.state = 'failed' AND t.reason_code = 'not_scored'))
 """
-_CHOSEN: Final = f"FROM main.traces t WHERE {_SCORED} AND {_SELECTED}"
-_DRY_RUN: Final = """
-    CREATE TEMP TABLE traces AS
-      SELECT seq, domain, framework, visibility, score, gate, decision, decided_at, p_success,
-             rank_key, chosen, credit, success, success_source
-      FROM main.traces;
-    CREATE INDEX temp.dry_run_gate ON traces(domain, seq, gate, rank_key, chosen, credit, score)
-      WHERE score IS NOT NULL;
-    CREATE INDEX temp.dry_run_allowance ON traces(decided_at, visibility, decision)
-      WHERE decision = 'forward';
-    CREATE UNIQUE INDEX temp.dry_run_seq ON traces(seq);
-    CREATE TEMP TABLE estimates AS SELECT * FROM main.estimates;
-    CREATE UNIQUE INDEX temp.dry_run_estimate ON estimates(trace_seq)
-"""
+_CHOSEN: Final = f"FROM traces t WHERE {_SCORED} AND {_SELECTED}"
 
 
 class Selection(NamedTuple):
@@ -151,12 +138,8 @@ class PastRuns(Queries):
         connection: Connection,
         selection: Selection,
         embedder: str | None,
-        *,
-        dry_run: bool = False,
     ) -> None:
         super().__init__(connection)
-        for statement in _DRY_RUN.split(";") if dry_run else ():
-            self._run(statement)
         self._embedder = embedder
         self._asked = {**selection._asdict(), "embedder": embedder}
 
@@ -173,7 +156,7 @@ class PastRuns(Queries):
         rows = self._run(
             """
             SELECT t.id, v.vector, v.added_at_ms
-            FROM vectors v CROSS JOIN main.traces t ON t.seq = v.trace_seq
+            FROM vectors v CROSS JOIN traces t ON t.seq = v.trace_seq
             WHERE v.embedder = :embedder AND v.trace_seq < :seq AND v.trace_seq > coalesce(
               (SELECT trace_seq FROM vectors WHERE embedder = :embedder AND trace_seq < :seq
                ORDER BY trace_seq DESC LIMIT 1 OFFSET :limit), 0)
@@ -222,18 +205,6 @@ class PastRuns(Queries):
             "UPDATE traces SET rank_key = :key, p_success = :p WHERE seq = :seq"
             " AND (rank_key IS NOT :key OR p_success IS NOT :p)",
             {"seq": seq, "key": key, "p": p_success},
-        )
-
-    def suppose(self, seq: int, evaluation: "Evaluation", *, decided_at: str | None) -> None:
-        """Note in a dry run what a run would get; None keeps the earlier time of the decision."""
-        verdict = evaluation.verdict
-        self._run(
-            "UPDATE temp.traces SET score = ?, gate = ?, decision = ?, rank_key = ?, chosen = ?,"
-            " credit = ?, decided_at = coalesce(?, decided_at) WHERE seq = ?",
-            (
-                *(evaluation.score.value, verdict.gate, verdict.decision),
-                *(verdict.key, verdict.chosen, verdict.credit, decided_at, seq),
-            ),
         )
 
 

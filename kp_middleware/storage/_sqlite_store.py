@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager, closing
@@ -159,10 +160,15 @@ class SqliteStore(Queries):
     def scored(self, seq: int) -> PastRun | None:
         return PastRuns(self._connection, Selection(), None).run(seq)
 
-    def past_runs(
-        self, selection: Selection, embedder: str | None, *, dry_run: bool = False
-    ) -> PastRuns:
-        return PastRuns(self._connection, selection, embedder, dry_run=dry_run)
+    def copied(self) -> Self:
+        """Return a store on a copy that goes with it: what is changed there is only supposed."""
+        copy = sqlite3.connect("", isolation_level=None)
+        with self._connection as file:
+            file.backup(copy)
+        return type(self)(copy, self._path)
+
+    def past_runs(self, selection: Selection, embedder: str | None) -> PastRuns:
+        return PastRuns(self._connection, selection, embedder)
 
     def shared_runs(self) -> SharedRuns:
         return SharedRuns(self._connection)
