@@ -106,17 +106,14 @@ class ForkLock:
         return [file for file in found if file is not None]
 
 
-_forks = ForkLock()
+no_fork: Final = ForkLock()
+"""The lock that delays forks; use it in a `with` statement around one short step."""
+
 at_fork(
-    before=_forks.before,
-    after_in_parent=_forks.after_in_parent,
-    after_in_child=_forks.after_in_child,
+    before=no_fork.before,
+    after_in_parent=no_fork.after_in_parent,
+    after_in_child=no_fork.after_in_child,
 )
-
-
-def no_fork() -> ForkLock:
-    """Return the lock that delays forks; use it in a `with` statement around one short step."""
-    return _forks
 
 
 class Rows(list[Any]):
@@ -156,11 +153,7 @@ class Database:
         self._pid = os.getpid()
         self._users = 0
         self._thread = 0
-        _forks.files[id(self)] = self
-
-    def open(self) -> None:
-        with self:
-            pass
+        no_fork.files[id(self)] = self
 
     def execute(self, sql: str, parameters: Any = (), /) -> Rows:
         while True:
@@ -217,7 +210,7 @@ class Database:
         if self._users > self.in_transaction:  # a transaction holds the locks once, to its end
             self._users -= 1
             self._lock.release()
-            _forks.__exit__()
+            no_fork.__exit__()
 
     def _hold(self) -> None:
         if self._pid != os.getpid():
@@ -225,11 +218,11 @@ class Database:
         if self.in_transaction and self._thread == threading.get_ident():
             return  # it holds the locks
         try:
-            _forks.__enter__()
+            no_fork.__enter__()
         except TimeoutError as error:
             raise sqlite3.OperationalError(str(error)) from error
         if not self._lock.acquire(timeout=_USE_WAITS_S):
-            _forks.__exit__()
+            no_fork.__exit__()
             raise sqlite3.OperationalError(_TAKEN)
         self._users += 1
         self._thread = threading.get_ident()
@@ -279,11 +272,6 @@ class Queries:
         cursor = self._run(f"INSERT INTO {table} ({names}) VALUES ({values})", row)
         return cursor.lastrowid or 0
 
-    def _write(self, sql: str, values: Values = ()) -> None:
-        """Run one statement in a transaction, of its own unless one is open."""
-        with transaction(self._connection):
-            self._run(sql, values)
-
     def _write_each(self, sql: str, rows: Iterable[Values]) -> None:
         with transaction(self._connection):
             self._connection.executemany(sql, rows)
@@ -296,13 +284,8 @@ class Queries:
         """Return the first value of the first row; None if there is none."""
         return next((value for value, *_ in self._run(sql, values)), None)
 
-    def _seq(self, sql: str, values: Values = ()) -> int | None:
-        seq: int | None = self._value(sql, values)
-        return seq
-
-    def _text(self, sql: str, values: Values = ()) -> str | None:
-        text: str | None = self._value(sql, values)
-        return text
+    _seq: Callable[..., int | None] = _value
+    _text: Callable[..., str | None] = _value
 
     def _column(self, sql: str, values: Values = ()) -> list[Any]:
         return [row[0] for row in self._run(sql, values)]
@@ -317,6 +300,10 @@ class Queries:
                 facts[place] = cast(facts[place])
             found.append(kind(*facts))
         return found
+
+    def _one(self, kind: Callable[..., T], sql: str, values: Values = ()) -> T | None:
+        """Return a record of the first row; None if there is none."""
+        return next(iter(self._all(kind, sql, values)), None)
 
     def _named(self, sql: str, values: Values = ()) -> list[dict[str, Any]]:
         cursor = self._run(sql, values)
@@ -422,7 +409,7 @@ class VectorTable(Queries):
 
     def forget_all(self, *, up_to_ms: int | None = None) -> None:
         """Delete the rows that no trace owns: all, or those added at this time or earlier."""
-        self._write(
+        self._run(
             "DELETE FROM vectors WHERE trace_seq IS NULL AND (?1 IS NULL OR added_at_ms <= ?1)",
             (up_to_ms,),
         )

@@ -32,11 +32,16 @@ ANOTHER: Final = "name another file with KP_DB or --db"
 
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _WRITABLE: Final = f"make the file and its folder writable for you, or {ANOTHER}"
-_REMEDIES: Final = {
-    sqlite3.SQLITE_FULL: f"make room on the disk, or {ANOTHER}",
-    sqlite3.SQLITE_PERM: _WRITABLE,
-    sqlite3.SQLITE_BUSY: "close the program that keeps it locked",
-    sqlite3.SQLITE_CORRUPT: "the next program that records saves what it can, or move it away",
+_PROBLEMS: Final = {
+    sqlite3.SQLITE_NOTADB: ("is not an SQLite file", ANOTHER),
+    sqlite3.SQLITE_READONLY: ("cannot be written ({})", _WRITABLE),
+    sqlite3.SQLITE_PERM: ("{}", _WRITABLE),
+    sqlite3.SQLITE_FULL: ("{}", f"make room on the disk, or {ANOTHER}"),
+    sqlite3.SQLITE_BUSY: ("{}", "close the program that keeps it locked"),
+    sqlite3.SQLITE_CORRUPT: (
+        "{}",
+        "the next program that records saves what it can, or move it away",
+    ),
 }
 
 
@@ -44,7 +49,12 @@ def is_damage(error: BaseException) -> bool:
     """Return True if the error means that the file is corrupt, so that a retry cannot help."""
     if isinstance(error, DatabaseError):
         error = error.__cause__ or error
-    return _primary_code(error) in _DAMAGED
+    return primary_code(error) in _DAMAGED
+
+
+def primary_code(error: BaseException) -> int:
+    """Return SQLite's error code without its extension; 0 if the error is not SQLite's."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def in_words(path: Path, error: Exception) -> DatabaseError:
@@ -58,20 +68,13 @@ def in_words(path: Path, error: Exception) -> DatabaseError:
         return DatabaseError(path, f"cannot be written ({error.strerror})", _WRITABLE)
     if isinstance(error, OSError):
         return DatabaseError(path, f"cannot be opened ({error.strerror})", ANOTHER)
-    if _primary_code(error) == sqlite3.SQLITE_NOTADB:
-        return DatabaseError(path, "is not an SQLite file", ANOTHER)
-    if _primary_code(error) == sqlite3.SQLITE_READONLY:
-        return DatabaseError(path, f"cannot be written ({error})", _WRITABLE)
-    remedy = _REMEDIES.get(_primary_code(error), f"check the folder and the disk, or {ANOTHER}")
-    return DatabaseError(path, str(error), remedy)
+    unknown = "{}", f"check the folder and the disk, or {ANOTHER}"
+    problem, remedy = _PROBLEMS.get(primary_code(error), unknown)
+    return DatabaseError(path, problem.format(error), remedy)
 
 
-def _primary_code(error: BaseException) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
+LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _LOOK_UP_S: Final = 0.5  # SQLite ignores Ctrl-C while it waits
-_TAKEN: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 @contextmanager
@@ -86,7 +89,7 @@ def alone(lock: Path, *, waits: bool) -> Iterator[bool]:
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode == sqlite3.SQLITE_CANTOPEN:
                     raise
-                ours = error.sqlite_errorcode not in _TAKEN
+                ours = error.sqlite_errorcode not in LOCKED
             if not waits:
                 break
         yield ours
@@ -185,19 +188,20 @@ RELEASED: Final = 6
 """The only other version that was released: ``from_6.sql`` fills in what its rows lack."""
 
 
-def our_version(connection: sqlite3.Connection, path: Path) -> int:
+_WHOSE: Final = """
+    SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+    FROM pragma_application_id, pragma_user_version
+"""  # one statement, one snapshot: another process may be creating the file
+
+
+def _our_version(connection: sqlite3.Connection, path: Path) -> int:
     """Return the schema version, 0 for an empty file."""
-    connection.execute("BEGIN")  # one snapshot: another process may be creating the file
     try:
-        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        ((application_id, version, tables),) = connection.execute(_WHOSE)
     except UnicodeDecodeError as error:  # SQLite's message quotes the schema, which is damaged
         corrupt = sqlite3.DatabaseError("database disk image is malformed")
         corrupt.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
         raise corrupt from error
-    finally:
-        connection.rollback()
     if application_id != APPLICATION_ID and any((application_id, version, tables)):
         raise DatabaseError(path, "is an SQLite file of another program", ANOTHER)
     return int(version)
@@ -290,7 +294,7 @@ def connect(
     try:
         if wait_s is not None:
             connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
-        version = our_version(connection, path)
+        version = _our_version(connection, path)
         if refusal := _refusal(path, version, read_only=read_only):
             raise DatabaseError(path, *refusal)
         connection.execute("PRAGMA foreign_keys = ON")
@@ -315,7 +319,7 @@ def schema_of(path: str | Path) -> int:
     path, connection = _opened(Path(path), read_only=True)
     with closing(connection):
         try:
-            return our_version(connection, path)
+            return _our_version(connection, path)
         except sqlite3.Error as error:
             raise in_words(path, error) from error
 
@@ -358,8 +362,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:  # the busy timeout does not cover this pragma
-            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-            if not busy or time.monotonic() > deadline:
+            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:

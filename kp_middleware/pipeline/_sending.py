@@ -230,7 +230,7 @@ def shared_link(settings: Settings, pod: str = platform.node()) -> Link | None:
     """Return a connection to the shared log; None where there is none."""
     if settings.shared is None:
         return None
-    with no_fork():
+    with no_fork:
         load()
     return Link(settings.shared.get_secret_value(), pod)
 

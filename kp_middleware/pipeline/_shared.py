@@ -188,7 +188,7 @@ class Exchange:
         """Return a stored run as it is shared."""
         body = None
         if run.body is not None and self._settings.shared_documents == "redacted":
-            with no_fork(), suppress(ValueError):  # it cannot be read: its score is shared alone
+            with no_fork, suppress(ValueError):  # it cannot be read: its score is shared alone
                 body = self._dispatch.prepared(
                     ReasoningTrace.model_validate_json(run.body), run.score
                 ).body
@@ -262,7 +262,7 @@ class Exchange:
         """Read and redact a run that asks; None if it cannot be read."""
         seq, near = asking.seq, asking.similarity
         try:
-            with no_fork():
+            with no_fork:
                 [(_, row)] = self._runs.runs([seq], self._pod)
                 stored, ending = self._store.stored(seq), self._store.ending(seq)
                 trace = ReasoningTrace.model_validate_json(stored.document)

@@ -338,11 +338,11 @@ class Stages:
                 raise
             logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
             self._store.fail(seq, "not_scored", error)
-        self.next.done(seq)
+        self.next.ours.pop(seq, None)
 
     def _read(self, seq: int) -> tuple[ReasoningTrace, Shape, Embedded]:
         """Return a run's document, the counts of its steps, and its vectors; hear its judge."""
-        run = self.next.remembered(seq)
+        run = self.next.ours.get(seq)
         if run is not None and len(run.trace.task.objective) <= LONG:  # else it may be cut
             trace = run.trace
             shape, said = replace(run.shape, types=trace.shape.types), said_in(trace)

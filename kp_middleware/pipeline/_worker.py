@@ -330,7 +330,7 @@ class ScoringWorker(Worker):
                 if run is not None and wait_s:
                     self._stopping.wait(head_start_s)
             try:
-                with no_fork():  # what a fork interrupts may hold locks of Python or a library
+                with no_fork:  # what a fork interrupts may hold locks of Python or a library
                     stages = self._open()
                     wait_s = self._score_next(stages) if run is None else self._keep(run, stages)
             except BaseException as error:  # noqa: BLE001 - whatever it is, the worker lives on
@@ -367,7 +367,7 @@ class ScoringWorker(Worker):
         """
         asks, scored, left_in_s, looks_in_s = self._queue.asks, False, math.inf, _NEVER_S
         try:
-            if (ours := stages.next.ours()) is not None:
+            if (ours := stages.next.first()) is not None:
                 stages.score(ours)
                 scored = True
             else:
@@ -403,7 +403,7 @@ class ScoringWorker(Worker):
             destination = self._settings.registry_url if own is None else own.url
             redactor = Policy.of(self._settings).redactor
             try:
-                with no_fork():
+                with no_fork:
                     self._close()
                     rescue = self._store.repair(destination=destination, redactor=redactor)
             except (*TROUBLE, TimeoutError) as why:

@@ -166,7 +166,7 @@ class Memory:
     ) -> list[tuple[Found, Recalled]]:
         if not self._path.exists():
             return []
-        with no_fork(), History.open(self._path, wait_s=_WAIT_S) as history:
+        with no_fork, History.open(self._path, wait_s=_WAIT_S) as history:
             return [
                 (one, recalled(history.run(one.seq), self._policy, one.similarity))
                 for one in self.look(history, task, allowed, k=k)

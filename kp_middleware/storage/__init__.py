@@ -27,7 +27,6 @@ from kp_middleware.storage._learning import (
 )
 from kp_middleware.storage._listing import COUNTED, SORTS, STATES, Filters
 from kp_middleware.storage._maintenance import SQLITE_VERSION, Pruning, vacuum
-from kp_middleware.storage._next_run import NextRun, Retention
 from kp_middleware.storage._outbox import STILL_SENT, OutboxAdmin, OutboxTable, Queue
 from kp_middleware.storage._overview import (
     MOST_POINTS,
@@ -76,8 +75,10 @@ from kp_middleware.storage._store import (
     LOST_ON_ITS_WAY,
     Belief,
     EarlierReading,
+    NextRun,
     PausedRun,
     Rescue,
+    Retention,
     Store,
     StoredRun,
 )

@@ -174,9 +174,7 @@ class ExportCursor(Queries):
         if stored is None:
             before = "SELECT coalesce(max(seq), 0) FROM traces WHERE started_at < ?"
             stored = json.dumps(Place(self._value(before, (self._since,))))
-            self._write(
-                "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)", (self._key, stored)
-            )
+            self._run("INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)", (self._key, stored))
             stored = self._text(sql, (self._key,)) or stored
         until, left, *rest = json.loads(stored)
         return Place(until, tuple(left), *rest)

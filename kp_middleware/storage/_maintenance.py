@@ -5,7 +5,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from glob import escape
@@ -221,9 +221,7 @@ _WORDS: Final = (
     "INSERT INTO traces_fts (traces_fts) VALUES ('{}')",
     "INSERT INTO asked_fts (asked_fts) VALUES ('{}')",
 )
-_BLOCK: Final = 64  # a document may have a megabyte
-_MOST_FAILURES: Final = 20_000
-_MOST_KEYS: Final = 10_000_000  # a damaged page may contain any number
+_NO_KEY: Final = 2**40  # more than anybody records: a damaged page may contain any number
 _MOST_ASIDE: Final = 3
 
 _BLOCK_WHAT_MAY_HAVE_LEFT: Final = """
@@ -325,14 +323,13 @@ def _remove(fresh: Path) -> None:
 
 def _copied(old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str, str, str]) -> int:
     new.execute("PRAGMA foreign_keys = OFF")
-    last = _last_key(old)
     with transaction(new):
         for table, key in _TABLES.items():
             shared = sorted(_names(new, table) & _names(old, table))
             columns, marks = ", ".join(shared), ", ".join("?" * len(shared))
             insert = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"
-            select = f"SELECT {columns} FROM {table} WHERE {key} BETWEEN ? AND ?"
-            for row in _readable(old, select, last) if shared else ():
+            select = f"SELECT {key}, {columns} FROM {table} WHERE {key} >= ? ORDER BY {key}"
+            for row in _readable(old, select) if shared else ():
                 with suppress(sqlite3.IntegrityError):  # overwritten rows may be invalid
                     new.execute(insert, row)
         _mend(new)
@@ -349,33 +346,22 @@ def _names(connection: sqlite3.Connection, table: str) -> set[str]:
     return set()
 
 
-def _last_key(connection: sqlite3.Connection) -> int:
-    """Return the last key to try; the ends of all tables may be cut off."""
-    found = [0]
-    for table, key in _TABLES.items():
-        powers = (f"SELECT min({key}) FROM {table} WHERE {key} >= {1 << at}" for at in range(24))
-        for sql in (f"SELECT max({key}) FROM {table}", *powers):
-            with suppress(sqlite3.DatabaseError):
-                found += [key for (key,) in connection.execute(sql) if isinstance(key, int)]
-    return min(2 * max(found), _MOST_KEYS)
+def _readable(old: sqlite3.Connection, select: str) -> Iterator[Sequence[object]]:
+    """Yield the readable rows in the order of their keys.
 
-
-def _readable(
-    connection: sqlite3.Connection, select: str, last: int
-) -> Iterator[tuple[object, ...]]:
-    """Yield the readable rows up to a key, bisecting around unreadable ones."""
-    left = _MOST_FAILURES
-    for start in range(0, last + 1, _BLOCK):
-        ranges = [(start, min(start + _BLOCK - 1, last))]
-        while ranges:
-            low, high = ranges.pop()
-            try:
-                yield from connection.execute(select, (low, high)).fetchall()
-            except sqlite3.DatabaseError:
-                left -= 1
-                if low < high and left > 0:
-                    middle = (low + high) // 2
-                    ranges += [(middle + 1, high), (low, middle)]
+    After an unreadable one each next key is tried, and in steps that grow where none can be read:
+    of what follows a large damage, one row in a hundred of its size may be lost.
+    """
+    key, step = 0, 1.0
+    while key < _NO_KEY:
+        try:
+            for found, *row in old.execute(select, (key,)):
+                if key <= found < _NO_KEY:
+                    key, step = found, 1.0
+                yield row
+            return
+        except sqlite3.DatabaseError:
+            key, step = key + int(step), step * 1.01
 
 
 def _mend(new: sqlite3.Connection) -> None:

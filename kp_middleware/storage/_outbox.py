@@ -130,7 +130,7 @@ class OutboxItems(Queries):
     ) -> None:
         changes = ", ".join(f"{name} = ?" for name in columns)
         sql = f"UPDATE outbox SET {changes} WHERE trace_seq = ? AND {condition}"
-        self._write(sql, (*columns.values(), seq, *values))
+        self._run(sql, (*columns.values(), seq, *values))
 
     def _sync(self, seq: int, *, agent_id: str | None) -> None:
         """Update the item of a trace, if there is one, after the trace has changed.
@@ -248,7 +248,7 @@ class OutboxTable(OutboxItems):
             self._run(f"PRAGMA busy_timeout = {wait_ms}")
 
     def retry_now(self) -> None:
-        self._write(
+        self._run(
             "UPDATE outbox SET next_attempt_at = NULL WHERE state = 'pending'"
             " AND registry = ? AND attempts < ? AND next_attempt_at > ?",
             (self._registry, _TRIED_OFTEN, instant(self._clock())),
@@ -322,10 +322,10 @@ class OutboxAdmin(OutboxItems):
         return transaction(self._connection)
 
     def entry(self, seq: int) -> Entry:
-        found = self._all(Entry, _ENTRY, (seq,))
-        if not found:
+        entry = self._one(Entry, _ENTRY, (seq,))
+        if entry is None:
             raise TraceNotFoundError("this run is not in the outbox: see kp-middleware show")
-        return found[0]
+        return entry
 
     def seqs(self, *states: str) -> list[int]:
         """Return the ``seq`` of each item in these states, oldest first."""

@@ -7,8 +7,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
-from kp_middleware.core.gates import DAY_S
-from kp_middleware.database import Connection, transaction
+from kp_middleware.database import Connection
 from kp_middleware.storage._learning import TOLD_SQL
 from kp_middleware.storage._listing import Listing
 from kp_middleware.storage._records import RunSummary
@@ -107,28 +106,6 @@ def read_last_decisions(connection: Connection) -> LastDecisions:
         withheld=verdicts,
         gates=len({gate for _, _, gate, _ in rows if gate}),
     )
-
-
-_ARE_DRY: Final = """
-    SELECT count(*) >= 100 AND total(verdict = 'forwarded') = 0
-    FROM (SELECT verdict FROM traces WHERE score IS NOT NULL ORDER BY seq DESC LIMIT 100)
-"""
-_CLAIM_TO_SAY: Final = """
-    INSERT INTO meta (key, value) VALUES ('said_that_none_cleared_at_s', :now)
-    ON CONFLICT (key) DO UPDATE SET value = :now
-      WHERE CAST(value AS REAL) NOT BETWEEN :now - :day AND :now
-    RETURNING 1
-"""
-
-
-def forwarding_warning(connection: Connection, now_s: float) -> str | None:
-    """Return why no recent run was forwarded; None if one was, or this was said today."""
-    ((is_dry,),) = connection.execute(_ARE_DRY)
-    if not is_dry:
-        return None
-    with transaction(connection):
-        is_due = [*connection.execute(_CLAIM_TO_SAY, {"now": str(now_s), "day": DAY_S})]
-    return read_last_decisions(connection).in_words() if is_due else None
 
 
 def _top_tenth(scores: list[float]) -> float:

@@ -78,7 +78,7 @@ class PacingTable:
                 a new one is begun.
         """
         busy_s = self._patience_s if patience_s is None else patience_s
-        with no_fork():  # a `TimeoutError` of its own is no fault of the file
+        with no_fork:  # a `TimeoutError` of its own is no fault of the file
             try:
                 path = self._path.expanduser()
                 with closing(open_to_write(path, busy_s=busy_s)) as connection:

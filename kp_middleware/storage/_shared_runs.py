@@ -33,6 +33,24 @@ _RUNS: Final = """
       LEFT JOIN documents d ON d.trace_seq = t.seq
     WHERE t.seq IN (SELECT value FROM json_each(?)) ORDER BY t.seq
 """
+_OF_TRACE: Final = f"trace_seq = (SELECT seq FROM traces WHERE id = :id) AND {_IS_THERE}"
+_END: Final = f"""
+    UPDATE outbox SET state = :state, reason = :reason, attempts = :attempts,
+      http_status = :http_status, last_error = :last_error, sent_at = :sent_at,
+      remote_id = :remote_id, claimed_by = NULL
+    WHERE {_OF_TRACE} AND (:anyway OR (state = 'pending' AND claimed_by = {_AS_IT_IS}))
+"""
+_LEAVE: Final = f"""
+    UPDATE outbox SET claimed_by = NULL
+    WHERE {_OF_TRACE} AND (state IN ('cancelled', 'blocked')
+      OR state = 'pending' AND claimed_by <> {_AS_IT_IS})
+"""
+_TAKE_LEASE: Final = """
+    INSERT INTO meta (key, value) VALUES (:key, json_array(:us, :now + :s))
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value
+      WHERE value ->> '$[0]' = :us OR value ->> '$[1]' <= :now OR value ->> '$[1]' > :now + 2 * :s
+    RETURNING 1
+"""
 
 
 class Asking(NamedTuple):
@@ -66,18 +84,17 @@ class SharedRuns(Queries):
 
     def pod(self) -> str:
         """Return the name of this file among hosts; the first time, let all that is scored ship."""
-        if (found := self._meta(_POD)) is not None:
-            return found
-        with transaction(self._connection):
-            if (found := self._meta(_POD)) is None:
-                found = f"{platform.node() or 'pod'}-{os.urandom(4).hex()}"
-                self._set(_POD, found)
-                self._run(
-                    "UPDATE traces SET shared_seq = ? WHERE state = 'scored'"
-                    " AND shared_seq IS NULL AND visibility <> 'private'",
-                    (_TO_SHIP,),
-                )
-        return found
+        if self._meta(_POD) is None:
+            name = f"{platform.node() or 'pod'}-{os.urandom(4).hex()}"
+            add = "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?) RETURNING 1"
+            with transaction(self._connection):
+                if self._value(add, (_POD, name)):
+                    self._run(
+                        "UPDATE traces SET shared_seq = ? WHERE state = 'scored'"
+                        " AND shared_seq IS NULL AND visibility <> 'private'",
+                        (_TO_SHIP,),
+                    )
+        return self._meta(_POD) or ""
 
     def take_lease(self, seconds: float) -> bool:
         """Take or renew the lease of the one process that ships; return whether we have it.
@@ -87,16 +104,11 @@ class SharedRuns(Queries):
         holder, until = json.loads(self._meta(_LEASE) or '["", 0]')
         if holder == self._us and seconds / 2 < until - time.time() <= seconds:
             return True
-        with transaction(self._connection):
-            now = time.time()
-            holder, until = json.loads(self._meta(_LEASE) or '["", 0]')
-            if holder != self._us and now < until <= now + 2 * seconds:
-                return False
-            self._set(_LEASE, json.dumps([self._us, now + seconds]))
-        return True
+        values = {"key": _LEASE, "us": self._us, "now": time.time(), "s": seconds}
+        return self._value(_TAKE_LEASE, values) is not None
 
     def release_lease(self) -> None:
-        self._write("DELETE FROM meta WHERE key = ? AND value ->> '$[0]' = ?", (_LEASE, self._us))
+        self._run("DELETE FROM meta WHERE key = ? AND value ->> '$[0]' = ?", (_LEASE, self._us))
 
     def place(self) -> Place | None:
         """Return up to where the log was pulled; None if it was not."""
@@ -105,12 +117,12 @@ class SharedRuns(Queries):
 
     def ask(self, asking: Asking) -> None:
         """Let a recorded run ask; in the transaction that has compared it."""
-        place = self.place() or Place()
-        told = asking._replace(place=place.seq)[2:-1]
+        told = asking._replace(place=(self.place() or Place()).seq)._asdict()
+        seq = told.pop("seq")
         self._run(
             "UPDATE traces SET shared_seq = ?, reason_code = 'asks', reason_args = ?"
             " WHERE seq = ? AND state = 'recorded'",
-            (_ASKS, json.dumps(dict(zip(Asking._fields[2:-1], told, strict=True))), asking.seq),
+            (_ASKS, json.dumps(told), seq),
         )
 
     def mark(self, seq: int, *, stays: bool) -> None:
@@ -120,22 +132,21 @@ class SharedRuns(Queries):
     def asking(self, limit: int) -> list[Asking]:
         """Return the runs that ask, the oldest first."""
         rows = self._run(
-            "SELECT t.seq, t.id, t.reason_args, (SELECT v.vector FROM vectors v"
+            "SELECT t.seq, t.reason_args, (SELECT v.vector FROM vectors v"
             "  WHERE v.trace_seq = t.seq AND v.embedder = t.reason_args ->> 'embedder'"
             "  ORDER BY v.seq DESC LIMIT 1)"
             " FROM traces t WHERE shared_seq = ? AND state = 'recorded' ORDER BY seq LIMIT ?",
             (_ASKS, limit),
         )
-        return [Asking(seq, id_, vector=vector, **json.loads(a)) for seq, id_, a, vector in rows]
+        return [Asking(seq, **json.loads(told) | {"vector": vector}) for seq, told, vector in rows]
 
     def decide(self, seq: int) -> bool:
         """Prepare a run that asks for its evaluation, in this transaction; False: it is gone."""
-        row = self._row(
+        sql = (
             "UPDATE traces SET reason_code = NULL, reason_args = NULL"
-            " WHERE seq = ? AND shared_seq = ? AND state = 'recorded' RETURNING 1",
-            (seq, _ASKS),
+            " WHERE seq = ? AND shared_seq = ? AND state = 'recorded' RETURNING 1"
         )
-        return row is not None
+        return self._value(sql, (seq, _ASKS)) is not None
 
     def to_ship(self, limit: int) -> list[int]:
         """Return the scored runs to append, the oldest first."""
@@ -152,7 +163,7 @@ class SharedRuns(Queries):
 
     def revised(self, seq: int, before: int) -> None:
         """Note that the log knows what was told of a run, unless more was told meanwhile."""
-        self._write(
+        self._run(
             "UPDATE traces SET shared_seq = -2 - shared_seq WHERE seq = ? AND shared_seq < ?"
             " AND (SELECT count(*) FROM feedback WHERE trace_seq = traces.seq) = ?",
             (seq, _ASKS, before),
@@ -182,7 +193,7 @@ class SharedRuns(Queries):
         return found
 
     def shipped(self, places: Mapping[str, int]) -> None:
-        self._write(
+        self._run(
             "UPDATE traces SET shared_seq = p.value FROM json_each(?) p WHERE traces.id = p.key",
             (json.dumps(dict(places)),),
         )
@@ -194,15 +205,13 @@ class SharedRuns(Queries):
                 "INSERT INTO vectors (key, embedder, added_at_ms, vector) VALUES (?, ?, ?, ?)",
                 ((one.id, one.embedder, one.added_at_ms, one.vector) for one in vectors),
             )
-            self._set(_PLACE, json.dumps(place))
+            values = _PLACE, json.dumps(place)
+            self._run("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", values)
 
     def newest(self) -> Place | None:
         """Return the last place that a run of ours has in the log; None if it has none."""
-        row = self._row(
-            "SELECT shared_seq, id FROM traces WHERE shared_seq > 0"
-            " ORDER BY shared_seq DESC LIMIT 1"
-        )
-        return None if row is None else Place(*row)
+        sql = "SELECT shared_seq, id FROM traces WHERE shared_seq > 0"
+        return self._one(Place, f"{sql} ORDER BY shared_seq DESC LIMIT 1")
 
     def begin_anew(self, places: Mapping[str, int], first: int) -> None:
         """Forget what was pulled from a log that has changed."""
@@ -300,38 +309,16 @@ class SharedRuns(Queries):
 
         What was sent there is sent here; what was deleted there is not sent from here either.
         """
-        ended = [one for one in items if one.state not in {"pending", "sending", "cancelled"}]
-        over = [one for one in items if one.state not in {"pending", "sending"}]
         with transaction(self._connection):
-            self._write_each(
-                "UPDATE outbox SET state = ?, reason = ?, attempts = ?, http_status = ?,"
-                " last_error = ?, sent_at = ?, remote_id = ?, claimed_by = NULL"
-                f" WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?) AND {_IS_THERE}"
-                f" AND (? IN ('sent', 'gone') OR (state = 'pending' AND claimed_by = {_AS_IT_IS}))",
-                (
-                    (
-                        *(("cancelled", CANCELLED_BY_HAND) if one.state == "gone" else one[1:3]),
-                        *(one.attempts, one.http_status, one.last_error),
-                        *(one.sent_at, one.remote_id, one.id, one.state),
-                    )
-                    for one in ended
-                ),
-            )
-            self._write_each(
-                "UPDATE outbox SET claimed_by = NULL"
-                " WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?)"
-                f" AND {_IS_THERE} AND (state IN ('cancelled', 'blocked')"
-                f" OR state = 'pending' AND claimed_by <> {_AS_IT_IS})",
-                ((one.id,) for one in over),
-            )
+            for one in items:
+                is_gone = one.state == "gone"
+                values = one._asdict() | {"anyway": is_gone or one.state == "sent"}
+                if is_gone:
+                    values |= {"state": "cancelled", "reason": CANCELLED_BY_HAND}
+                if one.state not in {"pending", "sending", "cancelled"}:
+                    self._run(_END, values)
+                if one.state not in {"pending", "sending"}:
+                    self._run(_LEAVE, values)
 
     def _meta(self, key: str) -> str | None:
-        value: str | None = self._value("SELECT value FROM meta WHERE key = ?", (key,))
-        return value
-
-    def _set(self, key: str, value: str) -> None:
-        self._run(
-            "INSERT INTO meta (key, value) VALUES (?, ?)"
-            " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-            (key, value),
-        )
+        return self._text("SELECT value FROM meta WHERE key = ?", (key,))

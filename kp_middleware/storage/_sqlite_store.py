@@ -4,7 +4,7 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, closing
 from importlib.metadata import version
 from itertools import zip_longest
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from kp_middleware.asked import said_in
 from kp_middleware.core.evaluation import Ending
 from kp_middleware.core.formula import SIGNALS
+from kp_middleware.core.gates import DAY_S
 from kp_middleware.database import (
     Connection,
     Database,
@@ -30,11 +31,11 @@ from kp_middleware.storage._history import History
 from kp_middleware.storage._learning import EstimateTable, RecallTable
 from kp_middleware.storage._maintenance import Pruning, rescue
 from kp_middleware.storage._outbox import OutboxTable
-from kp_middleware.storage._overview import forwarding_warning
+from kp_middleware.storage._overview import read_last_decisions
 from kp_middleware.storage._past_runs import GateHistory, PastRun, PastRuns, Selection
 from kp_middleware.storage._records import ENDING, Run, marked
 from kp_middleware.storage._shared_runs import SharedRuns
-from kp_middleware.storage._statistics import Backlog, Counts, Statistics
+from kp_middleware.storage._statistics import BACKLOG, Backlog, Counts, Statistics
 from kp_middleware.storage._store import (
     LAST_SEQ,
     Belief,
@@ -51,13 +52,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kp_middleware")
 
-_FEEDBACK: Final = (
-    "seq, trace_seq, given_at, success, confidence, success_before, confidence_before"
-)
-_ADD_FEEDBACK: Final = f"INSERT OR IGNORE INTO feedback ({_FEEDBACK}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_ADD_ALIAS: Final = """
-    INSERT OR IGNORE INTO aliases (id, trace_seq)
-    SELECT ?, ? WHERE EXISTS (SELECT 1 FROM traces WHERE seq = ?)
+_KEPT_BY: Final = ("aliases", "feedback")
+"""Tables whose rows stay with a run that is replaced."""
+_ARE_DRY: Final = """
+    SELECT count(*) >= 100 AND total(verdict = 'forwarded') = 0
+    FROM (SELECT verdict FROM traces WHERE score IS NOT NULL ORDER BY seq DESC LIMIT 100)
+"""
+_CLAIM_TO_SAY: Final = """
+    INSERT INTO meta (key, value) VALUES ('said_that_none_cleared_at_s', :now)
+    ON CONFLICT (key) DO UPDATE SET value = :now
+      WHERE CAST(value AS REAL) NOT BETWEEN :now - :day AND :now
+    RETURNING 1
 """
 _WAITING: Final = """
     SELECT w.trace_seq, w.run, d.body, w.is_left FROM waiting w
@@ -127,8 +132,8 @@ class SqliteStore(Queries):
 
     def open(self) -> Identity | None:
         if isinstance(self._connection, Database):
-            self._connection.open()
-            before, self._file = self._file, self._connection.file
+            with self._connection:
+                before, self._file = self._file, self._connection.file
             if before != self._file and (opened := open_to_all(self._path)):
                 logger.warning("%s", opened)
         return self._file
@@ -194,14 +199,17 @@ class SqliteStore(Queries):
     def unfinished(self) -> Backlog:
         """Return what `counts` has of work that is not done: without counting every run."""
         with closing(Database(self._path, read_only=True)) as connection:
-            return Statistics(connection).unfinished()
+            return Backlog._make(*connection.execute(BACKLOG))
 
     def prune(self, before: str) -> int:
         pruning = Pruning(self._connection)
         return next(pruning.batches(pruning.doomed(before=before)), 0)
 
     def forwarding_warning(self, now_s: float) -> str | None:
-        return forwarding_warning(self._connection, now_s)
+        if not self._value(_ARE_DRY):
+            return None
+        is_due = self._value(_CLAIM_TO_SAY, {"now": str(now_s), "day": DAY_S})
+        return read_last_decisions(self._connection).in_words() if is_due else None
 
     def record(
         self,
@@ -225,14 +233,21 @@ class SqliteStore(Queries):
                 self.add_aliases(seq, aliases)
         return seq
 
+    def add_aliases(self, seq: int, ids: Collection[str]) -> None:
+        """Add ids that also lead to this trace."""
+        sql = "INSERT OR IGNORE INTO aliases (id, trace_seq) VALUES (?, ?)"
+        self._write_each(sql, ((one, seq) for one in ids))
+
     def _replace(self, seq: int, run: "RecordedRun") -> None:
-        """Replace a run under its ``seq``; its aliases and feedback stay."""
-        aliases = self._column("SELECT id FROM aliases WHERE trace_seq = ?", (seq,))
-        kept = self._run(f"SELECT {_FEEDBACK} FROM feedback WHERE trace_seq = ?", (seq,)).fetchall()
+        kept = {
+            table: self._named(f"SELECT * FROM {table} WHERE trace_seq = ?", (seq,))
+            for table in _KEPT_BY
+        }
         self.remove(seq)
         self._insert(run, seq)
-        self.add_aliases(seq, aliases)
-        self._connection.executemany(_ADD_FEEDBACK, kept)
+        for table, rows in kept.items():
+            for row in rows:
+                self._add(table, **row)
 
     def _insert(self, run: "RecordedRun", seq: int | None) -> int:
         trace, metadata = run.trace, run.trace.metadata
@@ -270,13 +285,13 @@ class SqliteStore(Queries):
         self._run("DELETE FROM traces WHERE seq = ?", (seq,))
 
     def reading(self, trace_id: str) -> EarlierReading | None:
-        row = self._row(
+        return self._one(
+            EarlierReading,
             "SELECT seq, started_at, step_count, duration_ms, success,"
             " success_source = 'feedback',"
             " EXISTS (SELECT 1 FROM outbox WHERE trace_seq = seq) FROM traces WHERE id = ?",
             (trace_id,),
         )
-        return None if row is None else EarlierReading(*row)
 
     def last_objective(self, thread_id: str, agent_name: str | None) -> str | None:
         return self._text(
@@ -331,7 +346,7 @@ class SqliteStore(Queries):
             self._run(_SHARE_CREDIT, values)  # a later run may be ranked already
 
     def fail(self, seq: int, code: str, error: object) -> None:
-        self._write(
+        self._run(
             "UPDATE traces SET state = 'failed', reason_code = ?, reason_args = ?"
             " WHERE seq = ? AND state = 'recorded'",
             (code, json.dumps({"error": str(error)}), seq),
@@ -407,10 +422,6 @@ class SqliteStore(Queries):
     def leave(self, seq: int) -> None:
         self._run("UPDATE waiting SET is_left = 1 WHERE trace_seq = ?", (seq,))
 
-    def add_aliases(self, seq: int, ids: Iterable[str]) -> None:
-        """Add ids that also lead to this trace."""
-        self._connection.executemany(_ADD_ALIAS, ((one, seq, seq) for one in ids))
-
     def belief(self, trace_id: str) -> Belief | None:
         row = self._row(
             f"SELECT seq, state, {ENDING} FROM traces t WHERE id = :id"
@@ -435,7 +446,9 @@ class SqliteStore(Queries):
         given_at: str,
         told: tuple[bool | None, float | None],
     ) -> None:
-        self._run(_ADD_FEEDBACK, (None, before.seq, given_at, *told, *before.ending[:2]))
+        names = ("success", "confidence", "success_before", "confidence_before")
+        facts = dict(zip(names, (*told, *before.ending[:2]), strict=True))
+        self._add("feedback", trace_seq=before.seq, given_at=given_at, **facts)
         self.save_ending(before.seq, after)
 
 

@@ -117,7 +117,7 @@ _COUNTS: Final = f"""
            (SELECT count(*) FROM outbox WHERE state = 'rejected'),
            (SELECT count(*) FROM outbox WHERE state = 'blocked')
 """  # one statement, and so one snapshot
-_BACKLOG: Final = f"SELECT (SELECT count(*) {_UNSCORED} 'recorded'), (SELECT count(*) {_OPEN})"
+BACKLOG: Final = f"SELECT (SELECT count(*) {_UNSCORED} 'recorded'), (SELECT count(*) {_OPEN})"
 _REACHED: Final = """
     SELECT (SELECT count(*) FROM traces WHERE +seq >= :first),
            (SELECT count(*) FROM traces WHERE decision = 'forward' AND seq >= :first)
@@ -283,10 +283,6 @@ class Statistics(Queries):
     def counts(self) -> Counts:
         (counts,) = self._all(Counts, _COUNTS)
         return counts
-
-    def unfinished(self) -> Backlog:
-        (backlog,) = self._all(Backlog, _BACKLOG)
-        return backlog
 
     def without_tokens(self) -> tuple[int, int]:
         """Count the runs that used a model: those without token counts, and all of them."""

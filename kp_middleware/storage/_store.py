@@ -1,12 +1,18 @@
-"""The seam between the pipeline and where runs are kept: the `Store` protocol and its records."""
+"""The seam between the pipeline and where runs are kept: the `Store` protocol and its records.
 
-from collections.abc import Collection, Hashable, Mapping
+Beside it the next work on the runs of a store: the order of scoring, and removal by age.
+"""
+
+import math
+import random
+import time
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kp_middleware.core.evaluation import Ending
-from kp_middleware.instants import to_milliseconds
+from kp_middleware.instants import instant, to_milliseconds
 from kp_middleware.outbox_items import Outbox
 from kp_middleware.storage._learning import EstimateTable
 
@@ -71,15 +77,12 @@ class EarlierReading(NamedTuple):
     def is_of(self, run: "RecordedRun") -> bool:
         """Return whether it is this run, and not another with the same id."""
         began = to_milliseconds(run.trace.metadata.created_at)
-        now = began, run.shape.steps, run.duration_ms
-        return now == (self.started_at, self.steps, self.duration_ms)
+        return (began, run.shape.steps, run.duration_ms) == self[1:4]
 
     def says_less_than(self, run: "RecordedRun") -> bool:
         """Return whether another reading of the run says something else, and may replace it."""
-        if self.is_queued or self.has_feedback:
-            return False
         now = (run.shape.steps, run.duration_ms, run.trace.metadata.success)
-        return now != (self.steps, self.duration_ms, self.success)
+        return now != self[2:5] and not (self.is_queued or self.has_feedback)
 
 
 class Belief(NamedTuple):
@@ -156,9 +159,9 @@ class Store(Protocol):
         """Store a run and return its ``seq``; a trace with a stored id is not stored again.
 
         Args:
-            run: The recorded run.
-            seq: The ``seq`` of the paused run that it replaces, whose feedback and aliases stay.
-            until: When the run is ended if nothing follows, an instant; None if it does not wait.
+            run: The run.
+            seq: The paused run that it replaces, whose feedback and aliases stay.
+            until: The instant at which it ends if nothing follows; None if it does not wait.
             aliases: More ids that lead to its trace.
         """
 
@@ -226,12 +229,9 @@ class Store(Protocol):
         """Return the thread's id of a run, else its own, if nobody has said how it ended."""
 
     def history(self, seq: int, domain: str, *, let_through_at: str | None = None) -> "GateHistory":
-        """Return what the gate may know of the runs before one.
+        """Return what the gate may know of the runs before one in its domain.
 
-        Args:
-            seq: The ``seq`` of the run: later runs are left out.
-            domain: The domain of the run.
-            let_through_at: When it was forwarded before, if it is decided again.
+        ``let_through_at`` is when it was forwarded before, if it is decided again.
         """
 
     def save_evaluation(
@@ -248,8 +248,8 @@ class Store(Protocol):
         limit. A verdict without a key leaves the place of the run in its share as it is.
 
         Args:
-            seq: The ``seq`` of the run.
-            evaluation: What is stored.
+            seq: The run.
+            evaluation: The score and the verdict.
             took_ms: The duration of its first scoring; None if it was scored before.
             p_success: The probability of success that the verdict's key has; None: not known.
         """
@@ -267,11 +267,7 @@ class Store(Protocol):
     ) -> None:
         """Store feedback, and update the run's ending.
 
-        Args:
-            before: The ending before.
-            after: The ending from now on.
-            given_at: An instant.
-            told: The success and confidence that were given; None for each that was not.
+        ``told`` has the success and confidence that were given; None for each that was not.
         """
 
     def scored(self, seq: int) -> "PastRun | None":
@@ -291,3 +287,116 @@ class Store(Protocol):
 
     def counts(self) -> "Counts":
         """Count the runs by state; may be called from any thread."""
+
+
+_luck: Final = random.Random().random  # noqa: S311 - no secret; a program may have seeded the shared one
+_MOMENT_S: Final = 1.0
+_HOUR_S: Final = 3600.0
+_DAY_S: Final = 86_400.0
+_MOST_OF_OURS: Final = 10_000  # beyond, the file still knows of them
+_MOST_REMEMBERED: Final = 16  # documents in memory at once: 20 KB each, 1 MiB at most
+
+
+class NextRun:
+    """Ours first, in their order; then those that others have left.
+
+    What another process has recorded it is about to score itself, and a run that two embed is work
+    in vain. So we come to its runs only when they have waited for a moment under our eyes; where
+    we meet another process all the same, we go on at another place. What waits when we begin may
+    be a dead process's: that we do at once.
+
+    Attributes:
+        ours: The runs that this process has written and not scored; None for a value that is read.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        luck: Callable[[], float] = _luck,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.ours: dict[int, RecordedRun | None] = {}
+        self._store = store
+        self._luck = luck
+        self._steady = steady
+        self._looked_s = -math.inf
+        self._seen_until = self._left_until = 0
+        self._from = 0
+
+    def add(self, written: Mapping[int, "RecordedRun | None"]) -> None:
+        """Add runs that this process has just written; some are remembered, not to be read."""
+        for seq, run in written.items():
+            self.ours.pop(seq, None)
+            self.ours[seq] = run if len(self.ours) < _MOST_REMEMBERED else None
+            if len(self.ours) > _MOST_OF_OURS:
+                del self.ours[next(iter(self.ours))]
+
+    def first(self) -> int | None:
+        """Return the next run of this process that waits, or None."""
+        while self.ours:
+            seq, run = next(iter(self.ours.items()))
+            if run is not None or self._store.is_recorded(seq):
+                return seq
+            del self.ours[seq]
+        return None
+
+    def oldest(self, *, at_once: bool = False) -> int | None:
+        """Return the next run that waits, or None; ``at_once`` includes others' newest."""
+        now_s = self._steady()
+        if at_once or now_s >= self._looked_s + _MOMENT_S:
+            newest, is_first = self._store.last_recorded() or 0, self._looked_s == -math.inf
+            self._left_until = newest if is_first or at_once else self._seen_until
+            self._seen_until, self._looked_s = newest, now_s
+        if (seq := self.first()) is not None:
+            return seq
+        seq = self._store.next_recorded(self._from, self._left_until)
+        if seq is None and self._from:
+            self._from = 0
+            seq = self._store.next_recorded(0, self._left_until)
+        return seq
+
+    def go_elsewhere(self) -> None:
+        """Continue at a random place: another process has scored this run first."""
+        first = self._store.next_recorded(0, self._left_until)
+        if first is not None:
+            self._from = first + int(self._luck() * (self._left_until - first))
+
+    def in_s(self) -> float:
+        """Return the seconds until there may be a run to score; infinity if none waits."""
+        if self._store.last_recorded() is None:
+            return math.inf
+        return max(0.0, self._looked_s + _MOMENT_S - self._steady())
+
+
+class Retention:
+    """Removes traces that are too old, once an hour.
+
+    A clock that jumps forward while we run makes nothing older than a day more than it is.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        days: float | None,
+        *,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._days = days
+        self._clock = clock
+        self._steady = steady
+        self._next_s = steady()
+        self._ahead_s = clock() - self._next_s
+
+    def remove_some(self) -> bool:
+        """Remove a few, in one short transaction; False if there is nothing to remove now."""
+        now_s = self._steady()
+        if self._days is None or now_s < self._next_s:
+            return False
+        now = min(self._clock(), now_s + self._ahead_s + _DAY_S)
+        if self._store.prune(instant(max(0.0, now - self._days * _DAY_S))):
+            return True
+        self._next_s = now_s + _HOUR_S
+        return False

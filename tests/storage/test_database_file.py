@@ -44,7 +44,7 @@ def test_the_file_is_opened_by_the_first_use(resting, db):
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(DatabaseError, match=r"kp\.db"):
-        Database(tmp_path / "kp.db", read_only=True).open()
+        Database(tmp_path / "kp.db", read_only=True).execute(COUNT)
 
 
 def test_it_is_opened_again_after_it_was_closed(resting):
@@ -122,7 +122,7 @@ def test_threads_work_again_after_a_fork():
     worked = []
 
     def work():
-        with no_fork():
+        with no_fork:
             worked.append(True)
 
     status = exit_status_of_a_child_that(lambda: 3)
@@ -137,7 +137,7 @@ def test_a_fork_waits_for_the_step_of_another_thread(tmp_path):
     begun, complete = threading.Event(), tmp_path / "complete"
 
     def work():
-        with no_fork():
+        with no_fork:
             begun.set()
             time.sleep(0.3)
             complete.touch()
