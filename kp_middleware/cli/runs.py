@@ -277,11 +277,11 @@ def follow(
                 raise
         sleep(_EVERY_S)
     with history:
-        ended = history.tail(first=first)
-        yield from ended.new()
-        while follows:
+        for ended in history.tail(first=first):
+            yield from ended
+            if not follows:
+                return
             sleep(_EVERY_S)
-            yield from ended.new()
 
 
 _SHOWN_BYTES: Final = 16

@@ -17,13 +17,8 @@ _TABLES: Final = 'kp-middleware sql "select name, sql from sqlite_master" shows 
 _LESS: Final = "ask for less, or open the file with sqlite3"
 _WRITE: Final = "to change it, open it with sqlite3 while no program records"
 _USE: Final = "give one statement, and a value for each of its :names with -p NAME VALUE"
-_TELLING: Final = frozenset(
-    (
-        *("table_info", "table_xinfo", "table_list", "foreign_key_list"),
-        *("index_list", "index_info", "index_xinfo", "quick_check", "integrity_check"),
-    )
-)
-"""The pragmas whose argument names a subject instead of changing a setting."""
+_TELLING: Final = ("table_", "index_", "foreign_key_", "quick_", "integrity_")
+"""The beginnings of pragmas whose argument names a subject instead of changing a setting."""
 
 
 class Answer(NamedTuple):
@@ -37,11 +32,7 @@ class FreeQuery:
     """A read-only connection for arbitrary SQL, without access to any other file."""
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        limit_s: float = 5.0,
-        timer: Callable[[], float] = time.monotonic,
+        self, path: Path, *, limit_s: float = 5.0, timer: Callable[[], float] = time.monotonic
     ) -> None:
         self._path = path
         self._limit_s = limit_s
@@ -62,9 +53,8 @@ class FreeQuery:
         self._until, self._stopped = self._timer() + self._limit_s, False
         with self._in_words():
             cursor = self._connection.execute(sql, values)
-        names = [column[0] for column in cursor.description or ()]
         columns = list[str]()
-        for name in names:
+        for name, *_ in cursor.description or ():
             others = (f"{name}_{number}" for number in count(2))
             columns.append(next(one for one in chain([name], others) if one not in columns))
         return Answer(columns, self._rows(cursor, columns))
@@ -99,7 +89,8 @@ class FreeQuery:
 
 def _verdict(action: int, what: str | None, setting: str | None, *_: object) -> int:
     """Deny other files and settings; SQLite itself enforces read-only access."""
-    sets = action == sqlite3.SQLITE_PRAGMA and setting is not None and what not in _TELLING
+    tells = setting is None or (what or "").startswith(_TELLING)
+    sets = action == sqlite3.SQLITE_PRAGMA and not tells
     return sqlite3.SQLITE_DENY if sets or action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
 
 
@@ -121,13 +112,15 @@ def trace_ids(path: Path, start: str) -> list[tuple[str, str]]:
 
 
 def domain_names(path: Path, start: str) -> list[str]:
-    sql = DISTINCT.format(table="traces", column="domain")
-    return [name for (name,) in _completions(path, sql, start)]
+    return _names(path, start, table="traces", column="domain")
 
 
 def tool_names(path: Path, start: str) -> list[str]:
-    sql = DISTINCT.format(table="steps", column="tool")
-    return [name for (name,) in _completions(path, sql, start)]
+    return _names(path, start, table="steps", column="tool")
+
+
+def _names(path: Path, start: str, **where: str) -> list[str]:
+    return [name for (name,) in _completions(path, DISTINCT.format(**where), start)]
 
 
 def _completions(path: Path, sql: str, start: str) -> list[Any]:

@@ -12,7 +12,7 @@ from kp_middleware.core.gates import ScoredRun
 from kp_middleware.database import connect
 from kp_middleware.storage._export_cursor import EXPORT, ExporterStatus, Place
 from kp_middleware.storage._learning import EstimateTable, RecallTable
-from kp_middleware.storage._listing import FROM, Filters, Tail
+from kp_middleware.storage._listing import FROM, Filters
 from kp_middleware.storage._maintenance import Maintenance
 from kp_middleware.storage._outbox import Entry, OutboxAdmin, Queue, due_s
 from kp_middleware.storage._overview import RECENT, UNJUDGED, Overviews
@@ -34,7 +34,6 @@ _SCORED: Final = f"""
            iif(success AND coalesce(success_source, 'assumed') = 'assumed', NULL, success)
     FROM traces NOT INDEXED WHERE score IS NOT NULL ORDER BY seq
 """
-_BINS: Final = 20
 _OF_STATES: Final = ":states = '[]' OR o.state IN (SELECT value FROM json_each(:states))"
 _BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
 
@@ -147,10 +146,6 @@ class History(Overviews, Maintenance):
         chosen = _asked_first(self._all(Unsure, sql, values), limit)
         return [_review_item(self.run(one.seq), is_forwarded=one.is_forwarded) for one in chosen]
 
-    def tail(self, *, first: int = 0) -> Tail:
-        """Return a tail of the file that begins with so many of the runs that have ended."""
-        return Tail(self, self._connection, first=first)
-
     def similar(
         self, seq: int, *, limit: int, reach: Callable[[int, int], None] = lambda *_: None
     ) -> list[SimilarRun] | None:
@@ -207,20 +202,6 @@ class History(Overviews, Maintenance):
             " ORDER BY score DESC, seq DESC LIMIT ?",
             (first, limit),
         )
-
-    def samples(self, *, newest: int, of_each_score: int, first: int = 0) -> set[int]:
-        """Return the ``seq`` of the newest runs, and of the best in each twentieth of scores."""
-        found = self._column(
-            "SELECT seq FROM traces WHERE seq >= ? ORDER BY seq DESC LIMIT ?", (first, newest)
-        )
-        for place in range(_BINS):
-            top = 2 if place == _BINS - 1 else (place + 1) / _BINS
-            found += self._column(
-                "SELECT seq FROM traces WHERE score >= ? AND score < ? AND seq >= ?"
-                " ORDER BY score DESC LIMIT ?",
-                (place / _BINS, top, first, of_each_score),
-            )
-        return {*found}
 
     def scored_runs(self) -> list[ScoredRun]:
         """Return all scored runs in the order of recording, to replay the gate."""

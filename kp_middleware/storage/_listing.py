@@ -3,11 +3,11 @@
 import json
 import re
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from kp_middleware.database import DISTINCT, Connection, Queries, beginning_with
+from kp_middleware.database import DISTINCT, Queries, beginning_with
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._records import Embedding, RunSummary
@@ -190,15 +190,6 @@ class RunsPage(NamedTuple):
     next: str | None = None
 
 
-class Choices(NamedTuple):
-    """The values that recent runs offer to filter by."""
-
-    domains: tuple[str, ...]
-    tools: tuple[str, ...]
-    models: tuple[str, ...]
-    agents: tuple[str, ...]
-
-
 class Listing(Queries):
     """Queries for the runs of one file by their names, or that match some filters."""
 
@@ -271,12 +262,14 @@ class Listing(Queries):
         (where, values), key = self._where(filters), SORTS[sort]
         way, sign = ("DESC", "<") if descending else ("ASC", ">")
         values["limit"] = limit + 1
-        if cursor := _cursor(after):
-            values["value"], values["seq"] = cursor
-            here = f"({key} IS NULL AND t.seq {sign} :seq)"
-            if cursor[0] is not None:
-                here = f"({key} IS NULL OR ({key}, t.seq) {sign} (:value, :seq))"
-            where = f"{where} AND {here}"
+        with suppress(ValueError):  # another text in its place is no page
+            match json.loads(after or "null"):
+                case [None, int() as seq]:
+                    values["seq"] = seq
+                    where += f" AND {key} IS NULL AND t.seq {sign} :seq"
+                case [str() | int() | float() as value, int() as seq]:
+                    values |= {"value": value, "seq": seq}
+                    where += f" AND ({key} IS NULL OR ({key}, t.seq) {sign} (:value, :seq))"
         rows = self._run(
             f"SELECT t.seq, {key} {FROM} WHERE {where}"
             f" ORDER BY {key} {way} NULLS LAST, t.seq {way} LIMIT :limit",
@@ -306,20 +299,18 @@ class Listing(Queries):
         runs = {run.seq: run for run in map(_summary, rows)}
         return [runs[seq] for seq in seqs if seq in runs]
 
-    def choices(self) -> Choices:
+    def choices(self) -> dict[str, list[str]]:
         """Return the values to filter by: of recent runs, and of all tools."""
-        domains, models, agents = (
-            self._column(
-                f"SELECT {column} FROM (SELECT {column} FROM traces"
-                f" ORDER BY seq DESC LIMIT {_RECENT}) WHERE {column} IS NOT NULL"
-                f" GROUP BY {column} ORDER BY {column}"
+        columns = {"domain": "domain", "model": "model", "agent": "agent_name"}
+        found = {
+            name: self._column(
+                f"SELECT DISTINCT {column} FROM (SELECT {column} FROM traces"
+                f" ORDER BY seq DESC LIMIT {_RECENT}) WHERE {column} IS NOT NULL ORDER BY 1"
             )
-            for column in ("domain", "model", "agent_name")
-        )
-        tools = self._column(
-            DISTINCT.format(table="steps", column="tool"), beginning_with("", most=_MOST_TOOLS)
-        )
-        return Choices((*domains,), (*tools,), (*models,), (*agents,))
+            for name, column in columns.items()
+        }
+        tools = DISTINCT.format(table="steps", column="tool")
+        return found | {"tool": self._column(tools, beginning_with("", most=_MOST_TOOLS))}
 
     def domains(self) -> tuple[str, ...]:
         """Return the names of the domains; fast even for a large file."""
@@ -336,6 +327,21 @@ class Listing(Queries):
         """Return the ``seq`` of each matching run, the oldest first."""
         where, values = self._where(filters)
         return self._column(f"SELECT t.seq {FROM} WHERE {where} ORDER BY t.seq", values)
+
+    def tail(self, *, first: int = 0) -> Iterator[list[RunSummary]]:
+        """Yield the runs that have ended since the last time, in the order in which they began.
+
+        The first time, these are so many of the last ones.
+        """
+        last, begun = self._row(_BEGIN, {"first": first})
+        unfinished = json.loads(begun)
+        while True:
+            newest = self._value("SELECT coalesce(max(seq), 0) FROM traces")
+            last = min(last, newest)  # the seq of a removed run is reused
+            states = dict(self._run(_NEW, {"last": last, "open": json.dumps(unfinished)}))
+            last = max([last, *states])
+            unfinished = [seq for seq, state in states.items() if state not in _ENDED]
+            yield self.runs_at(states.keys() - unfinished)
 
     def embeddings(self, seqs: Collection[int]) -> dict[int, Embedding]:
         """Return the newest embedding of each of these runs that has one."""
@@ -357,7 +363,8 @@ class Listing(Queries):
         if filters.after is not None:
             values["after"] = self.find(filters.after)
         if words := undivided_words(filters.text or ""):
-            patterns = {f"word{number}": _pattern(word) for number, word in enumerate(words)}
+            escaped = (re.sub("[!%_]", lambda sign: f"!{sign[0]}", word) for word in words)
+            patterns = {f"word{number}": f"%{word}%" for number, word in enumerate(escaped)}
             conditions += map(_ANYWHERE.format, patterns)
             conditions.remove(table["text"])
             del values["text"]
@@ -383,37 +390,3 @@ def _summary(row: tuple[Any, ...]) -> RunSummary:
     run, args = RunSummary._make(row[: len(RunSummary._fields)]), row[len(RunSummary._fields)]
     reason = reason_text(run.reason_code, args) if run.reason == run.reason_code else run.reason
     return run._replace(success=bool(run.success), reason=reason)
-
-
-def _cursor(text: str | None) -> tuple[str | float | None, int] | None:
-    """Return the value and the ``seq`` that a page ended with; None if there was no such page."""
-    with suppress(ValueError):
-        match json.loads(text or "null"):
-            case [str() | int() | float() | None as value, int() as seq]:
-                return value, seq
-    return None
-
-
-def _pattern(word: str) -> str:
-    """Return a LIKE pattern that matches a word anywhere, with wildcards escaped."""
-    return f"%{re.sub('[!%_]', lambda sign: '!' + sign[0], word)}%"
-
-
-class Tail(Queries):
-    """A tail of the runs of one file: each is returned once, when it has ended."""
-
-    def __init__(self, listing: Listing, connection: Connection, *, first: int) -> None:
-        super().__init__(connection)
-        self._listing = listing
-        self._last, still_open = self._row(_BEGIN, {"first": first})
-        self._open: list[int] = json.loads(still_open)
-
-    def new(self) -> list[RunSummary]:
-        """Return the runs that ended since the last call, in the order in which they began."""
-        newest = self._value("SELECT coalesce(max(seq), 0) FROM traces")
-        self._last = min(self._last, newest)  # the seq of a removed run is reused
-        states = self._run(_NEW, {"last": self._last, "open": json.dumps(self._open)}).fetchall()
-        self._last = max([self._last, *(seq for seq, _ in states)])
-        ended = [seq for seq, state in states if state in _ENDED]
-        self._open = [seq for seq, state in states if state not in _ENDED]
-        return self._listing.runs_at(ended) if ended else []

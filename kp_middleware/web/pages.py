@@ -15,6 +15,7 @@ from kp_middleware.instants import instant
 from kp_middleware.storage import (
     MOST_POINTS,
     Failure,
+    Filters,
     History,
     LastDecisions,
     ModelTokens,
@@ -234,8 +235,7 @@ EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_alone=False)
 """The part of each run that the report has."""
 
 _BEST: Final = 20
-_NEWEST: Final = 10
-_OF_EACH_SCORE: Final = 3
+_NEWEST: Final = 60
 _TEXTS: Final = (
     *("id", "objective", "result_summary", "domain", "framework", "agent_name", "model", "reason"),
     *("error_type", "agent", "tool", "content", "input", "output_summary", "gate", "nearest_id"),
@@ -356,8 +356,8 @@ def make_report(
     first = 0 if since is None else history.first_since(since)
     overview = history.overview(since=since)
     in_full = {*history.best(_BEST, first=first), *(run.seq for run in overview.missed)}
-    samples = history.samples(newest=_NEWEST, of_each_score=_OF_EACH_SCORE, first=first)
-    listed = history.runs_at(in_full | samples)
+    newest = history.runs(Filters(since=since), limit=_NEWEST)
+    listed = history.runs_at(in_full | {run.seq for run in newest})
     listed.sort(key=lambda run: (-1 if run.score is None else run.score, run.seq), reverse=True)
     seqs = [run.seq for run in listed if run.seq in in_full]
     runs = [*progress((_full_run(history, seq, cleaning) for seq in seqs), len(seqs))]

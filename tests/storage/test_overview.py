@@ -303,14 +303,11 @@ def test_an_empty_file_has_an_overview(connection):
     )
 
 
-def test_the_best_the_newest_and_some_of_each_score(connection, keep):
-    seqs = [keep(score=score) for score in (0.11, 0.12, 0.13, 1.0, 0.96)]
-    unscored = keep()
+def test_the_best_come_first(connection, keep):
+    seqs = [keep(score=score) for score in (0.11, 1.0, 0.96)]
+    keep()
 
-    history = History(connection)
-    assert history.best(2) == [seqs[3], seqs[4]]
-    assert history.samples(newest=2, of_each_score=0) == {unscored, seqs[4]}
-    assert history.samples(newest=0, of_each_score=2) == {seqs[2], seqs[1], seqs[3], seqs[4]}
+    assert History(connection).best(2) == [seqs[1], seqs[2]]
 
 
 def test_the_overview_reads_scores_and_tools_from_indices_alone(connection, keep):

@@ -13,12 +13,13 @@ def score(store):
 
 
 def told(arrivals):
-    return [run.objective for run in arrivals.new()]
+    return [run.objective for run in next(arrivals)]
 
 
 def test_a_trace_is_told_once_when_it_is_scored(connection, keep, score):
     keep("before", score=0.5)
     arrivals = History(connection).tail()
+    assert told(arrivals) == []
 
     seq = keep("new")
     assert told(arrivals) == []
@@ -32,6 +33,7 @@ def test_one_that_was_waiting_already_is_told_when_it_ends(connection, keep, sto
     scored_later, given_up = keep("scored later"), keep("given up")
     keep("newest", score=0.5)
     arrivals = History(connection).tail()
+    assert told(arrivals) == []
 
     score(scored_later)
     store.fail(given_up, "not_scored", "no")
@@ -50,6 +52,7 @@ def test_the_last_ones_come_first_if_they_are_wanted(connection, keep):
 
 def test_one_that_overtakes_another_is_told_at_once(connection, keep, score):
     arrivals = History(connection).tail()
+    assert told(arrivals) == []
     slow = keep("slow")
     keep("fast", score=0.5)
 
@@ -60,6 +63,7 @@ def test_one_that_overtakes_another_is_told_at_once(connection, keep, score):
 
 def test_an_incomplete_one_is_told(connection, store):
     arrivals = History(connection).tail()
+    assert told(arrivals) == []
 
     store.record(run("cancelled", complete=False))
 
@@ -69,6 +73,7 @@ def test_an_incomplete_one_is_told(connection, store):
 def test_places_that_became_free_are_no_reason_to_be_silent(connection, keep):
     [keep(name, score=0.5) for name in "abc"]
     arrivals = History(connection).tail()
+    assert told(arrivals) == []
 
     connection.execute("DELETE FROM traces")
     assert told(arrivals) == []
@@ -80,6 +85,7 @@ def test_places_that_became_free_are_no_reason_to_be_silent(connection, keep):
 def test_one_that_is_removed_before_it_ends_is_forgotten(connection, keep):
     seq = keep("doomed")
     arrivals = History(connection).tail()
+    assert told(arrivals) == []
 
     connection.execute("DELETE FROM traces WHERE seq = ?", (seq,))
 
