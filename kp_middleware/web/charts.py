@@ -1,7 +1,7 @@
 """The charts: states, tools, days, scores, one run's timeline and score, novelty, removals."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from types import MappingProxyType
 from typing import Any, Final
@@ -35,18 +35,17 @@ from kp_middleware.web.marks import (
     Column,
     Key,
     Links,
-    Mark,
     Piece,
-    Scale,
     Table,
     TableRow,
     bar,
     colours_of,
+    dot,
     grid,
     group,
     label,
     line,
-    places,
+    scale,
     stacked,
     straight,
     threshold_line,
@@ -91,17 +90,15 @@ def state_bars(found: Funnel, links: Links) -> Chart:
     bars, rows, findings = [], [], []
     for name, (colour, filters) in _STATES.items():
         number: int = getattr(found, name)
-        if not number:
-            continue
-        findings.append(f"{number:,} {name}")
-        said = name
-        if name == "blocked" and codes:
-            said += f": {', '.join(f'{code} {times:,}' for code, times in codes.most_common())}"
-        part, href = share(number, found.recorded), links.runs(**filters)
-        piece = Piece(0, max(_LEAST, 100 * number / found.recorded), colour)
-        working = part if number != found.recorded else ""
-        bars.append(BarRow(said, f"{number:,}", working, (piece,), href))
-        rows.append(TableRow((said, f"{number:,}", part), href))
+        if number:
+            findings.append(f"{number:,} {name}")
+            why = ", ".join(f"{code} {times:,}" for code, times in codes.most_common())
+            said = f"{name}: {why}" if name == "blocked" and why else name
+            part, href = share(number, found.recorded), links.runs(**filters)
+            working = part if number != found.recorded else ""
+            pieces = (_piece(number, found.recorded, colour),)
+            bars.append(BarRow(said, f"{number:,}", working, pieces, href))
+            rows.append(TableRow((said, f"{number:,}", part), href))
     return Chart(", ".join(findings), Table(("State", "Traces", "Share of all"), rows), bars)
 
 
@@ -125,9 +122,9 @@ def tool_bars(overview: Overview, links: Links) -> Chart:
         pieces = (Piece(0, good, "plain"), Piece(good, failed, "loss"))
         mean = "" if tool.mean_ms is None else duration(tool.mean_ms)
         words = " · ".join(filter(None, (f"{tool.failures:,} failed" if failed else "", mean)))
-        seen = [piece for piece in pieces if piece.width]
+        seen = tuple(piece for piece in pieces if piece.width)
         href = links.runs(tool=tool.tool) if tool.calls else None
-        bars.append(BarRow(tool.tool, f"{tool.calls:,}", words, (*seen,), href))
+        bars.append(BarRow(tool.tool, f"{tool.calls:,}", words, seen, href))
         rows.append(TableRow((tool.tool, f"{tool.calls:,}", f"{tool.failures:,}", mean), href))
     return Chart(finding, Table(("Tool", "Calls", "Failed", "Mean time"), rows), bars)
 
@@ -185,13 +182,12 @@ def success_by_score(endings: Sequence[Endings], links: Links) -> Chart:
 
 
 def _by_score(
-    amounts: Iterable[tuple[int, int, int]], width: int, links: Links
+    amounts: Sequence[tuple[int, int, int]], width: int, links: Links
 ) -> Iterator[tuple[str, int, int, str | None]]:
     """Yield steps of scores: their names, both amounts in them, and the addresses of their runs.
 
     Amounts come with their scores in hundredths, as does the width of a step.
     """
-    amounts = [*amounts]
     for start in range(0, 100, width):
         inside = [one for one in amounts if start <= min(one[0], 99) < start + width]
         low, high = start / 100, (start + width) / 100
@@ -243,13 +239,14 @@ def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NONE) -> Chart:
         finding += f"; {found.left_out:,} more calls are not drawn"
     bars = []
     if found.gaps:
-        waits = tuple(_piece(start, end, "below", total_ms) for start, end in found.gaps)
+        waits = tuple(_piece(end - start, total_ms, "below", start) for start, end in found.gaps)
         bars.append(BarRow("waiting", duration(found.waiting_ms), "no call", waits))
     agents = dict.fromkeys(call.agent for call in found.calls)
     for agent in agents:
         calls = [call for call in found.calls if call.agent == agent]
         pieces = [
-            _piece(call.start_ms, call.end_ms, _CALL_COLOURS[call.kind], total_ms) for call in calls
+            _piece(call.length_ms, total_ms, _CALL_COLOURS[call.kind], call.start_ms)
+            for call in calls
         ]
         if len(agents) > 1:  # a lane, and its calls below
             took = duration(max(call.end_ms for call in calls) - calls[0].start_ms)
@@ -267,10 +264,10 @@ def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NONE) -> Chart:
     return Chart(finding, table, bars, axis=("0", duration(total_ms)))
 
 
-def _piece(start_ms: float, end_ms: float, colour: str, total_ms: float) -> Piece:
-    """Return a part of a time, wide enough to be seen."""
-    start, width = 100 * start_ms / total_ms, 100 * (end_ms - start_ms) / total_ms
-    return Piece(min(start, 100 - _LEAST), min(max(_LEAST, width), 100 - start), colour)
+def _piece(amount: float, of: float, colour: str, start: float = 0.0) -> Piece:
+    """Return a part of a whole, wide enough to be seen."""
+    left, width = 100 * start / of, 100 * amount / of
+    return Piece(min(left, 100 - _LEAST), min(max(_LEAST, width), 100 - left), colour)
 
 
 def waterfall(view: TraceView) -> Chart:
@@ -288,8 +285,7 @@ def waterfall(view: TraceView) -> Chart:
     for one in view.sum:
         before, reached = reached, reached + one.amount
         colour = SIGNAL_COLOURS.get(one.part, "loss" if one.amount < 0 else "plain")
-        low, high = sorted((100 * before, 100 * reached))
-        pieces = (Piece(low, max(_LEAST, high - low), colour),) if one.amount else ()
+        pieces = (_piece(abs(one.amount), 1, colour, min(before, reached)),) if one.amount else ()
         bars.append(BarRow(one.part.replace("_", " "), signed(one.amount), one.working, pieces))
     total = Piece(0, 100 * score, "cleared" if view.is_cleared else "below")
     bars.append(BarRow("score", f"{score:.3f}", beside, (total,)))
@@ -310,20 +306,17 @@ def novelty_band(days: Sequence[NoveltyDay]) -> Chart:
     if len(days) == 1:
         return Chart(f"median novelty {begin}, the only day so far")
     at = [date.fromisoformat(one.day).toordinal() for one in days]
-    across, up = Scale(at[0], at[-1], 34, WIDTH - 6), Scale(0, 1, 176, 22)
+    across, up = scale(at[0], at[-1], 34, WIDTH - 6), scale(0, 1, 176, 22)
     drawn = [*zip((across(place) for place in at), days, strict=True)]
-    medians = [(x, up(one.median)) for x, one in drawn]
     around = [(x, up(one.high)) for x, one in drawn] + [(x, up(one.low)) for x, one in drawn[::-1]]
     marks = grid(up, 28, {0: "0", 0.5: "0.5", 1: "1"})
-    marks.append(Mark("polygon", {"points": places(around), "class": "kp-band"}))
-    marks.append(line(medians, "kp-curve kp-line-orange"))
+    marks.append(line(around, "kp-band", "polygon"))
+    marks.append(line([(x, up(one.median)) for x, one in drawn], "kp-curve kp-line-orange"))
     rows = []
-    for one, (x, y) in zip(days, medians, strict=True):
+    for x, one in drawn:
         low, median, high = (f"{amount:.2f}" for amount in (one.low, one.median, one.high))
-        target = straight(x, 22, x, 176, "point-at")
-        dot = {"d": f"M{x:.1f} {y:.1f}m-2 0a2 2 0 1 1 4 0 2 2 0 1 1-4 0z", "class": "kp-orange"}
-        said = f"{one.day}: median {median}, most from {low} to {high}"
-        marks.append(group(said, (target, Mark("path", dot))))
+        spot = straight(x, 22, x, 176, "point-at"), dot((x, up(one.median)), 2, "orange")
+        marks.append(group(f"{one.day}: median {median}, most from {low} to {high}", spot))
         rows.append(TableRow((one.day, low, median, high)))
     marks += [label(day(days[0].day), 28, 193), label(day(days[-1].day), WIDTH, 193, "end")]
     table = Table(("Day", "10 %", "Median", "90 %"), rows)
@@ -340,10 +333,7 @@ def removal_bars(removed: Sequence[Removal]) -> Chart:
     finding += f" most often {most}, {amount:,} times"
     if len(amounts) > len(drawn):
         finding += f". The {len(drawn)} most frequent of {len(amounts)} kinds"
-    bars = [
-        BarRow(kind, f"{n:,}", pieces=(Piece(0, max(_LEAST, 100 * n / amount), "plain"),))
-        for kind, n in drawn
-    ]
+    bars = [BarRow(kind, f"{n:,}", pieces=(_piece(n, amount, "plain"),)) for kind, n in drawn]
     rows = [TableRow((one.week, one.kind, f"{one.times:,}")) for one in removed]
     return Chart(finding, Table(("Week from", "Kind", "Removed"), rows), bars)
 
@@ -353,7 +343,7 @@ def score_histogram(scores: ScoreSlices, links: Links) -> Chart:
     if not scores.traces:
         return Chart(_NO_SCORES)
     columns, rows = [], []
-    amounts = ((one.hundredth, one.traces - one.above, one.above) for one in scores.slices)
+    amounts = [(one.hundredth, one.traces - one.above, one.above) for one in scores.slices]
     for name, below, above, href in _by_score(amounts, 5, links):
         parts = {"below": below, "cleared": above} if below or above else {}
         columns.append(Column(f"{name}: {counted(below + above, 'run')}", parts, href))
@@ -404,7 +394,7 @@ def threshold_curve(scores: ScoreSlices, links: Links) -> Chart:
     names = [*of][: _MOST_CURVES + 1]
     if len(of) > len(names):
         finding += f"; the {_MOST_CURVES} most frequent of {len(of) - 1} domains are drawn"
-    across, up = Scale(0, 1, 40, WIDTH - 4), Scale(0, 1, 216, 30)
+    across, up = scale(0, 1, 40, WIDTH - 4), scale(0, 1, 216, 30)
     marks = grid(up, 40, {share_ / 100: f"{share_} %" for share_ in range(0, 101, 25)})
     marks += [label(f"{at / 10:g}", across(at / 10), 232, "middle") for at in range(0, 11, 2)]
     curves, keys = [], []

@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from itertools import count, zip_longest
+from itertools import chain, count, repeat
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -21,9 +21,19 @@ SIGNAL_COLOURS: Final[Mapping[str, str]] = {
     "tool_diversity": "green",
     "outcome_confidence": "purple",
 }
-COLOURS: Final = ("blue", "orange", "green", "purple", "cyan", "olive", "brown")
-"""For kinds without an order; told apart also without seeing red or green."""
-OTHER: Final = "grey"
+SHAPES: Final[Mapping[str, str]] = {
+    "blue": "M.9 0c0 1.2-1.8 1.2-1.8 0s1.8-1.2 1.8 0z",
+    "orange": "M-.9-.9h1.8v1.8h-1.8z",
+    "green": "M0-1.2l1.2 2h-2.4z",
+    "purple": "M0-1.2l1.2 1.2-1.2 1.2-1.2-1.2z",
+    "cyan": "M0 1.2l1.2-2h-2.4z",
+    "olive": "M-1.2-.4h.8v-.8h.8v.8h.8v.8h-.8v.8h-.8v-.8h-.8z",
+    "brown": "M-1.2-.4h2.4v.8h-2.4z",
+    "grey": "M-.4-1.2h.8v2.4h-.8z",
+}
+"""The dots of each colour around 0, so that they are told apart without seeing red or green."""
+*COLOURS, OTHER = SHAPES
+"""Colours for kinds without an order, and the one for all that are left."""
 DOMAINS: Final = ("code", "customer_service", "finance", "general", "medical")
 """The protocol's own, which always have the first colours."""
 
@@ -32,6 +42,7 @@ _CHARACTER: Final = 7.2  # px: enough for digits and short words of ours; texts 
 _NUMBER: Final = re.compile(r"(?:[<>+−±]?[\d,.]+(?:\s(?:%|ms|s|min \d+\ss|[A-Z]{3}))?)?")
 
 Point: TypeAlias = tuple[float, float]
+Scale: TypeAlias = Callable[[float], float]
 
 
 class Links(Protocol):
@@ -54,9 +65,10 @@ class Mark(NamedTuple):
     inside: tuple["Mark", ...] = ()
 
 
-def line(points: Iterable[Point], look: str) -> Mark:
-    """Return a line through points; ``look`` is one or more classes of the style sheet."""
-    return Mark("polyline", {"points": places(points), "fill": "none", "class": look})
+def line(points: Iterable[Point], look: str, tag: str = "polyline") -> Mark:
+    """Return a line through points, or a ``polygon``; ``look``: classes of the style sheet."""
+    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return Mark(tag, {"points": places, "fill": "none", "class": look})
 
 
 def straight(x1: float, y1: float, x2: float, y2: float, look: str = "grid") -> Mark:
@@ -64,15 +76,18 @@ def straight(x1: float, y1: float, x2: float, y2: float, look: str = "grid") -> 
     return line(((x1, y1), (x2, y2)), f"kp-{look}")
 
 
-def places(points: Iterable[Point]) -> str:
-    """Return points as SVG writes them."""
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-
-
 def bar(place: Point, width: float, height: float, colour: str) -> Mark:
     """Return a filled rectangle, from its upper left corner."""
     size = {"x": place[0], "y": place[1], "width": width, "height": height}
     return Mark("rect", {**size, "class": f"kp-{colour}"})
+
+
+def dot(place: Point, radius: float, colour: str, look: str = "spot") -> Mark:
+    """Return a dot in the shape of its colour."""
+    where = f"translate({place[0]:.1f} {place[1]:.1f}) scale({radius:g})"
+    return Mark(
+        "path", {"d": SHAPES[colour], "transform": where, "class": f"kp-{look} kp-{colour}"}
+    )
 
 
 def label(text: str, x: float, y: float, anchor: str = "start", look: str = "quiet") -> Mark:
@@ -160,29 +175,15 @@ class Chart(NamedTuple):
         """True if there is more than words."""
         return bool(self.bars or self.marks)
 
-    @property
-    def is_linked(self) -> bool:
-        """True if any mark leads somewhere: then a screen reader must not take it for one image."""
-        return any(mark.tag == "a" for mark in self.marks)
 
+def scale(low: float, high: float, start: float, end: float) -> Scale:
+    """Return a function that maps ``low`` to ``start`` and ``high`` to ``end``, in px.
 
-class Scale(NamedTuple):
-    """Maps ``low`` to ``start`` and ``high`` to ``end``, in px.
-
-    >>> Scale(0, 10, 300, 100)(5)
+    >>> scale(0, 10, 300, 100)(5)
     200.0
     """
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        """Return the place of a value."""
-        if self.high == self.low:
-            return self.start
-        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+    by = (end - start) / ((high - low) or 1)
+    return lambda value: start + (value - low) * by
 
 
 def ticks(top: float, *, most: int = 4) -> list[int]:
@@ -213,10 +214,8 @@ def stacked(
     """
     counts = ticks(max(sum(one.parts.values()) for one in columns))
     left, bottom = len(f"{counts[-1]:,}") * _CHARACTER + 8, height - 22
-    across, up = Scale(0, len(columns), left, WIDTH - 8), Scale(0, counts[-1], bottom, top)
-    marks = [straight(left, up(tick), WIDTH, up(tick)) for tick in counts[1:]]
-    marks += [label(f"{tick:,}", left - 6, up(tick) + 4, "end") for tick in counts]
-    room = across(1) - left
+    across, up = scale(0, len(columns), left, WIDTH - 8), scale(0, counts[-1], bottom, top)
+    marks, room = grid(up, left, {tick: f"{tick:,}" for tick in counts}), across(1) - left
     for place, one in enumerate(columns):
         if one.parts:
             whole = bar((across(place), top), room, bottom - top, "hit")  # easy to point at
@@ -227,7 +226,6 @@ def stacked(
                     high = max(up(low) - up(reached), 0.5)
                     bars.append(bar((x, up(reached)), room * _FILLS, high, colour))
             marks.append(group(one.title, bars, one.href))
-    marks.append(straight(left, bottom, WIDTH, bottom, "axis"))
     for at, text in labels.items():
         marks.append(label(text, across(at), height - 5, _anchor(across(at), text)))
     return marks, across
@@ -261,12 +259,11 @@ def colours_of(domains: Iterable[str]) -> Mapping[str, str]:
     >>> colours_of(["law", "code"])
     {'code': 'blue', 'law': 'olive'}
     """
-    names = set(domains)
+    names = {*domains}
     theirs = {name: colour for name, colour in zip(DOMAINS, COLOURS, strict=False) if name in names}
     by_turns = dict.fromkeys((*COLOURS[len(DOMAINS) :], *COLOURS))
-    left = [colour for colour in by_turns if colour not in theirs.values()]
-    others = sorted(names - set(DOMAINS))
-    return theirs | dict(zip_longest(others, left[: len(others)], fillvalue=OTHER))
+    left = chain((colour for colour in by_turns if colour not in theirs.values()), repeat(OTHER))
+    return theirs | dict(zip(sorted(names - {*DOMAINS}), left, strict=False))
 
 
 _HARMFUL: Final = re.compile(

@@ -217,7 +217,7 @@ def trace_html(
         body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
         body_bytes=len((body or "").encode()),
         alike=Table(("Objective", "Score", "Similarity"), rows),
-        compared="all others" if alike.are_all else newest,
+        compared="all others" if alike.compared < MOST_POINTS - 1 else newest,
         map=trace_map(alike.points, domains, links, nearest=nearest)
         if extent.is_alone and nearest
         else None,

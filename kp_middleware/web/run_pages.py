@@ -4,19 +4,19 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from markupsafe import Markup
 
 from kp_middleware.instants import instant
 from kp_middleware.storage import SORTS, STATES, Filters, History, Run, RunSummary
-from kp_middleware.views.explanation import Fact, Pair, compared
+from kp_middleware.views.explanation import Pair, compared
 from kp_middleware.views.prices import Prices
-from kp_middleware.views.steps import StepView, view_step
+from kp_middleware.views.steps import view_step
 from kp_middleware.views.wording import (
     OUTCOMES,
     counted,
@@ -33,7 +33,7 @@ _COUNTED: Final = 1_000
 _TITLE: Final = 140
 _DAY_S: Final = 86_400
 _AGES: Final[dict[str, str]] = {"1d": "day", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
-_TEXTS: Final = {
+_SAID: Final = {
     "domain": "{}",
     "outcome": "{}",
     "state": "state {}",
@@ -43,17 +43,15 @@ _TEXTS: Final = {
     "model": "model {}",
     "agent": "agent {}",
     "thread": "one conversation",
-}
-_SAID: Final = {
-    **_TEXTS,
     "min_score": "score {} or more",
     "max_score": "score below {}",
     "since": "since {}",
     "until": "before {}",
     "cleared": "forwarded by the gate",
     "queued": "in the outbox",
-    "q": "with “{}”",
+    "text": "with “{}”",
 }
+"""Filters in words; in an address, ``text`` is called ``q``."""
 _COLUMNS: Final = {  # and what each sorts by
     "took": "duration",
     **{name: name for name in ("score", "novelty", "tokens", "steps", "started", "domain")},
@@ -76,8 +74,7 @@ Pieces: TypeAlias = list[tuple[str, bool]]
 """A text in pieces, each with whether the other run has another."""
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """The filters and the order in an address; ``sort`` is empty for the best match first."""
 
     given: Mapping[str, str]
@@ -89,26 +86,18 @@ class Query:
     @classmethod
     def of(cls, args: Mapping[str, str]) -> Self:
         """Read the parameters of an address; those that make no sense are ignored."""
-        given = {name: args[name].strip() for name in args}
-        known = {name: given[name] for name in _TEXTS if given.get(name)}
-        if known.get("outcome") not in OUTCOMES:
-            known.pop("outcome", None)
-        if known.get("state") not in STATES:
-            known.pop("state", None)
-        scores = {name: _fraction(given.get(name)) for name in ("min_score", "max_score")}
-        times = {name: _instant(given.get(name, "")) for name in ("since", "until")}
-        flags = {name: True for name in ("cleared", "queued") if given.get(name)}
-        text = given.get("q") or None
-        filters = Filters(**known, **scores, **times, **flags, text=text)  # type: ignore[arg-type]
+        given = {name: text.strip() for name, text in args.items() if text.strip()}
+        read = {
+            name: value
+            for name in _SAID
+            if (value := _value(name, given.get("q" if name == "text" else name, ""))) is not None
+        }
         sort = given.get("sort", "")
         if sort not in SORTS:
-            sort = "" if text else "started"
-        said = {name for name, value in (scores | times).items() if value is not None}
-        kept = {*known, *said, *flags, *(["q"] if text else []), "asc"}
-        left = {name: value for name, value in given.items() if value and name in kept}
-        if given.get("sort") == sort:
-            left["sort"] = sort
-        return cls(left, filters, sort, not given.get("asc"), given.get("after") or None)
+            sort = "" if "text" in read else "started"
+        kept = {*read, "q", "asc", "sort" if given.get("sort") == sort else ""}
+        left = {name: text for name, text in given.items() if name in kept}
+        return cls(left, Filters(**read), sort, "asc" not in given, given.get("after"))
 
     def changed(self, **changes: str) -> dict[str, str]:
         """Return the parameters with some of them changed; an empty one is left out."""
@@ -117,9 +106,30 @@ class Query:
     def in_words(self) -> Iterator[str]:
         """Yield each filter in words."""
         for name, words in _SAID.items():
-            if value := self.given.get(name):
+            if value := self.given.get("q" if name == "text" else name):
                 is_age = name == "since" and value in _AGES
                 yield f"of the last {_AGES[value]}" if is_age else words.format(value)
+
+
+def _value(name: str, text: str) -> Any:
+    """Return a filter's value, None where it makes no sense: an age is an instant, too."""
+    match name:
+        case "outcome":
+            return text if text in OUTCOMES else None
+        case "state":
+            return text if text in STATES else None
+        case "min_score" | "max_score":
+            with suppress(ValueError):
+                return min(1.0, max(0.0, float(text)))
+            return None
+        case "since" | "until" if text in _AGES:
+            return instant(time.time() - int(text[:-1]) * _DAY_S)
+        case "since" | "until":
+            return text if len(text) >= len("2026-11-01") and text[:4].isdecimal() else None
+        case "cleared" | "queued":
+            return True if text else None
+        case _:
+            return text or None
 
 
 def run_rows(
@@ -153,14 +163,12 @@ def runs_html(history: History, query: Query, links: Links, prices: Prices) -> M
     history.marks = "\x02", "\x03"
     total = history.count_runs(query.filters, most=_COUNTED)
     if query.sort:
-        found = history.page(
-            query.filters,
-            limit=_A_PAGE,
-            sort=query.sort,
-            descending=query.descending,
-            after=query.after,
-        )
-        runs, after = found.runs, found.next
+        order: dict[str, Any] = {
+            "sort": query.sort,
+            "descending": query.descending,
+            "after": query.after,
+        }
+        runs, after = history.page(query.filters, limit=_A_PAGE, **order)
     else:
         skipped = int(query.after or "") if re.fullmatch("[0-9]{1,6}", query.after or "") else 0
         runs = history.runs(query.filters, limit=_A_PAGE + 1, skip=skipped)
@@ -202,20 +210,6 @@ def _lead(query: Query, total: int) -> str:
     return f"{', '.join([runs, *query.in_words()])};{by} {order}."
 
 
-def _fraction(text: str | None) -> float | None:
-    try:
-        return min(1.0, max(0.0, float(text))) if text else None
-    except ValueError:
-        return None
-
-
-def _instant(text: str) -> str | None:
-    """Return a day as an instant, and an age as that long ago."""
-    if text in _AGES:
-        return instant(time.time() - int(text[:-1]) * _DAY_S)
-    return text if len(text) >= len("2026-11-01") and text[:4].isdecimal() else None
-
-
 _ELSEWHERE: Final = {"id", "objective", "domain", "started_at", "success", "threshold"}
 """In the headings, or in words in the gate."""
 _CELL: Final = 120
@@ -230,24 +224,32 @@ _WORD: Final = re.compile(r"\w+\s*|\W\s*")
 def compare_html(left: Run, right: Run, links: Links, turned: str) -> Markup:
     """Render two runs side by side, with their steps aligned; ``turned`` leads to the reverse."""
     comparison = compared(left, right)
-    pairs = comparison.steps
-    facts = [
-        _fact(fact)
-        for fact in comparison.facts
-        if fact.fact not in _ELSEWHERE and (fact.left, fact.right) != (None, None)
-    ]
+    facts = []
+    for name, *values in comparison.facts:
+        if name not in _ELSEWHERE and values != [None, None]:
+            said = name.removesuffix("_ms").replace("_", " ")
+            said = said if values[0] == values[1] else f"{said} ≠"
+            facts.append(TableRow((said, *(_cell(name, value) for value in values))))
     scores = []
     for part in comparison.scores:
         amounts = ("–" if one is None else f"{one:.3f}" for one in (part.left, part.right))
         difference = "" if part.difference is None else signed(part.difference)
         scores.append(TableRow((part.part.replace("_", " "), *amounts, difference)))
+    titles = [
+        {
+            "title": shortened(run.objective, _TITLE),
+            "href": links.trace(run.id),
+            "facts": [run.domain, f"{minute(run.started_at)} UTC", outcome(run.known_success)],
+        }
+        for run in (left, right)
+    ]
     return render(
         "compare.html",
-        titles=[_title(run, links) for run in (left, right)],
+        titles=titles,
         facts=Table(("", "Left", "Right"), facts),
         scores=Table(("Part", "Left", "Right", "Difference"), scores),
-        steps=[_row(pair, left, right) for pair in pairs[:_MOST_STEPS]],
-        left_out=max(0, len(pairs) - _MOST_STEPS),
+        steps=[_row(pair, left, right) for pair in comparison.steps[:_MOST_STEPS]],
+        left_out=max(0, len(comparison.steps) - _MOST_STEPS),
         turned=turned,
     )
 
@@ -258,28 +260,11 @@ def conversation_html(history: History, thread: str, links: Links) -> Markup:
     found = history.page(filters, limit=_MOST_RUNS, sort="started", descending=False)
     turns = []
     for run in (history.run(one.seq) for one in found.runs):
-        facts = [
-            "" if run.duration_ms is None else duration(run.duration_ms),
-            "" if run.score is None else f"score {run.score:.3f}",
-        ]
-        told = {"outcome": outcome(run.known_success), "facts": [*filter(None, facts)]}
+        facts = [] if run.duration_ms is None else [duration(run.duration_ms)]
+        facts += [] if run.score is None else [f"score {run.score:.3f}"]
+        told = {"outcome": outcome(run.known_success), "facts": facts}
         turns.append({"run": run, "href": links.trace(run.id), **told})
     return render("conversation.html", turns=turns, is_cut=found.next is not None)
-
-
-def _title(run: Run, links: Links) -> Values:
-    facts = [run.domain, f"{minute(run.started_at)} UTC", outcome(run.known_success)]
-    return {
-        "title": shortened(run.objective, _TITLE),
-        "href": links.trace(run.id),
-        "facts": facts,
-    }
-
-
-def _fact(fact: Fact) -> TableRow:
-    cells = (_cell(fact.fact, fact.left), _cell(fact.fact, fact.right))
-    name = fact.fact.removesuffix("_ms").replace("_", " ")
-    return TableRow((name if fact.left == fact.right else f"{name} ≠", *cells))
 
 
 def _cell(name: str, value: Any) -> str:
@@ -292,24 +277,19 @@ def _cell(name: str, value: Any) -> str:
 
 def _row(pair: Pair, left: Run, right: Run) -> Values:
     """Return the steps of a pair, each with its text in pieces; one that is alone differs."""
-    numbers = (left, pair.left), (right, pair.right)
-    steps = [
-        next((view_step(run, step) for step in run.steps if step.number == number), None)
-        for run, number in numbers
-    ]
-    texts = [[] if step is None else _lines(step) for step in steps]
+    steps, texts = [], []
+    for run, number in ((left, pair.left), (right, pair.right)):
+        step = next((view_step(run, step) for step in run.steps if step.number == number), None)
+        parts = () if step is None else (step.content, step.input, step.output)
+        text = "\n".join(part for part in parts if part)
+        texts.append([line[:_LINE] for line in text.splitlines()[:_LINES]])
+        steps.append(step)
     if None in steps:
-        pieces: Sequence[Pieces] = [[("\n".join(lines), False)] for lines in texts]
-        is_equal = False
-    else:
-        pieces = _diff(*texts)
-        is_equal = not any(differs for side in pieces for _, differs in side)
+        alone = [[("\n".join(lines), False)] for lines in texts]
+        return {"sides": [*zip(steps, alone, strict=True)], "is_equal": False}
+    pieces = _diff(*texts)
+    is_equal = not any(differs for side in pieces for _, differs in side)
     return {"sides": [*zip(steps, pieces, strict=True)], "is_equal": is_equal}
-
-
-def _lines(view: StepView) -> list[str]:
-    text = "\n".join(part for part in (view.content, view.input, view.output) if part)
-    return [line[:_LINE] for line in text.splitlines()[:_LINES]]
 
 
 def _diff(left: Sequence[str], right: Sequence[str]) -> tuple[Pieces, Pieces]:

@@ -34,7 +34,9 @@ def dots(chart, look):
 
 def middles(found):
     """Of all spots in these paths."""
-    places = [re.findall(r"M([\d.]+) ([\d.]+)m", dot.attributes["d"]) for dot in found]
+    places = [
+        re.findall(r"translate\(([\d.]+) ([\d.]+)\)", dot.attributes["transform"]) for dot in found
+    ]
     return [(float(x), float(y)) for some in places for x, y in some]
 
 
