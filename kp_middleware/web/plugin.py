@@ -9,8 +9,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from secrets import compare_digest
 from shlex import quote
@@ -66,21 +67,19 @@ _DAYS: Final = 30
 
 def our_files(datasette: "Datasette") -> dict[str, Path]:
     """Return our files, those of older versions, too, by the names of their databases."""
-    found = {}
-    for name, database in datasette.databases.items():
-        if database.path:
-            path = Path(database.path)
-            if _is_ours(path, _look(path), _look(path.with_name(f"{path.name}-wal"))):
-                found[name] = path
-    return found
+    paths = {name: Path(one.path) for name, one in datasette.databases.items() if one.path}
+    return {
+        name: path
+        for name, path in paths.items()
+        if _is_ours(path, _look(path), _look(path.with_name(f"{path.name}-wal")))
+    }
 
 
 def _look(path: Path) -> tuple[int, ...] | None:
-    try:
+    with suppress(OSError):
         status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return None
 
 
 @lru_cache  # each page and each cell asks: open a file again only where it or its WAL has changed
@@ -104,18 +103,17 @@ async def _may_see(datasette: "Datasette", actor: Actor, database: str) -> bool:
     return bool(await datasette.allowed(action="execute-sql", resource=resource, actor=actor))
 
 
+@dataclass(frozen=True)
 class Addresses:
-    """The links of one database; those to runs may be limited to the runs since a day."""
+    """The links of one database; those to runs may be limited to the runs ``since`` a day."""
 
-    def __init__(self, datasette: "Datasette", database: str, *, since: str = "") -> None:
-        self._datasette = datasette
-        self._database = database
-        self._since = {"since": since} if since else {}
-        self._pages = str(datasette.urls.path(f"/-/kp/{tilde_encode(database)}"))
+    datasette: "Datasette"
+    name: str
+    since: str = ""
 
-    def since(self, day: str) -> "Addresses":
-        """Return the same with all links to runs limited to those since a day, if one is given."""
-        return Addresses(self._datasette, self._database, since=day)
+    @cached_property
+    def _pages(self) -> str:
+        return str(self.datasette.urls.path(f"/-/kp/{tilde_encode(self.name)}"))
 
     def to(self, page: str = "", **query: str) -> str:
         """Return the address of one of our pages, such as ``/review``; by default the overview."""
@@ -123,21 +121,21 @@ class Addresses:
 
     def runs(self, **filters: str) -> str:
         """Return the address of the runs that match, the newest first."""
-        return self.to("/runs", **{**self._since, **filters})
+        return self.to("/runs", **{**({"since": self.since} if self.since else {}), **filters})
 
     def trace(self, trace_id: str, /) -> str:
         """Return the address of one run; ``@last`` and ``@best`` are such names, too."""
         name = trace_id.removeprefix("kp:trace:")
-        plain = name.isascii() and name.replace("-", "").isalnum()  # and a map has 2,000 of them
+        plain = name.isascii() and name.replace("-", "").isalnum()  # and a map has many of them
         return self.to(f"/traces/{name if plain else tilde_encode(name)}")
 
     def database(self) -> str:
         """Return the address of all tables and views, and a place to type SQL."""
-        return str(self._datasette.urls.database(self._database))
+        return str(self.datasette.urls.database(self.name))
 
     def row(self, table: str, key: int) -> str:
         """Return the address of one row."""
-        return str(self._datasette.urls.row(self._database, table, str(key)))
+        return str(self.datasette.urls.row(self.name, table, str(key)))
 
 
 class Page(NamedTuple):
@@ -238,7 +236,7 @@ def overview(visit: Visit) -> Page:
     since = "" if visit.args.get("all") else first
     content = overview_html(
         history.overview(since=since or None),
-        links.since(since),
+        replace(links, since=since),
         newest=newest,
         used=history.tokens(since=first) if prices.models else (),
         prices=prices,
@@ -365,10 +363,9 @@ def _judge(db: Path, trace_id: str, *, success: bool) -> None:
     from kp_middleware.pipeline import Feedback, Reevaluation
     from kp_middleware.settings import Settings
 
-    settings = Settings.as_far_as_usable(db=db)
     with closing(Database(db)) as file:
-        told = Feedback(trace_id, success, None, time.time())
-        Reevaluation.of(SqliteStore(file), settings).learn(told)
+        reevaluation = Reevaluation.of(SqliteStore(file), Settings.as_far_as_usable(db=db))
+        reevaluation.learn(Feedback(trace_id, success, None, time.time()))
 
 
 async def theme(datasette: "Datasette", request: "Request") -> Response:

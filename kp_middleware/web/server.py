@@ -8,6 +8,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import ExitStack
 from functools import partial
 from http import HTTPStatus
 from importlib import import_module
@@ -32,6 +33,7 @@ _DOOR: Final = "/-/kp-open"
 _POLICY_VIOLATION: Final = 1008  # a websocket's word for "you may not"
 _UNKNOWN: Final = "Open the link that kp-middleware ui printed.\n"
 _USED: Final = "This link is no longer good: type kp-middleware ui again for a new one.\n"
+_NO_SCREEN: Final = "There is no screen here, so no browser was started: open the link yourself."
 _ANOTHER_NAME: Final = (
     "This page is at http://127.0.0.1:{0} and nowhere else. Through a tunnel, use the same port at"
     " both ends: ssh -L {0}:127.0.0.1:{0} …\n"
@@ -123,31 +125,23 @@ class Guard:
         )
 
 
-class LinkFile:
-    """A page that leads on to the link.
+class LinkFile(ExitStack):
+    """A page that leads on to the link, until it is closed.
 
     Every user of a machine can read with which words a browser was started, so they name this file
     and not the link.
     """
 
-    def __init__(self) -> None:
-        self._folder: TemporaryDirectory[str] | None = None
-
     def write(self, link: str) -> str:
-        """Return the address of the file, which leads to the link until it is removed."""
+        """Return the address of the file."""
         try:  # in the home folder, visible: sandboxed browsers see no other
-            self._folder = TemporaryDirectory(prefix=_PREFIX, dir=Path.home())
+            folder = self.enter_context(TemporaryDirectory(prefix=_PREFIX, dir=Path.home()))
         except (OSError, RuntimeError):
-            self._folder = TemporaryDirectory(prefix=_PREFIX)
-        page = Path(self._folder.name) / "open.html"
+            folder = self.enter_context(TemporaryDirectory(prefix=_PREFIX))
+        page = Path(folder) / "open.html"
         page.touch(mode=0o600)
         page.write_text(_LEADS_ON.format(link), encoding="utf-8")
         return page.as_uri()
-
-    def remove(self) -> None:
-        """Remove the file, if there is one."""
-        if self._folder is not None:
-            self._folder.cleanup()
 
 
 def _equal(given: str, expected: str) -> bool:
@@ -190,7 +184,12 @@ def serve(db: Path, *, port: int, opens: bool) -> None:
     # Half of what the first page would take is to load these, and a browser needs a moment, too.
     for load in (partial(import_module, "numpy"), prepare_templates):
         threading.Thread(target=load, daemon=True).start()
-    with _listening(port) as listener:
+    try:  # a browser that comes before the server is ready waits
+        listener = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        problem = f"port {port} cannot be used ({error.strerror}): without --port, a free one is"
+        raise click.ClickException(problem) from error
+    with listener:
         asyncio.run(_serve(db, listener, opens=opens))
 
 
@@ -200,9 +199,14 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
     (name,) = our_files(datasette)
     first_page, port = Addresses(datasette, name).to(), listener.getsockname()[1]
     link_file = LinkFile()
-    guard = Guard(datasette.app(), port=port, first_page=first_page, opened=link_file.remove)
+    guard = Guard(datasette.app(), port=port, first_page=first_page, opened=link_file.close)
     shows = opens and _has_screen()
-    click.echo("\n".join([guard.link, "", *_advice(port, opens=opens, shows=shows)]), err=True)
+    click.echo(f"{guard.link}\n\nThe link opens one browser, once. Ctrl-C ends it.", err=True)
+    if os.environ.get("SSH_CONNECTION"):
+        tunnel = f"ssh -L {port}:127.0.0.1:{port} …"
+        click.echo(f"From where you sit, with the same port at both ends: {tunnel}", err=True)
+    elif opens and not shows:
+        click.echo(_NO_SCREEN, err=True)
     config = uvicorn.Config(
         guard,
         log_level="warning",
@@ -211,52 +215,27 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
         timeout_graceful_shutdown=_LAST_ANSWERS_S,
         ws="none",
     )
-    server = _Server(config, link=guard.link if shows else None, link_file=link_file)
+    server = _Server(config)
+    server.link, server.link_file = guard.link if shows else "", link_file
     await server.serve(sockets=[listener])
-
-
-def _advice(port: int, *, opens: bool, shows: bool) -> list[str]:
-    lines = ["The link opens one browser, once. Ctrl-C ends it."]
-    if os.environ.get("SSH_CONNECTION"):
-        tunnel = f"ssh -L {port}:127.0.0.1:{port} …"
-        lines.append(f"From where you sit, with the same port at both ends: {tunnel}")
-    elif opens and not shows:
-        lines.append("There is no screen here, so no browser was started: open the link yourself.")
-    return lines
 
 
 class _Server(uvicorn.Server):
     """Show the link once signals are handled, and tidy up also when one ends it."""
 
-    def __init__(self, config: uvicorn.Config, *, link: str | None, link_file: LinkFile) -> None:
-        super().__init__(config)
-        self._link = link
-        self._link_file = link_file
+    link: str
+    link_file: LinkFile
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self._link is not None:
+        if self.link:
             # in a thread: what BROWSER names may return only when it is left
-            address = self._link_file.write(self._link)
+            address = self.link_file.write(self.link)
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._link_file.remove()
+        self.link_file.close()
         await super().shutdown(sockets)
-
-
-def _listening(port: int) -> socket.socket:
-    """Listen on this machine alone; a browser that comes before the server is ready waits."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", port))
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        problem = f"port {port} cannot be used ({error.strerror}): without --port, a free one is"
-        raise click.ClickException(problem) from error
-    return listener
 
 
 def _has_screen() -> bool:

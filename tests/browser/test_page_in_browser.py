@@ -114,7 +114,7 @@ def test_a_file_that_leads_on_to_the_link_opens_the_page(new_browser, serve, mon
 
     browser.open(file.write(page.link))
     browser.wait_for("h1")
-    file.remove()
+    file.close()
 
     assert browser.driver.current_url == page.overview
 
