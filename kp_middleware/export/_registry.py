@@ -1,21 +1,18 @@
 """The HTTP client for the registry: its deadline, trusted certificates, proxies, diagnosis."""
 
 import hashlib
-import math
 import os
 import socket
 import ssl
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 from urllib.request import proxy_bypass
 
-import httpcore2
 import httpx2
 from pydantic import SecretStr
 
@@ -35,7 +32,6 @@ E = TypeVar("E", bound=BaseException)
 _UNTRUSTED: Final = frozenset({18, 19, 20, 21})
 """OpenSSL's codes for an untrusted chain; all others mean an invalid certificate."""
 
-_PIECE_BYTES: Final = 4096  # small enough for one send, so that each has its own timeout
 _PROXIES: Final = (
     *("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"),
     *("all_proxy", "ALL_PROXY"),
@@ -57,7 +53,6 @@ class Registry:
         api_key: Never in a message, a log or a ``repr``.
         agent_id: The agent that the key belongs to, or None if unknown.
         timeout_s: The limit for a whole request, from connecting to the response's last byte.
-        clock: A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -67,7 +62,6 @@ class Registry:
         *,
         agent_id: str | None = None,
         timeout_s: float = 10.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.agent_id = agent_id  # set before the checks below, so that repr works in a traceback
         self.timeout_s = timeout_s
@@ -78,7 +72,7 @@ class Registry:
         self._url = address.copy_with(query=None, fragment=None)
         self._api_key = api_key
         api_key_text(api_key.get_secret_value())
-        self._deadline = _Deadline(clock)
+        self._request = _Request()
         self._open_client: httpx2.Client | None = None
 
     @property
@@ -125,7 +119,7 @@ class Registry:
 
     def hang_up(self) -> bool:
         """Abort this and all further requests, from any thread; return True if a byte was sent."""
-        return self._deadline.break_off()
+        return self._request.break_off()
 
     def close(self) -> None:
         """Close the connections; a later request opens new ones."""
@@ -144,15 +138,24 @@ class Registry:
         most_bytes: int = _LONGEST_ANSWER_BYTES,
     ) -> Answer:
         most_bytes += 2 * len(content)  # a 201 response echoes the document
-        self._deadline.begin(self.timeout_s)
         try:
-            with self._client().stream(
-                method, path, headers=headers, params=params, content=content
-            ) as response:
+            with (
+                self._request.within(self.timeout_s),
+                self._client().stream(
+                    method,
+                    path,
+                    headers=headers,
+                    params=params,
+                    content=content,
+                    extensions={"trace": self._request.trace},
+                ) as response,
+            ):
                 body = self._read(response, most_bytes)
         except (httpx2.HTTPError, OSError, UnicodeError) as exc:
-            connected = self._deadline.asked
-            problem = _diagnosis(exc, self._url, connected=connected, timeout_s=self.timeout_s)
+            error = TimeoutError() if self._request.is_late else exc
+            problem = _diagnosis(
+                error, self._url, connected=self._request.asked, timeout_s=self.timeout_s
+            )
             safe = problem._replace(detail=self._without_key(problem.detail))
             raise self._unavailable(safe) from None
         return Answer(response.status_code, response.headers, body)
@@ -167,9 +170,13 @@ class Registry:
                 if len(body) > most_bytes:
                     endless = f"{status}: the answer does not end"
                     raise self._unavailable(Problem(ProblemKind.NO_REGISTRY, endless), status)
-        except (httpx2.TimeoutException, TimeoutError) as exc:
+        except (httpx2.HTTPError, OSError) as exc:
+            if not (self._request.is_late or isinstance(exc, httpx2.TimeoutException)):
+                raise
+            self._request.is_late = True
+        if self._request.is_late:
             slow = Problem(ProblemKind.SLOW, f"{self.timeout_s:g}")
-            raise self._unavailable(slow, status) from exc
+            raise self._unavailable(slow, status)
         return self._without_key(body.decode(errors="replace")).encode()
 
     def _client(self) -> httpx2.Client:
@@ -192,7 +199,6 @@ class Registry:
             raise self._unavailable(exc.problem) from exc
         except (httpx2.InvalidURL, ImportError, ValueError):
             raise self._unavailable(_unusable_proxy()) from None  # it may quote a password
-        _keep_deadline(client, self._deadline)
         self._open_client = client
         return client
 
@@ -207,107 +213,61 @@ class Registry:
         return RegistryUnavailableError(words, status=status, problem=problem)
 
 
-class _Deadline:
-    """The deadline of the current request, and a way to abort it: `break_off`, from any thread."""
+class _Request:
+    """The current request, which ends when its time is up, or from any thread by `break_off`.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._until = math.inf
+    httpx2 applies the whole timeout to every read, so that a server that sends a byte now and then
+    never times out: a timer shuts the socket down.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False  # whether a byte of it was sent
+        self.is_late = False
+        self._is_broken_off = False
         self._lock = threading.Lock()
-        self.asked = False  # whether a byte of the current request was sent
-        self.socket: socket.socket | None = None  # in use
-        self._broken_off = False
+        self._socket: socket.socket | None = None
 
-    def begin(self, seconds: float) -> None:
-        self._until = self._clock() + seconds
-        self.asked = False
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Begin a request, and end it after so many seconds."""
+        self.asked = self.is_late = False
+        timer = threading.Timer(seconds, self._come_late)
+        timer.daemon = True
+        with suppress(RuntimeError):  # no thread starts while a process exits: it hangs up itself
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
-    def left_s(self) -> float:
-        """Return the remaining seconds, or raise an OSError if it is over or was aborted."""
-        if self._broken_off:
-            raise ConnectionAbortedError("broken off")
-        left_s = self._until - self._clock()
-        if left_s <= 0:
-            raise TimeoutError("the whole request timed out")
-        return left_s
-
-    def ask(self) -> None:
-        """Note that bytes are about to be sent, unless the request was aborted."""
-        with self._lock:
-            if self._broken_off:
-                raise ConnectionAbortedError("broken off")
-            self.asked = True
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Follow what httpx2 does, and raise an OSError before it goes on with what has ended."""
+        match event.partition(".")[2]:
+            case "connect_tcp.complete" | "start_tls.complete":
+                self._socket = info["return_value"].get_extra_info("socket")
+            case "connect_tcp.started" | "send_request_headers.started" as begun:
+                with self._lock:
+                    if self._is_broken_off:
+                        raise ConnectionAbortedError("broken off")
+                    if self.is_late:
+                        raise TimeoutError("the whole request timed out")
+                    self.asked = self.asked or begun == "send_request_headers.started"
 
     def break_off(self) -> bool:
         """Abort the current request and all later ones; return True if a byte was sent."""
         with self._lock:
-            self._broken_off = True
-        if self.socket is not None:
-            with suppress(OSError):  # already closed; bypasses TLS, which may be in use
-                socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
+            self._is_broken_off = True
+        self._shut_down()
         return self.asked
 
+    def _come_late(self) -> None:
+        self.is_late = True
+        self._shut_down()
 
-def _keep_deadline(client: httpx2.Client, deadline: _Deadline) -> None:
-    """Make every new connection of a client observe the deadline.
-
-    httpx2 applies the whole timeout to every read, so that a server that sends a byte now and then
-    never times out. It accepts no network backend, its trace hook does not see single reads, and a
-    timer thread cannot be started while a process exits: so the backend of its pool is replaced.
-    """
-    for transport in (client._transport, *client._mounts.values()):  # noqa: SLF001
-        if isinstance(transport, httpx2.HTTPTransport):
-            pool = transport._pool  # noqa: SLF001
-            pool._network_backend = _Backend(pool._network_backend, deadline)  # noqa: SLF001
-
-
-class _Backend(httpcore2.NetworkBackend):
-    def __init__(self, backend: httpcore2.NetworkBackend, deadline: _Deadline) -> None:
-        self._backend = backend
-        self._deadline = deadline
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ARG002
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.NetworkStream:
-        left_s = self._deadline.left_s()
-        stream = self._backend.connect_tcp(host, port, left_s, local_address, socket_options)
-        return _Stream(stream, self._deadline)
-
-
-class _Stream(httpcore2.NetworkStream):
-    def __init__(self, stream: httpcore2.NetworkStream, deadline: _Deadline) -> None:
-        self._stream = stream
-        self._deadline = deadline
-        deadline.socket = stream.get_extra_info("socket")
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
-        return self._stream.read(max_bytes, self._deadline.left_s())
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
-        self._deadline.ask()
-        for start in range(0, len(buffer), _PIECE_BYTES):
-            piece = buffer[start : start + _PIECE_BYTES]
-            self._stream.write(piece, self._deadline.left_s())
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ARG002
-    ) -> httpcore2.NetworkStream:
-        left_s = self._deadline.left_s()
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left_s), self._deadline)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
+    def _shut_down(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):  # already closed; bypasses TLS, which may be in use
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 def _named_trust() -> ssl.SSLContext | None:
