@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 from pydantic_core import to_json
 
@@ -17,6 +17,7 @@ from kp_middleware.errors import (
     RegistryRejectedError,
     RegistryUnavailableError,
 )
+from kp_middleware.export._registry import Registry
 from kp_middleware.outbox_items import Outbox, OutboxItem, Receipt
 from kp_middleware.rate_limit import OwnPace, Pace, backoff_s
 from kp_middleware.traces import ReasoningTrace
@@ -29,18 +30,6 @@ _LONGEST_PAUSE_FOR_ONE_S: Final = 150.0
 _STAYS: Final = "a trace stays local, the first is row %d: %s; see kp-middleware outbox --failed"
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL fails on both: always a 500
 _TRY_AGAIN: Final = "kp-middleware outbox retry --failed"
-
-_Note: TypeAlias = Callable[[], None]
-
-
-class Submitter(Protocol):
-    """A destination for outbox items: a ``Registry``, or an ``OwnExporter``."""
-
-    def export(self, item: OutboxItem, /) -> Receipt:
-        """Export the item, or raise the ``RegistryError`` that says what to do."""
-
-    def hang_up(self) -> bool:
-        """Abort the current request for good, from any thread; return True if any byte was sent."""
 
 
 class Exporter(Protocol):
@@ -106,7 +95,7 @@ class Sender:
     def __init__(
         self,
         outbox: Outbox,
-        registry: Submitter,
+        registry: Registry | OwnExporter,
         *,
         pace: OwnPace,
         clock: Callable[[], float],
@@ -117,7 +106,7 @@ class Sender:
         self._pace = pace
         self._clock = clock
         self._luck = luck
-        self._unwritten: deque[_Note] = deque()
+        self._unwritten: deque[Callable[[], None]] = deque()
         self._handing_over = threading.Lock()
         self._asked_for: OutboxItem | None = None
         self._ended = False
@@ -164,11 +153,9 @@ class Sender:
             due_at = self._outbox.next_due()
             if due_at is None or due_at > self._clock():
                 break
-            wait_s = self._pace.take()
-            if wait_s > 0:
+            if (wait_s := self._pace.take()) > 0:
                 return wait_s
-            item = self._outbox.claim(self._clock())
-            if item is None:
+            if (item := self._outbox.claim(self._clock())) is None:
                 break  # another process claimed it
             self._send(item)
         return 0.0
@@ -243,7 +230,7 @@ class Sender:
         retry_at, postpone = self._clock() + wait_s, self._outbox.postpone
         self._note(partial(postpone, item, error, retry_at=retry_at, counted=counted))
 
-    def _note(self, note: _Note, *, revived: bool = False) -> None:
+    def _note(self, note: Callable[[], None], *, revived: bool = False) -> None:
         self._unwritten.append(note)
         if revived:
             self._unwritten.append(self._outbox.retry_now)
