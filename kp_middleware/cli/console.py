@@ -1,5 +1,6 @@
-"""Print to the terminal: tables, bars, progress, hints, and the exit codes of all commands."""
+"""Print to the terminal: rows in each format, tables, bars, hints, and the exit codes."""
 
+import csv
 import json
 import logging
 import math
@@ -10,11 +11,23 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import click
 
-from kp_middleware.views.wording import duration, one_line, printable, width_of
+from kp_middleware.storage import COUNTED, RunSummary
+from kp_middleware.views.wording import (
+    day,
+    distance,
+    duration,
+    one_line,
+    outcome,
+    printable,
+    short_id,
+    width_of,
+    zero_or_one,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,12 +48,21 @@ BLOCKED: Final = 6  # redaction keeps something from being sent
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141  # the reader of the output is gone, as after `| head`
 
+COLUMNS: Final = (  # of a run; a narrow terminal leaves out those before the objective
+    *("id", "score", "success", "state", "started_at", "duration_ms", "tokens", "domain"),
+    "objective",
+)
+_FIELDS: Final = (*RunSummary._fields[: RunSummary._fields.index("snippet")], "success_source")
+_NOISE: Final = 1e-9  # less than this is the last bits of a sum
 _PIPE_WIDTH: Final = 100
 _TABLE_IN_PIPE: Final = 160
 _GAP: Final = 2
 _TEXT_SHARE: Final = 0.3  # of the width, for the column that is cut
 _PATIENCE_S: Final = 0.5
 _BLANKS: Final = re.compile(r" +((?:\x1b\[[\d;]*m)*)$", re.MULTILINE)
+_STEERING: Final = re.compile(  # JSON escapes all others that steer a terminal
+    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
+)
 _HEADS: Final = {  # as the pages have them, of columns in words or with a unit
     "success": "outcome",
     "started_at": "started",
@@ -58,7 +80,7 @@ class Figure(str):
 
 
 def keep(context: click.Context, option: click.Parameter, value: object) -> None:
-    """Remember an option that every command takes, such as ``--quiet``."""
+    """Remember an option that is no parameter of the command, such as ``--quiet``."""
     if not value:
         return
     is_new = not has_flag(str(option.name))
@@ -73,7 +95,7 @@ def keep(context: click.Context, option: click.Parameter, value: object) -> None
 
 
 def has_flag(name: str) -> bool:
-    """Return whether a flag of all commands was given, such as ``quiet``."""
+    """Return whether a flag was given, such as ``quiet`` or ``as_json``."""
     context = click.get_current_context(silent=True)
     return context is not None and f"kp_middleware.{name}" in context.meta
 
@@ -81,7 +103,136 @@ def has_flag(name: str) -> bool:
 def hint(message: str) -> None:
     """Print advice to standard error, unless ``--quiet`` is given."""
     if not has_flag("quiet"):
-        click.echo(message, err=True)
+        warn(message)
+
+
+def warn(message: str) -> None:
+    """Print to standard error."""
+    click.echo(message, err=True)
+
+
+class Output(NamedTuple):
+    """The requested format and columns of rows; no columns: the command's choice."""
+
+    format: str
+    columns: tuple[str, ...] = ()
+    headers: bool = True
+    fail_empty: bool = False
+
+    def print(
+        self,
+        rows: Iterable[Row],
+        columns: Sequence[str],
+        *,
+        for_people: Callable[[Row], Row] = lambda row: row,
+        all_columns: bool = False,
+        widths: Mapping[str, int] | None = None,
+    ) -> None:
+        """Print each row as it arrives; a table needs all of them first, or ``widths``.
+
+        ``columns`` are those of a table and text: JSON has every key of the rows.
+        """
+        rows = iter(rows)
+        first = next(rows, None)
+        for name in self.columns:
+            if first is not None and name not in first:
+                names = one_line(", ".join(first))
+                raise click.UsageError(f"no such column: {one_line(name)} (choose from {names})")
+        rows = chain(() if first is None else (first,), rows)
+        shown = self.columns or tuple(columns)
+        chosen = ({name: row[name] for name in self.columns or row} for row in rows)
+        if self.format == "table":
+            wide, headers = all_columns or bool(self.columns), self.headers
+            told = map(for_people, rows)
+            for part in ([row] for row in told) if widths else ([*told],):
+                print_table(part, shown, headers=headers, all_columns=wide, widths=widths)
+                headers = False
+        elif self.format == "json":
+            before = "["
+            for row in chosen:
+                click.echo(f"{before}{json_line(row)}", nl=False)
+                before = ",\n "
+            click.echo("[]" if before == "[" else "]")
+        elif self.format == "nl":
+            for row in chosen:
+                click.echo(json_line(row))
+        else:
+            self._print_text(rows, shown)
+        self.fail_if_empty(first is None)
+
+    def fail_if_empty(self, is_empty: object) -> None:
+        """Exit with 4 if there is nothing and ``--fail-empty`` was given."""
+        if is_empty and self.fail_empty:
+            sys.exit(EMPTY)
+
+    def _print_text(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
+        is_csv = self.format == "csv"
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        texts = ([as_text(row[name]) for name in columns] for row in rows)
+        for line in chain([columns] if self.headers else [], texts):
+            cells = line if is_csv and not sys.stdout.isatty() else [*map(one_line, line)]
+            if is_csv:
+                writer.writerow(cells)
+            else:
+                sys.stdout.write("\t".join(cells) + "\n")
+            sys.stdout.flush()
+
+
+def answer(value: object, words: "str | Iterable[RenderableType]") -> None:
+    """Print what a command has to say: with ``--json`` the value, else the words."""
+    if has_flag("as_json"):
+        print_json(value)
+    elif isinstance(words, str):
+        click.echo(words)
+    else:
+        show(*words)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value."""
+    click.echo(json_line(value, indent=2))
+
+
+def json_line(value: object, *, indent: int | None = None) -> str:
+    """Return a value as JSON: text unescaped, but for what steers a terminal."""
+    return escaped(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def escaped(text: str) -> str:
+    r"""Return the same JSON with nothing in it that steers a terminal.
+
+    >>> escaped('"caf\u00e9 \u009b2J"')
+    '"café \\u009b2J"'
+    """
+    return _STEERING.sub(lambda sign: json.dumps(sign[0])[1:-1], text)
+
+
+def tell_how_many(count: int, limit: int, shown: int) -> None:
+    """Say on standard error if nothing matched, or if there is more than was shown."""
+    if not shown:
+        hint("nothing matches")
+    elif count > limit:
+        told = f"{count:,}" if count <= COUNTED else f"more than {COUNTED:,}"
+        hint(f"{told} in all: -n shows more")
+
+
+def run_row(run: RunSummary) -> dict[str, Any]:
+    """Return a run as programs get it: ``success`` is 0 or 1, and None where it is assumed."""
+    row = {name: getattr(run, name) for name in _FIELDS}
+    row |= {"success": zero_or_one(run.known_success), "tokens": run.tokens, "novelty": run.novelty}
+    return row if run.snippet is None else row | {"snippet": run.snippet}
+
+
+def run_for_people(row: Row) -> dict[str, Any]:
+    """Return a row of a list as a person reads it: a short id, minutes, a signed margin."""
+    row = {**row, "id": short_id(row["id"]), "success": outcome(row["success"])}
+    if at := row.get("started_at"):
+        is_of_this_year = at[:4] == time.strftime("%Y")
+        row["started_at"] = f"{day(at, year=False)} {at[11:16]}" if is_of_this_year else day(at)
+    if row.get("margin") is not None:
+        sign = "-" if row["margin"] < -_NOISE else "+"
+        row["margin"] = f"{sign}{distance(row['margin'], least=4)}"
+    return row
 
 
 def screen_width() -> int:
@@ -149,65 +300,45 @@ def print_table(
 ) -> None:
     """Print a table as wide as the terminal.
 
-    Numbers and ids are never cut; a text in the last column is, to what is left or three tenths,
-    and a name in the first one wraps. Columns without a value are left out, and those that do not
-    fit, from the right. ``widths`` are for rows that are printed one by one.
+    Numbers, ids and names are never cut; a text in the last column is, to what is left or three
+    tenths. Columns without a value are left out, and those that do not fit, from the right.
+    ``widths`` are for rows that are printed one by one.
     """
     from rich.table import Table
 
     is_terminal = sys.stdout.isatty()
+    chooses = is_terminal and not all_columns
     room = screen_width() if is_terminal else _TABLE_IN_PIPE
     heads = {name: one_line(name if all_columns else _HEADS.get(name, name)) for name in columns}
     cells = {name: [cell(row[name], name) for row in rows] for name in columns}
-    if rows and widths is None and is_terminal and not all_columns:
+    if rows and widths is None and chooses:
         columns = [name for name in columns if any(cells[name])]
     wide = {name: max(map(width_of, [heads[name], *cells[name]])) for name in columns}
     wide.update(widths or {})
-    texts = (  # which may be cut: not ids and numbers, which would be wrong then
-        name
-        for name in (columns[-1], columns[0])
-        if name not in {"", "id"}
-        and not name.endswith("_id")
-        and any(type(row[name]) is str for row in rows)
-    )
-    text = next(texts, None)
-    least = int(room * _TEXT_SHARE)
-    if is_terminal and not all_columns:
-        columns = _fitting(columns, wide, text, least, room)
-    if text is not None:
-        others = sum(wide[name] + _GAP for name in columns if name != text)
-        wide[text] = min(wide[text], max(room - others, least))
+    last, least = columns[-1], int(room * _TEXT_SHARE)
+    is_text = last not in {"", "id"} and not last.endswith("_id")
+    is_text = is_text and any(type(row[last]) is str for row in rows)
+    needed = wide | ({last: min(wide[last], least)} if is_text else {})
+    kept = [*columns]
+    while chooses and len(kept) > 2 and sum(needed[name] + _GAP for name in kept) - _GAP > room:
+        kept.pop(-2 if is_text else -1)
+    if is_text:
+        wide[last] = min(
+            wide[last], max(room - sum(wide[name] + _GAP for name in kept[:-1]), least)
+        )
+    elif left_out := [one_line(name) for name in columns if name and name not in kept]:
+        told = f"no room for {', '.join(left_out)}: --json shows them"
+        hint(drawn(plain(told), width=room).rstrip())
     table = Table(
         box=None, header_style="bold", padding=(0, _GAP, 0, 0), pad_edge=False, show_header=headers
     )
-    for name in columns:
-        wraps = name == text and name != columns[-1]
+    for name in kept:
         is_number = any(isinstance(row[name], int | float | Figure) for row in rows)
-        table.add_column(
-            plain(heads[name]),
-            justify="right" if is_number else "left",
-            no_wrap=not wraps,
-            overflow="fold" if wraps else "ellipsis",
-            width=wide[name],
-        )
-    for line in zip(*(cells[name] for name in columns), strict=True):
+        justify: Any = "right" if is_number else "left"
+        table.add_column(plain(heads[name]), justify=justify, no_wrap=True, width=wide[name])
+    for line in zip(*(cells[name] for name in kept), strict=True):
         table.add_row(*map(plain, line))
-    show(table, width=max(room, sum(wide[name] + _GAP for name in columns)))
-
-
-def _fitting(
-    columns: Sequence[str], wide: Mapping[str, int], text: str | None, least: int, room: int
-) -> Sequence[str]:
-    """Return the columns that fit: a text at the end stays, others go from the right."""
-    kept, ends_with_text = [*columns], text == columns[-1]
-    needed = {name: min(wide[name], least) if name == text else wide[name] for name in kept}
-    while len(kept) > 2 and sum(needed[name] + _GAP for name in kept) - _GAP > room:
-        kept.pop(-2 if ends_with_text else -1)
-    left_out = [one_line(name) for name in columns if name and name not in kept]
-    if left_out and not ends_with_text:
-        told = f"no room for {', '.join(left_out)}: --json shows them"
-        hint(drawn(plain(told), width=room).rstrip())
-    return kept
+    show(table, width=max(room, sum(wide[name] + _GAP for name in kept)))
 
 
 def cell(value: Any, column: str) -> str:

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 import click
 
-from kp_middleware.cli import options
-from kp_middleware.cli.console import cell, drawn, hint, indented, plain, progress, screen_width
-from kp_middleware.cli.rows import answer, json_option, print_json
+from kp_middleware.cli import console, options
+from kp_middleware.cli.console import cell, drawn, hint, indented, plain, screen_width
 from kp_middleware.cli.run_text import run_parts
 from kp_middleware.errors import EmbedderUnavailableError
 from kp_middleware.storage import (
@@ -55,9 +54,9 @@ _COUNTS: Final = {
 @click.command()
 @options.limit(10)
 @options.filters
-@json_option
+@options.json_option
 @options.pass_db
-def review(db: Path, *, limit: int, filters: Filters, as_json: bool) -> None:
+def review(db: Path, *, limit: int, filters: Filters) -> None:
     """Judge runs, one key each: did it succeed?
 
     Asks about recent runs whose outcome nobody knows: first those that were or would be sent, then
@@ -74,10 +73,9 @@ def review(db: Path, *, limit: int, filters: Filters, as_json: bool) -> None:
     """
     with History.open(db) as history:
         items = history.to_review(filters, limit=limit)
-    if as_json:
-        print_json([asdict(item) for item in items])
-    elif not items:
-        click.echo("nothing to review: the outcome of every recent scored run is known")
+    if not items or console.has_flag("as_json"):
+        nothing = "nothing to review: the outcome of every recent scored run is known"
+        console.answer([asdict(item) for item in items], nothing)
     elif not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(_NEEDS_KEYS)
     else:
@@ -137,22 +135,19 @@ def _key(history: History, seq: int) -> str:
         except EOFError:
             key = "q"
         click.echo(key if key.isprintable() else "")
-        if key == "o":
-            whole = run_parts(history.run(seq), steps=None, width=screen_width())
-            click.echo(drawn(*whole))
-        elif key == "s" or key in _ANSWERS or key in _QUIT:
+        if key == "s" or key in _ANSWERS or key in _QUIT:
             return key
+        if key == "o":
+            console.show(*run_parts(history.run(seq), steps=None, width=screen_width()))
 
 
 @click.command()
 @options.domain
 @options.since
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
-@json_option
+@options.json_option
 @options.pass_db
-def rescore(
-    db: Path, *, domain: str | None, since: str | None, dry_run: bool, as_json: bool
-) -> None:
+def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -> None:
     """Rescore stored runs after changing settings.
 
     Uses the model, weights, cache and threshold of the command line's settings. Each run is
@@ -189,7 +184,7 @@ def rescore(
             began_s = time.monotonic()
             steps, total = rescoring.steps(), rescoring.remaining()
             try:
-                scored = sum(progress(steps, total=total, what="runs rescored", size=int))
+                scored = sum(console.progress(steps, total=total, what="runs rescored", size=int))
             except KeyboardInterrupt:
                 hint("stopped: the same command starts again")
                 raise
@@ -202,21 +197,19 @@ def rescore(
     words = f"{scored:,} {'would be ' if dry_run else ''}rescored {pace}: {named}"
     told = {name: counts[name] for name in _COUNTS}
     found = {"dry_run": dry_run, "scored": scored, **told, "took_s": round(took_s, 3)}
-    answer(found, words if scored else "nothing to rescore", as_json=as_json)
+    console.answer(found, words if scored else "nothing to rescore")
     if unread:
         first = f"the first is {short_id(unread[0])}"
-        click.echo(f"{len(unread):,} runs cannot be read and are left alone: {first}", err=True)
+        console.warn(f"{len(unread):,} runs cannot be read and are left alone: {first}")
 
 
 @click.command()
 @options.trace_id()
 @click.option("--success/--failure", default=None, help="Whether the task succeeded.")
 @click.option("--confidence", type=options.UNIT, help="Your confidence in that, 0 to 1.")
-@json_option
+@options.json_option
 @options.pass_db
-def feedback(
-    db: Path, *, trace_id: str, success: bool | None, confidence: float | None, as_json: bool
-) -> None:
+def feedback(db: Path, *, trace_id: str, success: bool | None, confidence: float | None) -> None:
     """Report a run's actual outcome, and rescore it.
 
     Uses the command line's settings, not a gate passed in your program. A run that now clears is
@@ -240,17 +233,16 @@ def feedback(
         told = Feedback(before.id, success, confidence, time.time())
         is_news = Reevaluation.of(SqliteStore(file), settings).learn(told)
         after = history.run(seq)
-    if as_json:
-        facts = {"before": _facts(before), "after": _facts(after)}
-        status = {"delivery_status": delivery_status(after)}
-        print_json({"id": after.id, "changed": is_news, **facts, **status})
-        return
-    click.echo(after.id)
+    facts = {"before": _facts(before), "after": _facts(after)}
+    status = delivery_status(after)
     old, new = (_facts(run) | {"success": outcome(run.known_success)} for run in (before, after))
+    words = [after.id]
     for name in ("success", "confidence", "score", "decision"):
         was, is_now = (cell(one[name], name) or "none" for one in (old, new))
-        click.echo(f"{name:<12}{is_now if was == is_now else f'{was} → {is_now}'}")
-    click.echo(f"→ {one_line(delivery_status(after))}")
+        words.append(f"{name:<12}{is_now if was == is_now else f'{was} → {is_now}'}")
+    words.append(f"→ {one_line(status)}")
+    found = {"id": after.id, "changed": is_news, **facts, "delivery_status": status}
+    console.answer(found, "\n".join(words))
     if not is_news:
         hint("nothing changed: this was known")
     elif after.outbox and after.outbox.state == "pending":

@@ -8,9 +8,8 @@ from typing import Any, Final
 import click
 
 from kp_middleware import sharing
-from kp_middleware.cli import options
+from kp_middleware.cli import console, options
 from kp_middleware.cli.console import Progress, hint, progress
-from kp_middleware.cli.rows import answer, json_option, new_file
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.storage import Database, History, Pruning, bring_up_to_date, vacuum
 from kp_middleware.views.wording import counted
@@ -22,9 +21,9 @@ _LOOK_AGAIN_S: Final = 2.0
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
-@json_option
+@options.json_option
 @options.pass_db
-def backup(db: Path, *, file: Path, force: bool, as_json: bool) -> None:
+def backup(db: Path, *, file: Path, force: bool) -> None:
     """Back up the trace database to FILE, readable only by you.
 
     Programs may keep recording. The copy is verified. To restore it, replace the database with it
@@ -36,20 +35,20 @@ def backup(db: Path, *, file: Path, force: bool, as_json: bool) -> None:
     """
     with (
         History.open(db) as history,
-        new_file(file, db=db, force=force) as unfinished,
+        options.new_file(file, db=db, force=force) as unfinished,
         Progress("pages copied") as shown,
     ):
         count = history.back_up(unfinished, tell=shown.reach)
     size_bytes = file.stat().st_size
     words = f"{file}  {size_bytes / 1e6:,.1f} MB, {counted(count, 'run')}"
     found = {"path": str(file), "size_bytes": size_bytes, "traces": count}
-    answer(found, words, as_json=as_json)
+    console.answer(found, words)
 
 
 @click.command()
-@json_option
+@options.json_option
 @options.pass_db
-def migrate(db: Path, *, as_json: bool) -> None:
+def migrate(db: Path) -> None:
     """Upgrade a file, such as an old backup, to the current schema.
 
     Keeps a copy beside it. Programs that record upgrade their own file.
@@ -63,7 +62,7 @@ def migrate(db: Path, *, as_json: bool) -> None:
         words = f"{db}: upgraded from schema {before} to {now}; the old file is {copy}"
         kept = str(copy)
     found = {"path": str(db), "schema_before": before, "schema": now, "copy": kept}
-    answer(found, words, as_json=as_json)
+    console.answer(found, words)
 
 
 @click.command()
@@ -74,11 +73,9 @@ def migrate(db: Path, *, as_json: bool) -> None:
 @options.domain
 @click.option("--yes", is_flag=True, help="Remove runs instead of counting them.")
 @click.option("--vacuum", "shrink", is_flag=True, help="Shrink the file.")
-@json_option
+@options.json_option
 @options.pass_db
-def prune(
-    db: Path, *, older: str | None, yes: bool, shrink: bool, as_json: bool, **rules: Any
-) -> None:
+def prune(db: Path, *, older: str | None, yes: bool, shrink: bool, **rules: Any) -> None:
     """Remove runs that match every filter, and their vectors.
 
     Runs waiting to be scored, sent, shipped or resumed are kept. Programs may keep recording.
@@ -106,10 +103,10 @@ def prune(
     sizes = {"size_bytes_before": before, "size_bytes": db.stat().st_size}
     found = {"dry_run": not yes, "removed": count, "kept": kept, **sizes}
     words = f"{count:,} {'removed' if yes else 'would be removed'}, {kept:,} kept"
-    answer(found, words, as_json=as_json)
+    console.answer(found, words)
     if count and not yes:
-        click.echo("--yes removes them", err=True)
-    elif count and not shrink and not as_json:
+        console.warn("--yes removes them")
+    elif count and not shrink:
         hint("the file keeps its size and reuses the space; --vacuum shrinks it")
     if not count and counts.recorded:
         waiting = counts.unscored + counts.pending + counts.paused

@@ -1,10 +1,13 @@
-"""Options, arguments and settings that several commands share, and what the shell completes."""
+"""Options, files and settings that several commands share, and what the shell completes."""
 
 import math
 import os
 import re
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -15,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kp_middleware import locations
-from kp_middleware.cli.console import hint, keep
+from kp_middleware.cli.console import Output, hint, keep, warn
 from kp_middleware.errors import EmbedderNotReadyError, SettingsFileError
 from kp_middleware.instants import instant
 from kp_middleware.storage import (
@@ -34,11 +37,10 @@ if TYPE_CHECKING:
     from kp_middleware.settings import Settings
 
 Command: TypeAlias = Callable[..., Any]
-Completed: TypeAlias = list[CompletionItem]
+Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[Any]]
 
 _LITTLE_BYTES: Final = 100_000_000
 _LOOK_AGAIN_S: Final = 1.0
-_ANY_TEXT: Final = {"KP_AGENT_ID", "KP_DOMAIN", "KP_MODEL_PATH", "KP_TRACING"}  # never wrong
 
 
 def pass_db(command: Command) -> Command:
@@ -50,7 +52,7 @@ def pass_db(command: Command) -> Command:
         if db is None:
             db, doubt = _file_and_doubt()
             if doubt:
-                click.echo(f"{one_line(doubt)}; this is about {db}", err=True)
+                warn(f"{one_line(doubt)}; this is about {db}")
         return command(db, *values, **more)
 
     return run
@@ -119,26 +121,20 @@ def typed_settings(keywords: Mapping[str, Any]) -> "Settings":
         return Settings.as_far_as_usable(**keywords)
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False)
-        wrong = (problem_in_words(one["loc"], one["msg"]) for one in found)
-        raise click.ClickException("; ".join(wrong)) from error
+        wrong = "; ".join(problem_in_words(one["loc"], one["msg"]) for one in found)
+        raise click.ClickException(wrong) from error
 
 
 def wrong_settings() -> list[str]:
     """Return what is wrong with what is set outside of programs, each in one line.
 
-    Does not load pydantic where nothing is set that could be wrong.
+    Does not load pydantic where nothing is set.
     """
-    variables = {name.upper() for name, value in os.environ.items() if value} - _ANY_TEXT
-    folder = locations.reference_folder()
-    try:
-        is_set = (
-            any(name.startswith("KP_") for name in variables)
-            or any(os.path.lexists(folder / name) for name in ("config.json", "auth.json"))
-            or locations.settings_lines()
-        )
-    except SettingsFileError:
-        is_set = True
-    return [one_line(str(one)) for one in typed_settings({}).problems] if is_set else []
+    files = [locations.reference_folder() / name for name in ("config.json", "auth.json")]
+    is_set = any(name.upper().startswith("KP_") and value for name, value in os.environ.items())
+    if not (is_set or any(map(os.path.lexists, (locations.settings_file(), *files)))):
+        return []
+    return [one_line(str(one)) for one in typed_settings({}).problems]
 
 
 def shared_url() -> str | None:
@@ -146,7 +142,7 @@ def shared_url() -> str | None:
     if not any(name.upper() == "KP_SHARED" and value for name, value in os.environ.items()):
         return None  # without loading pydantic
     shared = typed_settings({}).shared
-    return None if shared is None else shared.get_secret_value()
+    return shared and shared.get_secret_value()
 
 
 def hint_at_another_gate(history: History, settings: "Settings") -> None:
@@ -162,19 +158,18 @@ def wait_for_model(embedder: "Embedder | None") -> None:
     while embedder:
         try:
             _ = embedder.name
+            return
         except EmbedderNotReadyError as error:
             if not told:
                 hint(f"waiting for the model: {error}")
             told = True
             time.sleep(_LOOK_AGAIN_S)
-        else:
-            return
 
 
 _HELP_WIDTH: Final = 60
 
 
-def complete_trace_id(context: click.Context, _: click.Parameter, start: str) -> Completed:
+def complete_trace_id(context: click.Context, _: click.Parameter, start: str) -> list[Any]:
     """Return the newest runs whose ids start with what was typed, with objectives as help."""
     told = {"@last": "the newest run", "@best": "the run with the highest score"}
     for trace_id, objective in trace_ids(file_of(context), start):
@@ -184,25 +179,19 @@ def complete_trace_id(context: click.Context, _: click.Parameter, start: str) ->
     return complete(told, start)
 
 
-def complete(told: Mapping[str, str], start: str) -> Completed:
+def complete(told: Mapping[str, str], start: str) -> list[CompletionItem]:
     """Return the words that start with what was typed, with a help text for each."""
-    return [
-        CompletionItem(name, help=text) for name, text in told.items() if name.startswith(start)
+    return [CompletionItem(name, help=told[name]) for name in told if name.startswith(start)]
+
+
+def _completes(names: Callable[[Path, str], list[str]]) -> Completer:
+    """Complete with names of a file, if they steer no terminal: a model may choose them."""
+    return lambda context, _, start: [
+        name for name in names(file_of(context), start) if name == one_line(name)
     ]
 
 
-def complete_domain(context: click.Context, _: click.Parameter, start: str) -> Completed:
-    """Return the domains in the file."""
-    return _harmless(domain_names(file_of(context), start))
-
-
-def _complete_tool(context: click.Context, _: click.Parameter, start: str) -> Completed:
-    return _harmless(tool_names(file_of(context), start))
-
-
-def _harmless(names: list[str]) -> Completed:
-    """Return completions, without names that hold control characters: a model may choose them."""
-    return [CompletionItem(name) for name in names if name == one_line(name)]
+complete_domain: Final = _completes(domain_names)
 
 
 class DefaultGroup(click.Group):
@@ -295,15 +284,14 @@ def limit(
 
 
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?) *(ms|[smhdwy])")
-_DAY_S: Final = 86_400
 _UNITS_S: Final[Mapping[str, float]] = {
     "ms": 0.001,
     "s": 1,
     "m": 60,
     "h": 3600,
-    "d": _DAY_S,
-    "w": 7 * _DAY_S,
-    "y": 365 * _DAY_S,
+    "d": 86_400,
+    "w": 7 * 86_400,
+    "y": 365 * 86_400,
 }
 
 
@@ -374,7 +362,7 @@ filters = bundled(
             help="Only runs in this state; failed: could not be scored.",
         ),
         click.option(
-            "--tool", shell_complete=_complete_tool, help="Only runs that used this tool."
+            "--tool", shell_complete=_completes(tool_names), help="Only runs that used this tool."
         ),
         click.option("--failed", is_flag=True, help="Only runs whose task failed."),
         click.option(
@@ -400,3 +388,100 @@ filters = bundled(
     ),
 )
 """Adds the options that say which runs are meant; the command gets them as ``filters``."""
+
+_FORMATS: Final = {
+    "json": "One JSON array.",
+    "nl": "One JSON object per line.",
+    "csv": "Comma-separated.",
+    "tsv": "Tab-separated.",
+    "table": "A table: the default on a terminal.",
+}
+
+
+def output_options(*, in_pipe: str = "tsv") -> Callable[[Command], Command]:
+    """Add the options that say how rows are wanted; the command gets them as ``output``."""
+    told = _FORMATS | {in_pipe: f"{_FORMATS[in_pipe].removesuffix('.')}: the default in a pipe."}
+    if in_pipe == "table":
+        told["table"] = "Text: the default."
+    formats = (
+        click.option(f"--{name}", "format", flag_value=name, default=None, help=text)
+        for name, text in told.items()
+    )
+
+    def make(**chosen: Any) -> Output:
+        chosen["format"] = chosen["format"] or ("table" if sys.stdout.isatty() else in_pipe)
+        return Output(**chosen)
+
+    return bundled("output", Output._fields, make, (*formats, *_ROW_OPTIONS))
+
+
+def _columns(_: click.Context, __: click.Parameter, typed: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, ",".join(typed).split(","))))
+
+
+_ROW_OPTIONS: Final = (
+    click.option(
+        "-c",
+        "--column",
+        "columns",
+        multiple=True,
+        callback=_columns,
+        help="Columns to print: -c id,score. Repeatable.",
+    ),
+    click.option("--headers/--no-headers", default=True, help="Print a header row."),
+    click.option("--fail-empty", is_flag=True, help="Exit with 4 if there are no rows."),
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, expose_value=False, callback=keep, help="Print JSON."
+)
+"""Adds ``--json``, of which `answer` and `has_flag` know."""
+
+_BESIDE: Final = ("-wal", "-shm", "-journal")  # SQLite's; the last writes may be in them
+
+
+@contextmanager
+def new_file(file: Path, *, force: bool, db: Path | None = None) -> Iterator[Path]:
+    """Yield an empty file of mode 0600 beside this one, which takes its place in the end."""
+    file, db = resolved(file), db and db.expanduser().resolve()
+    if file.name == "-":
+        raise click.UsageError("this cannot go to standard output: name a file")
+    if file == db or file in {Path(f"{db}{suffix}") for suffix in _BESIDE}:
+        raise click.UsageError(f"{file} is part of the trace database: choose another name")
+    if file.exists() and not force:
+        raise click.UsageError(f"{file} exists: choose another name, or replace it with --force")
+    if any(Path(f"{file}{suffix}").exists() for suffix in _BESIDE):  # which would spoil a new one
+        raise click.UsageError(f"{file} is in use by SQLite: choose another name")
+    with _takes_its_place(file) as unfinished:
+        unfinished.touch(0o600)
+        yield unfinished
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder of mode 0700 beside this one, whose name it takes in the end."""
+    folder = resolved(folder)
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise click.UsageError(f"{folder} exists and is not an empty folder: choose another")
+    with _takes_its_place(folder) as unfinished:
+        unfinished.mkdir(0o700)
+        yield unfinished
+
+
+def resolved(path: Path) -> Path:
+    """Return where a path leads; refuse a dangling link."""
+    path = path.expanduser()
+    if path.is_symlink() and not path.exists():
+        raise click.UsageError(f"{path} is a dangling link: remove it, or choose another name")
+    return path.resolve()
+
+
+@contextmanager
+def _takes_its_place(path: Path) -> Iterator[Path]:
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+            unfinished = Path(folder) / path.name
+            yield unfinished
+            unfinished.replace(path)
+    except OSError as error:
+        message = f"cannot write {path}: {error.strerror}; choose another place, or make room"
+        raise click.ClickException(message) from error

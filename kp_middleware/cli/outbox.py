@@ -13,18 +13,12 @@ from typing import Final
 import click
 
 from kp_middleware import locations
-from kp_middleware.cli import options, rows
-from kp_middleware.cli.console import BLOCKED, FOUND, Progress, hint
+from kp_middleware.cli import console, options
+from kp_middleware.cli.console import BLOCKED, FOUND, Output, Progress, hint
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.instants import instant
 from kp_middleware.sharing import Link, lift_stops_of_all
-from kp_middleware.storage import (
-    STILL_SENT,
-    History,
-    OutboxAdmin,
-    SharedRuns,
-    lift_stops,
-)
+from kp_middleware.storage import STILL_SENT, History, OutboxAdmin, SharedRuns, lift_stops
 from kp_middleware.views.delivery import BEING_SENT, find_obstacles
 from kp_middleware.views.wording import in_words, printable, short_id
 
@@ -76,9 +70,9 @@ def outbox() -> None:
     lambda **typed: [state for kind in typed if typed[kind] for state in _KINDS[kind][0]],
     [click.option(f"--{kind}", is_flag=True, help=told) for kind, (_, told) in _KINDS.items()],
 )
-@rows.output_options()
+@options.output_options()
 @options.pass_db
-def list_(db: Path, *, limit: int, output: rows.Output, states: list[str]) -> None:
+def list_(db: Path, *, limit: int, output: Output, states: list[str]) -> None:
     """List the outbox, newest first. Flags combine.
 
     \b
@@ -94,17 +88,15 @@ def list_(db: Path, *, limit: int, output: rows.Output, states: list[str]) -> No
             reason = BEING_SENT.format(item.claimed_until)
         elif item.state in _WAITING:
             reason = item.last_error or obstacles.what_at(item.registry)
-        listed.append(item._replace(reason=reason)._asdict())
-    output.print(
-        listed,
-        _COLUMNS,
-        for_people=lambda row: (
-            {**row, "id": short_id(row["id"]), "redactions": in_words(row["redactions"])}
-        ),
-    )
+        listed.append({**item._asdict(), "reason": reason})
+
+    def for_people(row: console.Row) -> console.Row:
+        return {**row, "id": short_id(row["id"]), "redactions": in_words(row["redactions"])}
+
+    output.print(listed, _COLUMNS, for_people=for_people)
     for sentence in obstacles.in_words():
-        click.echo(sentence, err=True)
-    rows.tell_how_many(count, limit, len(listed))
+        console.warn(sentence)
+    console.tell_how_many(count, limit, len(listed))
 
 
 @outbox.command()
@@ -131,7 +123,7 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
         lines = difflib.unified_diff(here, leaving, "local", "sent", lineterm="")
         click.echo("\n".join(map(printable, lines)))
     elif sys.stdout.isatty():
-        click.echo(rows.escaped(entry.body.decode()))
+        click.echo(console.escaped(entry.body.decode()))
     else:
         sys.stdout.buffer.write(entry.body)
 
@@ -141,11 +133,9 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
 @click.option("--failed", is_flag=True, help="All rejected and blocked items.")
 @click.option("--sent", is_flag=True, help="With --force: all sent items.")
 @_alone_option
-@rows.json_option
+@options.json_option
 @options.pass_db
-def retry(
-    db: Path, *, trace_id: str | None, failed: bool, sent: bool, alone: bool, as_json: bool
-) -> None:
+def retry(db: Path, *, trace_id: str | None, failed: bool, sent: bool, alone: bool) -> None:
     """Requeue rejected, blocked or cancelled items.
 
     The next program that records sends them. Also retries a refused API key. Redacts everything
@@ -159,26 +149,26 @@ def retry(
     kp-middleware outbox retry --failed
     kp-middleware outbox retry --sent --force
     """
-    if [trace_id is not None, failed, sent].count(True) != 1:
+    if (trace_id is not None) + failed + sent != 1:
         raise click.UsageError("name one ID, or all with --failed or --sent")
     if sent and not alone:
         raise click.UsageError("--sent needs --force")
     with _changing(db, lift=True) as (admin, history):
         if sum(map(lift_stops, locations.pacing_files(db))):
-            click.echo("retrying the API key that was refused", err=True)
+            console.warn("retrying the API key that was refused")
         states = ("sent",) if sent else _FAILED
         seqs = admin.seqs(*states) if trace_id is None else [history.find(trace_id)]
         results = _retried(db, admin, seqs, force=alone)
-    _tell(results, as_json=as_json)
+    _tell(results)
 
 
 @outbox.command()
 @click.argument(
     "trace_ids", metavar="ID...", nargs=-1, required=True, shell_complete=options.complete_trace_id
 )
-@rows.json_option
+@options.json_option
 @options.pass_db
-def cancel(db: Path, *, trace_ids: tuple[str, ...], as_json: bool) -> None:
+def cancel(db: Path, *, trace_ids: tuple[str, ...]) -> None:
     """Cancel queued runs; retry queues them again.
 
     They stay in the file. Runs that were sent, or are being sent, cannot be cancelled.
@@ -191,16 +181,16 @@ def cancel(db: Path, *, trace_ids: tuple[str, ...], as_json: bool) -> None:
         states = {seq: admin.entry(seq).state for seq in map(history.find, trace_ids)}
         now = time.time()
         done = ["cancelled" if admin.cancel(seq, now) else state for seq, state in states.items()]
-    _tell(done, as_json=as_json)
+    _tell(done)
     if {*done} != {"cancelled"}:
         raise click.ClickException("runs that were sent, or are being sent, cannot be cancelled")
 
 
 @outbox.command()
 @_alone_option
-@rows.json_option
+@options.json_option
 @options.pass_db
-def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
+def rescan(db: Path, *, alone: bool) -> None:
     """Redact unsent items again with the current rules.
 
     Rewrites, releases or blocks each. Items prepared with other redact_… settings also get yours.
@@ -213,7 +203,7 @@ def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
 
     with _changing(db) as (admin, _):
         results = [*Rescan(admin, options.read_settings(db)).all_rows(alone=alone).values()]
-    _tell(results, as_json=as_json)
+    _tell(results)
 
 
 @outbox.command()
@@ -226,9 +216,9 @@ def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
     metavar="SECONDS",
     help="Stop after this long.",
 )
-@rows.json_option
+@options.json_option
 @options.pass_db
-def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
+def send(db: Path, *, timeout_s: float) -> None:
     """Send all queued runs, at the registry's rate limit.
 
     Needs KP_API_KEY, but no running program. Programs that are sending share the rate limit, and no
@@ -260,18 +250,18 @@ def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
                 obstacles = find_obstacles(history.backlog(), db)
                 reasons += obstacles.in_words()
                 reasons = reasons or [*(one.in_words() for one in obstacles.sending), _TIMED_OUT]
-    rows.answer(counts, in_words(counts) or "nothing is waiting to be sent", as_json=as_json)
+    console.answer(counts, in_words(counts) or "nothing is waiting to be sent")
     for reason in reasons:
-        click.echo(printable(reason), err=True)
+        console.warn(printable(reason))
     if counts.total() > counts["sent"]:
         sys.exit(FOUND)
 
 
 @outbox.command("reconcile")
 @click.option("--send", is_flag=True, help="Queue missing runs again.")
-@rows.json_option
+@options.json_option
 @options.pass_db
-def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
+def reconcile_(db: Path, *, send: bool) -> None:
     """Compare sent runs with your agent's runs in the registry, in one request.
 
     Needs KP_API_KEY and KP_AGENT_ID. Requeued runs are sent by the next program that records.
@@ -293,8 +283,8 @@ def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
         told += f", {found.of_others:,} sent under another agent id, not compared"
     missing = {"missing": len(found.missing), "queued": Counter(queued)}
     words = f"{found.registry}, agent {found.agent_id}: {told}"
-    rows.answer(found._asdict() | missing, words, as_json=as_json)
-    if as_json:
+    console.answer(found._asdict() | missing, words)
+    if console.has_flag("as_json"):
         return
     if queued:
         _tell(queued)
@@ -327,7 +317,7 @@ def _changing(db: Path, *, lift: bool = False) -> Iterator[tuple[OutboxAdmin, Hi
             with closing(Link(url, "outbox")) as link:
                 try:
                     if lift and lift_stops_of_all(link):
-                        click.echo("retrying the API key that was refused to all hosts", err=True)
+                        console.warn("retrying the API key that was refused to all hosts")
                     take_back(link, runs)
                 except KnowledgePulseError as error:
                     raise click.ClickException(f"changed here; {_MAY_STILL_GO}: {error}") from error
@@ -336,11 +326,11 @@ def _changing(db: Path, *, lift: bool = False) -> Iterator[tuple[OutboxAdmin, Hi
             raise click.ClickException(f"changed here; {left:,} {_MAY_STILL_GO}: {why}")
 
 
-def _tell(results: Sequence[str], *, as_json: bool = False) -> None:
+def _tell(results: Sequence[str]) -> None:
     counts = Counter(results)
-    rows.answer(counts, in_words(counts) or "nothing to do", as_json=as_json)
+    console.answer(counts, in_words(counts) or "nothing to do")
     remarks = [remark for state, remark in _REMARKS.items() if counts[state]]
     for remark in remarks:
-        click.echo(remark, err=True)
+        console.warn(remark)
     if remarks:
         sys.exit(BLOCKED)

@@ -1,14 +1,14 @@
 """The commands that recall past runs which succeeded: for a person, and for agents (MCP)."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kp_middleware.cli import options
-from kp_middleware.cli.console import hint
-from kp_middleware.cli.rows import Output, json_option, print_json
+from kp_middleware.cli import console, options
+from kp_middleware.cli.console import Output, hint
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.views.wording import printable, short_id
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kp_middleware.recall import Memory, Recalled
 
 _OFF: Final = "recall is off: see KP_RECALL"
+_NONE_KNOWN: Final = (
+    "no run is known to have succeeded: judge some with kp-middleware review, or add --unconfirmed"
+)
 _EXPLAINED: Final = 5
 _COLUMNS: Final = ("id", "fit", "bar", "recalled", "similarity", "shared", "objective")
 _LONG: Final = 4000
@@ -36,7 +39,7 @@ _INSTRUCTIONS: Final = (
 @options.since
 @click.option("--unconfirmed", is_flag=True, help="Also runs whose success nobody confirmed.")
 @click.option("--explain", is_flag=True, help="Show the nearest runs and why each is (not) found.")
-@json_option
+@options.json_option
 @options.pass_db
 def recall(
     db: Path,
@@ -48,7 +51,6 @@ def recall(
     since: str | None,
     unconfirmed: bool,
     explain: bool,
-    as_json: bool,
 ) -> None:
     """Show what worked: runs that succeeded at a task like TASK.
 
@@ -70,8 +72,7 @@ def recall(
     most = max(limit, _EXPLAINED) if explain else limit
     nearest = memory.nearest(task, asked._replace(since=since), k=most)
     recalled = [run for found, run in nearest if found.fits]
-    if explain and (nearest or as_json):
-        output = Output("json" if as_json else "table")
+    if explain:
         rows = [
             {
                 **_facts(run),
@@ -82,22 +83,22 @@ def recall(
             }
             for found, run in nearest
         ]
-        output.print(rows, _COLUMNS, for_people=lambda row: {**row, "id": short_id(row["id"])})
-    elif as_json and not explain:
-        print_json([{**_facts(run), "digest": run.digest()} for run in recalled])
-    elif not explain:
-        for run in recalled:
-            click.echo(f"{short_id(run.trace_id)}  similarity {run.similarity:.2f}")
-            click.echo("\n".join(f"  {printable(line)}" for line in run.digest().split("\n")))
-    if not recalled:
-        if unconfirmed or memory.has_a_success():
-            remedy = "" if explain else ": --explain shows the nearest runs"
-            hint(f"no match{remedy}; runs with an owner need --owner")
-        else:
-            hint(
-                "no run is known to have succeeded: judge some with kp-middleware review,"
-                " or add --unconfirmed"
-            )
+        output = Output("json" if console.has_flag("as_json") else "table")
+        if rows or output.format == "json":
+            output.print(rows, _COLUMNS, for_people=lambda row: {**row, "id": short_id(row["id"])})
+    elif recalled or console.has_flag("as_json"):
+        facts = [{**_facts(run), "digest": run.digest()} for run in recalled]
+        console.answer(facts, "\n".join(line for run in recalled for line in _lines(run)))
+    if not recalled and (unconfirmed or memory.has_a_success()):
+        remedy = "" if explain else ": --explain shows the nearest runs"
+        hint(f"no match{remedy}; runs with an owner need --owner")
+    elif not recalled:
+        hint(_NONE_KNOWN)
+
+
+def _lines(run: "Recalled") -> Iterator[str]:
+    yield f"{short_id(run.trace_id)}  similarity {run.similarity:.2f}"
+    yield from (f"  {printable(line)}" for line in run.digest().split("\n"))
 
 
 def _memory(db: Path) -> "Memory | None":

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
-from kp_middleware.cli import options
-from kp_middleware.cli.console import FOUND
-from kp_middleware.cli.rows import Output, json_option
+from kp_middleware.cli import console, options
+from kp_middleware.cli.console import FOUND, Output
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import (
     KnownSecrets,
@@ -48,7 +47,7 @@ _REMEDY: Final = "convert it to UTF-8: iconv -f latin1 -t utf-8, Out-File -Encod
 @click.option(
     "--check", is_flag=True, help="Print no text; exit with 3 if something would be redacted."
 )
-@json_option
+@options.json_option
 @options.pass_db
 def redact(
     db: "Path",
@@ -57,7 +56,6 @@ def redact(
     level: "PrivacyLevel | None",
     report: bool,
     check: bool,
-    as_json: bool,
 ) -> None:
     """Redact a text or JSON by your settings. Sends nothing.
 
@@ -70,6 +68,7 @@ def redact(
     settings = options.read_settings(db)
     policy = Policy.of(settings)
     cleaned = _cleaned(_decoded(file.read()), level or settings.privacy_level, policy)
+    as_json = console.has_flag("as_json")
     if report or as_json:
         usual = "table" if sys.stdout.isatty() else "tsv"
         counts = Counter((one.label, one.path) for one in cleaned.found)
@@ -82,7 +81,7 @@ def redact(
         click.echo(cleaned.text, nl=False, color=True)  # colours stay
     if check and cleaned.found:
         kinds = Counter(one.label for one in cleaned.found)
-        click.echo(f"{in_words(kinds)} would be redacted", err=True)
+        console.warn(f"{in_words(kinds)} would be redacted")
         sys.exit(FOUND)
 
 
@@ -126,7 +125,7 @@ def _cleaned(text: str, level: "PrivacyLevel", policy: Policy) -> Redacted:
                 found.append(one._replace(path=f"line {number}"))
             above += part.count("\n")
         unnumbered = ", without numbers" if policy.numbered else ""
-        click.echo(f"a long text: cleaned in {len(parts)} parts{unnumbered}", err=True)
+        console.warn(f"a long text: cleaned in {len(parts)} parts{unnumbered}")
     return Redacted("".join(one.text for one in cleaned), tuple(found))
 
 

@@ -6,7 +6,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kp_middleware.cli.console import cell, grid, indented, plain
-from kp_middleware.core.evaluation import known_success
 from kp_middleware.storage import Run, StepRecord
 from kp_middleware.views.explanation import Explanation, compared
 from kp_middleware.views.steps import STEP_NAMES, view_step
@@ -78,19 +77,6 @@ def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
         yield plain(f"Feedback at {one_line(told)}")
     yield ""
     if why.score is None:
-        known = why.known
-        how = outcome(known_success(known["success"], known["success_source"]))
-        kinds = f": {', '.join(known['kinds'])}" if known["kinds"] else ""
-        yield "What is known of it"
-        yield _named(
-            [
-                ("steps", f"{known['steps']:,}{kinds}"),
-                ("recoveries", f"{known['recoveries']:,} from errors"),
-                ("tools", f"{known['tools']:,} different"),
-                ("confidence", f"{known['confidence']:.3f} ({known['confidence_source']})"),
-                ("outcome", f"{how} ({known['success_source']})"),
-            ]
-        )
         return
     yield "Why"
     table = grid({"width": 2 + _NAME}, {"width": 23}, {"overflow": "fold"}, gap=0)

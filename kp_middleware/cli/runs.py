@@ -11,8 +11,8 @@ from typing import Final
 
 import click
 
-from kp_middleware.cli import options, rows
-from kp_middleware.cli.console import Figure, Progress, hint, print_table, screen_width, show
+from kp_middleware.cli import console, options
+from kp_middleware.cli.console import COLUMNS, Figure, Output, Progress, hint, print_json, show
 from kp_middleware.cli.run_text import difference, run_parts, why_parts
 from kp_middleware.core.formula import PROFILES, Weights
 from kp_middleware.errors import DatabaseError
@@ -28,7 +28,7 @@ _SIMILAR_KEYS: Final = (
 )
 _EVERY_S: Final = 0.5
 _PATIENCE: Final = 20
-_WIDTHS: Final = dict(zip(rows.COLUMNS, (8, 5, 9, 10, 12, 8, 7, 12), strict=False))
+_WIDTHS: Final = dict(zip(COLUMNS, (8, 5, 9, 10, 12, 8, 7, 12), strict=False))
 _SORTED: Final = {  # the column that shows it
     "started": "started_at",
     "score": "score",
@@ -44,10 +44,10 @@ _SORTED: Final = {  # the column that shows it
 @options.filters
 @click.option("--near", is_flag=True, help="Sort by distance to the threshold, nearest first.")
 @click.option("--sort", type=click.Choice([*_SORTED]), help="Sort by this, the highest first.")
-@rows.output_options()
+@options.output_options()
 @options.pass_db
 def list_(
-    db: Path, *, limit: int, filters: Filters, near: bool, sort: str | None, output: rows.Output
+    db: Path, *, limit: int, filters: Filters, near: bool, sort: str | None, output: Output
 ) -> None:
     """List runs, newest first, or best match first with -q.
 
@@ -74,22 +74,22 @@ def list_(
         costs = prices.costs(history, [run.seq for run in runs])
     by = "margin" if near else _SORTED.get(sort or "", "score")
     text = "objective" if filters.text is None or near or sort else "snippet"
-    columns = [*dict.fromkeys(("id", "score", by, *rows.COLUMNS[:-1], text))]
-    listed = (rows.run_row(run) | prices.as_json(costs.get(run.seq)) for run in runs)
-    output.print(listed, columns, for_people=rows.run_for_people)
+    columns = [*dict.fromkeys(("id", "score", by, *COLUMNS[:-1], text))]
+    listed = (console.run_row(run) | prices.as_json(costs.get(run.seq)) for run in runs)
+    output.print(listed, columns, for_people=console.run_for_people)
     if prices.problem:
-        click.echo(prices.problem, err=True)
-    rows.tell_how_many(count, limit, len(runs))
+        console.warn(prices.problem)
+    console.tell_how_many(count, limit, len(runs))
     for wrong in options.wrong_settings():
-        click.echo(f"nothing is sent: {wrong}", err=True)
+        console.warn(f"nothing is sent: {wrong}")
 
 
 @click.command()
 @options.limit(10, least=0, told="Number of past runs to print first.")
 @click.option("--follow/--no-follow", "follows", default=True, help="Wait for new runs, or exit.")
-@rows.output_options()
+@options.output_options()
 @options.pass_db
-def tail(db: Path, *, limit: int, follows: bool, output: rows.Output) -> None:
+def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
     """Print runs as they end. Ctrl-C stops.
 
     --json prints one object per line. The file need not exist yet.
@@ -98,18 +98,10 @@ def tail(db: Path, *, limit: int, follows: bool, output: rows.Output) -> None:
     kp-middleware tail
     kp-middleware tail -n 0 --json | jq .score
     """
-    ended = map(rows.run_row, follow(db, first=limit, follows=follows))
-    if output.format != "table":
-        one_a_line = output._replace(format="nl" if output.format == "json" else output.format)
-        one_a_line.print(ended, rows.COLUMNS)
-        return
-    row = None
-    for row in ended:
-        output.check(row)
-        columns = output.columns or rows.COLUMNS
-        print_table([rows.run_for_people(row)], columns, headers=output.headers, widths=_WIDTHS)
-        output = output._replace(headers=False)
-    output.fail_if_empty(row is None)
+    if output.format == "json":
+        output = output._replace(format="nl")
+    ended = map(console.run_row, follow(db, first=limit, follows=follows))
+    output.print(ended, COLUMNS, for_people=console.run_for_people, widths=_WIDTHS)
 
 
 def _weights(db: Path, profile: str) -> Weights:
@@ -120,11 +112,9 @@ def _weights(db: Path, profile: str) -> Weights:
 
 
 def _how_many(typed: str) -> int | None:
-    if typed == "all":
-        return None
-    if not typed.isdecimal():
+    if not (typed == "all" or typed.isdecimal()):
         raise click.BadParameter(f"{typed!r} is neither a number nor all")
-    return int(typed)
+    return None if typed == "all" else int(typed)
 
 
 @click.command("show")
@@ -182,7 +172,7 @@ def show_(
             body = history.document(seq)
             if body is None:
                 raise click.ClickException("the document of this run is lost")
-            click.echo(rows.escaped(body) if sys.stdout.isatty() else body)
+            click.echo(console.escaped(body) if sys.stdout.isatty() else body)
             return
         run = history.run(seq)
         prices = read_prices()
@@ -190,30 +180,28 @@ def show_(
     if why:
         account = explain_score(run, threshold=threshold, weights=weights)
         if form == "json":
-            rows.print_json(account.as_json())
+            print_json(account.as_json())
         else:
-            show(*why_parts(account, run.objective, screen_width()))
+            show(*why_parts(account, run.objective, console.screen_width()))
     elif form == "json":
         lines = [line._asdict() for line in trace.arithmetic(run)]
         told = {"state": trace.listed_state(run), "delivery_status": trace.delivery_status(run)}
-        rows.print_json(
-            {**trace.run_as_json(run), "arithmetic": lines, **told, **prices.as_json(cost)}
-        )
+        print_json({**trace.run_as_json(run), "arithmetic": lines, **told, **prices.as_json(cost)})
     elif form == "md":
         click.echo("\n".join(trace.markdown(run, steps=steps)))
     else:
-        width, paid = screen_width(), prices.in_words(cost)
+        width, paid = console.screen_width(), prices.in_words(cost)
         show(*run_parts(run, steps=steps, width=width, cost=paid))
     if prices.problem:
-        click.echo(prices.problem, err=True)
+        console.warn(prices.problem)
 
 
 @click.command()
 @options.trace_id()
 @options.limit(10)
-@rows.output_options()
+@options.output_options()
 @options.pass_db
-def similar(db: Path, *, trace_id: str, limit: int, output: rows.Output) -> None:
+def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
     """List the runs most similar to one, by embedding.
 
     ID is an id prefix, @last or @best. Similarity is the cosine: 1 for the same words, about 0 for
@@ -231,18 +219,18 @@ def similar(db: Path, *, trace_id: str, limit: int, output: rows.Output) -> None
             raise click.ClickException(f"run {short_id(run.id)} has no embedding: it is {how}")
     listed = []
     for similarity, other in found:
-        row = {**rows.run_row(other), "seq": other.seq}
+        row = {**console.run_row(other), "seq": other.seq}
         kept = {name: row[name] for name in _SIMILAR_KEYS}
         listed.append({"similarity": round(similarity, 6), **kept})
-    output.print(listed, _SIMILAR, for_people=rows.run_for_people)
+    output.print(listed, _SIMILAR, for_people=console.run_for_people)
 
 
 @click.command()
 @options.trace_id("left", metavar="A")
 @options.trace_id("right", metavar="B")
-@rows.json_option
+@options.json_option
 @options.pass_db
-def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:
+def diff(db: Path, *, left: str, right: str) -> None:
     """Compare two runs: facts, scores and steps.
 
     A and B are id prefixes, @last or @best. Steps are aligned by type and tool; of those that both
@@ -253,27 +241,25 @@ def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:
     """
     with History.open(db) as history:
         ours, theirs = (history.run(history.find(name)) for name in (left, right))
-    if as_json:
-        rows.print_json(compared(ours, theirs).as_json())
-    else:
-        show(*difference(ours, theirs, screen_width()))
+    sides = difference(ours, theirs, console.screen_width())
+    console.answer(compared(ours, theirs).as_json(), sides)
 
 
 def follow(
     db: Path, *, first: int = 0, follows: bool = True, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[RunSummary]:
     """Yield the last ``first`` runs that ended, then each as it ends, for ever if it follows."""
+    patience = _PATIENCE if follows else -1
     if follows and not db.exists():
         hint(f"waiting for {db}: a program that records creates it")
         first = sys.maxsize  # of a new file, all is new
-    patience = _PATIENCE
     while True:
         try:
             history = History.open(db)
             break
         except DatabaseError:  # it may have no tables yet
             patience -= db.exists()
-            if patience < 0 or not follows:
+            if patience < 0:
                 raise
         sleep(_EVERY_S)
     with history:
@@ -285,7 +271,6 @@ def follow(
 
 
 _SHOWN_BYTES: Final = 16
-_LARGEST: Final = 2**63
 
 
 @click.command()
@@ -299,11 +284,9 @@ _LARGEST: Final = 2**63
     metavar="NAME VALUE",
     help="Value of :NAME in the query. Repeatable.",
 )
-@rows.output_options(in_pipe="json")
+@options.output_options(in_pipe="json")
 @options.pass_db
-def sql(
-    db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: rows.Output
-) -> None:
+def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: Output) -> None:
     """Run a read-only SQL query, for at most 5 s.
 
     QUERY is one statement; - reads it from standard input. Useful views: history, score_parts,
@@ -329,23 +312,18 @@ def sql(
 def _value(text: str) -> str | float:
     """Return a number if the text is one, so that it compares as a number.
 
-    >>> _value("0.5"), _value("7"), _value("007"), _value("1e3"), _value("nan")
-    (0.5, 7, '007', '1e3', 'nan')
+    >>> _value("0.5"), _value("7"), _value("007"), _value("1e3")
+    (0.5, 7, '007', '1e3')
     """
     for kind in (int, float):
         with suppress(ValueError):
-            number = kind(text)
-            if str(number) == text and abs(number) < _LARGEST:
-                return number
+            if str(kind(text)) == text:
+                return kind(text)
     return text
 
 
 def _readable(value: object, format_: str) -> object:
-    r"""Return a value as a format can show it; in a table, a number may be a year or a key.
-
-    >>> _readable(b"\x00\xff", "json"), _readable(b"\x3f", "csv"), _readable(2026, "table")
-    ({'$base64': True, 'encoded': 'AP8='}, "x'3f'", '2026')
-    """
+    """Return a value as a format can show it; in a table, a number may be a year or a key."""
     match value:
         case bytes() if format_ in {"json", "nl"}:  # as sqlite-utils reads it back
             return {"$base64": True, "encoded": base64.b64encode(value).decode()}

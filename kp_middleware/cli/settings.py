@@ -10,17 +10,8 @@ from typing import Any, Final
 import click
 
 from kp_middleware import locations
-from kp_middleware.cli import options
-from kp_middleware.cli.console import (
-    Figure,
-    Progress,
-    Row,
-    bar,
-    plain,
-    print_table,
-    show,
-)
-from kp_middleware.cli.rows import Output, answer, json_option, new_file, output_options, print_json
+from kp_middleware.cli import console, options
+from kp_middleware.cli.console import Figure, Output, Progress, Row, plain, print_table, show
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import exact
 from kp_middleware.instants import epoch_s
@@ -49,15 +40,24 @@ def config() -> None:
     """
 
 
+def _check_name(_: click.Context, __: click.Parameter, name: str) -> str:
+    if name not in _descriptions():
+        raise click.UsageError(
+            f"no such setting: {name} (choose from {', '.join(_descriptions())})"
+        )
+    return name
+
+
 _setting_argument: options.Command = click.argument(
     "name",
     metavar="NAME",
+    callback=_check_name,
     shell_complete=lambda _context, _option, start: options.complete(_descriptions(), start),
 )
 
 
 @config.command("list")
-@output_options()
+@options.output_options()
 @click.pass_context
 def list_(context: click.Context, *, output: Output) -> None:
     """List all settings with their values, sources and descriptions.
@@ -78,26 +78,25 @@ def list_(context: click.Context, *, output: Output) -> None:
 
 @config.command()
 @_setting_argument
-@json_option
+@options.json_option
 @click.pass_context
-def get(context: click.Context, *, name: str, as_json: bool) -> None:
+def get(context: click.Context, *, name: str) -> None:
     """Print the value of one setting.
 
     \b
     kp-middleware config get threshold
     sqlite3 "$(kp-middleware config get db)"
     """
-    rows = {row["setting"]: row for row in _settings(context)}
-    _check_name(name, [*rows])
-    answer(rows[name], _text(rows[name]["value"]), as_json=as_json)
+    row = next(row for row in _settings(context) if row["setting"] == name)
+    console.answer(row, _text(row["value"]))
     _raise_for_wrong_settings()
 
 
 @config.command("set")
 @_setting_argument
 @click.argument("value")
-@json_option
-def set_(*, name: str, value: str, as_json: bool) -> None:
+@options.json_option
+def set_(*, name: str, value: str) -> None:
     """Check a setting and write it to settings.toml.
 
     Lists are JSON or comma-separated.
@@ -108,28 +107,27 @@ def set_(*, name: str, value: str, as_json: bool) -> None:
     """
     from kp_middleware.settings import outside_origins
 
-    _check_name(name, [*_descriptions()])
     value.encode()  # what is not UTF-8 is an error here, and TOML would escape it
     path = locations.settings_file()
     written = _write(path, name, value)
     told = json.dumps(written, ensure_ascii=False)
     words = f"{name} = {told} in {path}: programs read it on start"
-    answer({"setting": name, "value": written, "path": str(path)}, words, as_json=as_json)
+    console.answer({"setting": name, "value": written, "path": str(path)}, words)
     variable = outside_origins().get(name, "")
     if variable.upper() == f"KP_{name.upper()}":
-        click.echo(f"{variable} is set, and overrides the file", err=True)
+        console.warn(f"{variable} is set, and overrides the file")
 
 
 @config.command()
-@json_option
-def path(*, as_json: bool) -> None:
+@options.json_option
+def path() -> None:
     """Print the path of settings.toml.
 
     \b
     $EDITOR "$(kp-middleware config path)"
     """
     file = locations.settings_file()
-    answer({"path": str(file), "exists": file.exists()}, str(file), as_json=as_json)
+    console.answer({"path": str(file), "exists": file.exists()}, str(file))
 
 
 def _descriptions() -> dict[str, str]:
@@ -155,7 +153,7 @@ def _write(path: Path, name: str, text: str) -> Any:
     document = tomlkit.parse(path.read_bytes().decode() if path.exists() else "")
     document[name] = value
     path.resolve().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with new_file(path, force=True) as unfinished:
+    with options.new_file(path, force=True) as unfinished:
         unfinished.write_bytes(tomlkit.dumps(document).encode())
     return value
 
@@ -179,15 +177,8 @@ def _raise_for_wrong_settings() -> None:
         raise click.ClickException(f"{'; '.join(wrong)}; nothing is sent until this is fixed")
 
 
-def _check_name(name: str, names: list[str]) -> None:
-    if name not in names:
-        raise click.UsageError(f"no such setting: {name} (choose from {', '.join(names)})")
-
-
 def _text(value: Any) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    return json.dumps(value, ensure_ascii=False)
+    return value or "" if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False)
 
 
 _BAR: Final = 20
@@ -214,7 +205,7 @@ _DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best")
 )
 @options.domain
 @options.since
-@output_options(in_pipe="table")
+@options.output_options(in_pipe="table")
 @options.pass_db
 def calibrate(
     db: Path,
@@ -251,7 +242,7 @@ def calibrate(
     if output.columns or output.format not in {"json", "table"}:
         output.print([one._asdict() for one in found.settings], gate.SettingView._fields[:-1])
     elif output.format == "json":
-        print_json(found.as_json() | {"successes": successes})
+        console.print_json(found.as_json() | {"successes": successes})
     else:
         _print_calibration(found)
         show("", *map(plain, filter(None, (successes["in_words"], successes["warning"]))))
@@ -261,9 +252,8 @@ def calibrate(
 def _print_calibration(found: gate.Calibration) -> None:
     limit = "" if found.max_per_day is None else f", at most {found.max_per_day} a day"
     days = f" in {found.days:,.1f} days" if found.days > 1 else ""
-    told = f"{counted(found.runs, 'scored run')}{days}."
-    told += f" {gate.never_leave(found.private)}" if found.private else ""
-    show(plain(told), "")
+    private = f" {gate.never_leave(found.private)}" if found.private else ""
+    show(plain(f"{counted(found.runs, 'scored run')}{days}.{private}"), "")
     if found.domains:
         rows = [dict(zip(_DOMAIN_COLUMNS, one, strict=False)) for one in found.domains]
         print_table(rows, _DOMAIN_COLUMNS)
@@ -278,7 +268,6 @@ def _print_calibration(found: gate.Calibration) -> None:
 def _setting(one: gate.SettingView, found: gate.Calibration) -> Row:
     name = exact(one.setting) if isinstance(one.setting, float) else one.setting
     of = f"{one.succeeded:,} of {one.known:,} known ({percent(one.succeeded, one.known)})"
-    private = {"if not private": one.if_not_private} if found.private else {}
     domains = one.domains if len(one.domains) > 1 else {}
     return {
         "threshold": Figure(f"{name} (now)" if one.setting == found.now else name),
@@ -286,9 +275,9 @@ def _setting(one: gate.SettingView, found: gate.Calibration) -> Row:
         "share": Figure(percent(one.let_through, found.runs)),
         **({"a day": Figure(f"{one.a_day:,.1f}")} if found.days > 1 else {}),
         "succeeded": Figure(of if one.known else "not known"),
-        **private,
+        **({"if not private": one.if_not_private} if found.private else {}),
         **{f"in {name}": count for name, count in domains.items()},
-        "": bar(one.share, _BAR),
+        "": console.bar(one.share, _BAR),
     }
 
 
@@ -299,12 +288,12 @@ def _advice(found: gate.Calibration) -> str:
         most = max((domain.runs for domain in found.domains), default=0)
         return f"Too few runs to recommend a threshold: the largest domain has {most}. {share}"
     passing = {one.setting: one for one in found.settings}
-    one, few = passing[best], passing[DEFAULT_THRESHOLD].let_through
-    told = f"{one.let_through:,} of {counted(found.runs, 'run')}"
-    told += f", {one.a_day:,.1f} a day" if found.days > 1 else ""
+    a_day = f", {passing[best].a_day:,.1f} a day" if found.days > 1 else ""
+    few = passing[DEFAULT_THRESHOLD].let_through
     than = "" if best == DEFAULT_THRESHOLD else f"; {few:,} reach {DEFAULT_THRESHOLD:g}"
     kept = " You use it already." if best == found.now else ""
-    return f"Recommended: {_typed(best)}, which lets through {told}{than}.{kept} {share}"
+    told = f"{passing[best].let_through:,} of {counted(found.runs, 'run')}{a_day}{than}.{kept}"
+    return f"Recommended: {_typed(best)}, which lets through {told} {share}"
 
 
 def _typed(setting: float | str) -> str:

@@ -16,9 +16,8 @@ from urllib.parse import urlsplit
 import click
 
 from kp_middleware import errors
-from kp_middleware.cli import options
-from kp_middleware.cli.console import FOUND, UNREACHABLE, print_table
-from kp_middleware.cli.rows import json_option, print_json, run_for_people, run_row
+from kp_middleware.cli import console, options
+from kp_middleware.cli.console import FOUND, UNREACHABLE
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.embedding import describe_source, shared_embedder
 from kp_middleware.locations import unknown_variables
@@ -39,8 +38,8 @@ _COLUMNS = ("id", "domain", "score", "success", "state", "reason", "objective")
 @click.option(
     "--into", type=click.Path(path_type=Path, dir_okay=False), help="Store its runs in this file."
 )
-@json_option
-def demo(*, into: Path | None, as_json: bool) -> None:
+@options.json_option
+def demo(*, into: Path | None) -> None:
     """Run a scripted demo agent with real tools and embeddings.
 
     Needs no key, account or network; nothing leaves this machine. Shows what is stored, what would
@@ -56,7 +55,7 @@ def demo(*, into: Path | None, as_json: bool) -> None:
     except (ModuleNotFoundError, StopIteration) as error:
         raise errors.MissingExtraError("langchain") from error
     path = into or Path(tempfile.mkdtemp(prefix="kp-demo-")) / "kp.db"
-    click.echo("Running a scripted agent with real tools …", err=True)
+    console.warn("Running a scripted agent with real tools …")
     with (
         LocalRegistry() as registry,
         KnowledgePulse(
@@ -73,13 +72,13 @@ def demo(*, into: Path | None, as_json: bool) -> None:
         backlog = kp.flush(timeout_s=60)
         stored = len(registry.documents)
     with History.open(path) as history:
-        rows = [run_row(run) for run in reversed(history.runs(limit=100))]
+        rows = [console.run_row(run) for run in reversed(history.runs(limit=100))]
     if backlog:
-        click.echo(f"still to do: {backlog.unscored} to score, {backlog.unsent} to send", err=True)
-    if as_json:
-        print_json({"path": str(path), "sent": stored, "runs": rows})
+        console.warn(f"still to do: {backlog.unscored} to score, {backlog.unsent} to send")
+    if console.has_flag("as_json"):
+        console.print_json({"path": str(path), "sent": stored, "runs": rows})
         return
-    print_table([run_for_people(row) for row in rows], _COLUMNS)
+    console.print_table([console.run_for_people(row) for row in rows], _COLUMNS)
     click.echo(
         f"\nAll {len(rows)} runs are in {path}\n"
         f"{stored} of them were sent to a registry on this machine; reason says why or why not.\n\n"
@@ -129,9 +128,9 @@ class Finding(NamedTuple):
 
 
 @click.command()
-@json_option
+@options.json_option
 @click.pass_context
-def doctor(context: click.Context, *, as_json: bool) -> None:
+def doctor(context: click.Context) -> None:
     """Check the setup and suggest fixes.
 
     Checks settings, file, disk, gate, model, redaction, registry and shared log. Exits with 3 if a
@@ -143,12 +142,12 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
     findings = [
         one._replace(detail=one_line(one.detail)) for one in _examine(options.named_file(context))
     ]
-    if as_json:
-        print_json([finding._asdict() for finding in findings])
-    else:
-        for finding in findings:
-            how = "TROUBLE" if not finding.ok else "warning" if finding.warning else "ok"
-            click.echo(f"{how:<8} {finding.check:<9} {finding.detail}")
+    words = (
+        f"{'TROUBLE' if not one.ok else 'warning' if one.warning else 'ok':<8}"
+        f" {one.check:<9} {one.detail}"
+        for one in findings
+    )
+    console.answer([one._asdict() for one in findings], "\n".join(words))
     troubles = [finding for finding in findings if not finding.ok]
     if troubles:
         sys.exit(UNREACHABLE if all(trouble.try_later for trouble in troubles) else FOUND)

@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kp_middleware.cli import options
-from kp_middleware.cli.console import (
-    Row,
-    bar,
-    hint,
-    indented,
-    plain,
-    print_table,
-    progress,
-    screen_width,
-    show,
-)
-from kp_middleware.cli.rows import Output, json_option, new_file, output_options, print_json
+from kp_middleware.cli import console, options
+from kp_middleware.cli.console import Output, Row, hint, indented
 from kp_middleware.core.gates import exact
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.storage import GroupCounts, History, ScoreSlices
@@ -44,7 +33,7 @@ _WIDEST_BAR: Final = 50
 @click.option("--by", type=click.Choice(_BY), help="Group by this. Weeks begin on Monday.")
 @options.domain
 @options.limit(None, told="With --by: maximum number of rows. Default: all.")
-@output_options(in_pipe="table")
+@options.output_options(in_pipe="table")
 @options.pass_db
 def stats(
     db: Path, *, by: str | None, domain: str | None, limit: int | None, output: Output
@@ -81,7 +70,7 @@ def stats(
             ],
         }
     if output.format == "json":
-        print_json(totals)
+        console.print_json(totals)
     else:
         _print_totals(totals, scores)
     output.fail_if_empty(not totals["recorded"])
@@ -115,13 +104,16 @@ def _bins(scores: ScoreSlices, hundredths: int) -> list[tuple[float, int]]:
 
 def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
     columns = [*_TOOL_KEYS[1:], "tool"] if by == "tool" else [*rows[0]] if rows else [by]
-    if by == "gate" and output.format == "table":
+    if by == "gate" and rows and output.format == "table":
         columns = _used(rows)
-    if not rows and by != "recalled":
-        hint("nothing matches")
-    if rows or by != "recalled" or output.format != "table":
+    if by != "recalled":
+        if not rows:
+            hint("nothing matches")
         output.print(rows, columns)
-    if by == "recalled" and (len(rows) < 2 or min(row["known"] for row in rows) < _FEW):
+        return
+    if rows or output.format != "table":
+        output.print(rows, columns)
+    if len(rows) < 2 or min(row["known"] for row in rows) < _FEW:
         hint(f"too few to compare: this needs {_FEW} known outcomes with recall and without")
 
 
@@ -132,18 +124,17 @@ def _print_totals(totals: Row, scores: ScoreSlices) -> None:
         cleared = f"never sent; {totals['if_not_private']:,} would clear otherwise"
         click.echo(f"{'private':<10}{totals['private']:>8,}  {cleared}")
     if scores.traces:
-        lines = histogram(_bins(scores, _BIN), scores.threshold, screen_width())
+        lines = histogram(_bins(scores, _BIN), scores.threshold, console.screen_width())
         click.echo("\n".join(["\nruns by score", *lines]))
     for title in ("domains", "states", "gates", "tools"):
-        rows = totals[title]
-        if rows:
+        if rows := totals[title]:
             click.echo()
-            print_table(rows, _used(rows) if title == "gates" else [*rows[0]])
+            console.print_table(rows, _used(rows) if title == "gates" else [*rows[0]])
 
 
 def _used(rows: list[dict[str, Any]]) -> list[str]:
     """Return the columns that are not empty: no gate has every reason."""
-    return [name for name in (rows[0] if rows else ["gate"]) if any(row[name] for row in rows)]
+    return [name for name in rows[0] if any(row[name] for row in rows)]
 
 
 def histogram(
@@ -156,7 +147,7 @@ def histogram(
     holding = max((least for least, _ in bins if least <= (threshold or 0.0)), default=None)
     for least, runs in bins:
         mark = told if least == holding else ""
-        yield f"{least:.2f} {runs:>10,}  {bar(runs / most, room)}".rstrip() + mark
+        yield f"{least:.2f} {runs:>10,}  {console.bar(runs / most, room)}".rstrip() + mark
 
 
 _SHOWN_COUNTS: Final = (
@@ -180,9 +171,9 @@ _TOLD_AS: Final = {"failed": "unscorable"}  # elsewhere, the task failed
 
 
 @click.command()
-@json_option
+@options.json_option
 @options.pass_db
-def status(db: Path, *, as_json: bool) -> None:
+def status(db: Path) -> None:
     """Show stored runs, backlog and errors, with remedies.
 
     For the counters of a running program, call kp.stats().
@@ -218,10 +209,7 @@ def status(db: Path, *, as_json: bool) -> None:
         "successes": successes_as_json(record, unjudged),
         "troubles": troubles,
     }
-    if as_json:
-        print_json(found)
-    else:
-        show(*_parts(found))
+    console.answer(found, _parts(found))
 
 
 def _parts(found: Row) -> "Iterator[RenderableType]":
@@ -233,9 +221,9 @@ def _parts(found: Row) -> "Iterator[RenderableType]":
     for name in _SHOWN_COUNTS:
         if name == "recorded" or found[name]:
             yield f"{_TOLD_AS.get(name, name):<11}{found[name]:>8,}"
-    if found["not_queued"]:
+    if count := found["not_queued"]:
         words = "passed the gate, but were private or recorded without KP_API_KEY"
-        yield indented(words, f"not queued {found['not_queued']:>8,}  ")
+        yield indented(words, f"not queued {count:>8,}  ")
     yield from _backlog(found)
     said = [found["review"]["in_words"]] if found["review"]["unjudged"] else []
     said += filter(None, [found["successes"]["in_words"]])
@@ -243,7 +231,7 @@ def _parts(found: Row) -> "Iterator[RenderableType]":
         if block:
             yield ""
         for text in map(one_line, block):
-            yield indented(text, mark) if mark else plain(text)
+            yield indented(text, mark) if mark else console.plain(text)
 
 
 def _backlog(found: Row) -> "Iterator[RenderableType]":
@@ -294,14 +282,14 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
     settings = options.read_settings(db)
     cleaning = Cleaning(lambda value: value) if raw else cleaning_by(settings)
     level = None if raw else settings.privacy_level
-    shown = partial(progress, what="runs written")
-    with new_file(out, db=db, force=force) as unfinished:
+    shown = partial(console.progress, what="runs written")
+    with options.new_file(out, db=db, force=force) as unfinished:
         with History.open(db) as history:
             made = make_report(history, db, since, cleaning, level, progress=shown)
         unfinished.write_text(made.html, encoding="utf-8")
     if cleaning.left_out:
         left_out = counted(cleaning.left_out, "text")
-        click.echo(f"{left_out} could not be redacted, and are left out", err=True)
+        console.warn(f"{left_out} could not be redacted, and are left out")
     hint(f"{counted(made.runs, 'run')} in full, {made.listed:,} listed, in {out}")
     if opens:
         import webbrowser

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kp_middleware.cli import options, rows
+from kp_middleware.cli import console, options
 from kp_middleware.cli.console import BLOCKED, EMPTY, Progress, Row, hint, progress
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage import Database, Filters, Highlight, History, SqliteStore
@@ -67,7 +67,7 @@ _OBJECTIVE: Final = 70
 @click.option("--shareable", is_flag=True, help="Allow sending, like recorded runs.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
 @click.option("--hook", is_flag=True, help="Import the session that Claude Code's Stop hook names.")
-@rows.json_option
+@options.json_option
 @options.pass_db
 def import_(
     db: Path,
@@ -80,7 +80,6 @@ def import_(
     shareable: bool,
     dry_run: bool,
     hook: bool,
-    as_json: bool,
 ) -> None:
     """Import runs from other tools on this machine.
 
@@ -130,8 +129,8 @@ def import_(
         frameworks = [*result["files"]]
         found = None if dry_run else History(file).highlights(frameworks, limit=_SHOWN)
     result["took_s"] = round(time.monotonic() - began_s, 3)
-    if as_json:
-        rows.print_json(result)
+    if console.has_flag("as_json"):
+        console.print_json(result)
     elif not hook:
         _tell(result, found, wanted)
 
@@ -173,14 +172,13 @@ def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "Wanted") ->
         for format_, files in result["files"].items():
             click.echo(f"  {counted(files, 'file')} of {format_}")
     count, sessions, known = (result[name] for name in ("runs", "sessions", "known"))
-    dates = [*dict.fromkeys(day(at) for at in (result["first_at"], result["last_at"]) if at)]
-    told = f"  {counted(count, 'run')}"
-    told += f" of {counted(sessions, 'session')}" if sessions < count else ""
-    told += f", {' to '.join(dates)}" if dates else ""
-    told += f"; {known:,} imported before" if known else ""
-    click.echo(f"{told}   {result['took_s']:.0f} s")
+    dates = dict.fromkeys(day(at) for at in (result["first_at"], result["last_at"]) if at)
+    of = f" of {counted(sessions, 'session')}" if sessions < count else ""
+    when = f", {' to '.join(dates)}" if dates else ""
+    before = f"; {known:,} imported before" if known else ""
+    click.echo(f"  {counted(count, 'run')}{of}{when}{before}   {result['took_s']:.0f} s")
     for reason, count in result["skipped"].items():
-        click.echo(f"  skipped: {count:,} {_REASONS[reason]}", err=True)
+        console.warn(f"  skipped: {count:,} {_REASONS[reason]}")
     if found is None:
         click.echo("  nothing was imported: this was a dry run")
         return
@@ -207,7 +205,6 @@ _WHY_EMPTY: Final = {
     "pairs": "no pairs: they need a success and a failure at similar tasks, both known by feedback"
     " or a verdict: see kp-middleware review",
     "success": "none of these runs is known to have succeeded: see kp-middleware review",
-    "": "nothing matches: nothing was written",
 }
 
 
@@ -290,7 +287,8 @@ def export(
     selection = Selection(filters, success, unlike, limit, with_cut)
     with History.open(db) as history:
         dataset = Dataset(history, format_, selection, policy, arguments=arguments)
-        why_empty = _WHY_EMPTY["success" if success else format_ if format_ == "pairs" else ""]
+        kind = "success" if success else format_
+        why_empty = _WHY_EMPTY.get(kind, "nothing matches: nothing was written")
         if out is not None and out != _STDOUT:
             _write(dataset, out, suffix, db=db, force=force, why_empty=why_empty)
         elif skills is None:
@@ -310,16 +308,15 @@ def _write(
     manifest = out.parent / "manifest.json"
     if out == manifest:
         raise click.UsageError(f"{out} is the name of the manifest: choose another")
-    before = {}  # the manifests of the exports beside which another is written, by name
-    with suppress(FileNotFoundError):
-        try:
-            before = json.loads(manifest.read_text("utf-8"))
-            is_ours = all("made_by" in one for one in before.values())
-        except (ValueError, TypeError, AttributeError):
-            is_ours = False
-        if not is_ours:
-            raise click.UsageError(f"{manifest} is not of an export: choose another folder")
-    with rows.new_folder(out) if suffix else rows.new_file(out, db=db, force=force) as unfinished:
+    try:  # the manifests of the exports beside which another is written, by name
+        before = json.loads(manifest.read_text("utf-8")) if manifest.exists() else {}
+        is_ours = all("made_by" in one for one in before.values())
+    except (ValueError, TypeError, AttributeError):
+        is_ours = False
+    if not is_ours:
+        raise click.UsageError(f"{manifest} is not of an export: choose another folder")
+    made = options.new_folder(out) if suffix else options.new_file(out, db=db, force=force)
+    with made as unfinished:
         for trace_id, text in _entries(dataset):
             file = unfinished
             if suffix:
@@ -332,8 +329,8 @@ def _write(
             _tell_what_is_missing(dataset, "read or redacted")
             sys.exit(EMPTY)
     told = {**before, out.name: dataset.manifest()}
-    with rows.new_file(manifest, db=db, force=True) as unfinished:
-        unfinished.write_text(rows.json_line(told, indent=2) + "\n", encoding="utf-8")
+    with options.new_file(manifest, db=db, force=True) as unfinished:
+        unfinished.write_text(console.json_line(told, indent=2) + "\n", encoding="utf-8")
     what = "pair" if "pairs" in told[out.name] else "run"
     hint(f"{counted(dataset.count, what)} written to {out}, described in {manifest.name}")
 
@@ -345,7 +342,7 @@ def _entries(dataset: "Dataset") -> Iterator[tuple[str, str]]:
         entries = progress(entries, total=len(dataset.seqs), what="runs exported")
     for entry in entries:
         if entry is not None:
-            yield entry.trace_id, "".join(f"{rows.escaped(line)}\n" for line in entry.lines)
+            yield entry.trace_id, "".join(f"{console.escaped(line)}\n" for line in entry.lines)
 
 
 def _add(text: str, file: Path, flag: int) -> None:
@@ -359,20 +356,17 @@ def _write_skills(dataset: "Dataset", folder: Path) -> None:
     """Write drafts; one that is there is a person's already."""
     from kp_middleware.datasets import skill_of
 
-    folder, written, there = rows.resolved(folder), 0, 0
+    folder, written, there = options.resolved(folder), 0, 0
     for example in map(dataset.example, dataset.best(_SKILLS)):
         if example is None:
             continue
         skill = skill_of(example)
+        (folder / skill.name).mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            (folder / skill.name).mkdir(mode=0o700, parents=True, exist_ok=True)
             _add(skill.text, folder / skill.name / "SKILL.md", os.O_EXCL)
             written += 1
         except FileExistsError:
             there += 1
-        except OSError as error:
-            message = f"cannot write {folder}: {error.strerror}; choose another"
-            raise click.ClickException(message) from error
     kept = f"; {there:,} exist already" if there else ""
     hint(f"{counted(written, 'draft')} written to {folder}{kept}")
 
@@ -383,5 +377,5 @@ def _tell_what_is_missing(dataset: "Dataset", done: str) -> None:
         hint(f"left out: {in_words(dataset.left_out)}{cut}")
     if dataset.unclean:
         counts = in_words(dataset.unclean)
-        click.echo(f"skipped, because they could not be {done}: {counts}", err=True)
+        console.warn(f"skipped, because they could not be {done}: {counts}")
         sys.exit(BLOCKED)

@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 from terminal import typed
 
-from kp_middleware.cli.rows import Output, output_options
+from kp_middleware.cli.console import Output
+from kp_middleware.cli.options import output_options
 
 FULL = Path("/dev/full")
 ROWS = [
