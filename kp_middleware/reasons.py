@@ -76,7 +76,7 @@ def _against_threshold(args: Mapping[str, Any]) -> str:
 
 def _against_share(code: str, args: Mapping[str, Any]) -> str:
     runs, share, level = args["runs"], args["share"], args["level"]
-    key, bar = _told_apart(args["key"], args["bar"])
+    key, bar = _beside(args["key"], args["bar"]), _beside(args["bar"], args["key"])
     room = f"the best {level * 100:.3g}% of the domain's last {runs} runs"
     counts = f"{args['gone']} of them have gone, {share * runs:.3g} are asked for"
     if code == ReasonCode.TIED_WITH_SHARE:
@@ -88,27 +88,14 @@ def _against_share(code: str, args: Mapping[str, Any]) -> str:
     return f"{said}: {counts} ({share_in_words(share)})"
 
 
-def _beside(score: float, threshold: float) -> str:
-    """Write a score with three digits, or with as many as show its side of the threshold."""
-    for digits in range(3, 16):
-        told = f"{score:.{digits}f}"
-        if (float(told) >= threshold) == (score >= threshold):
-            return told
-    return repr(score)
+def _beside(number: float, other: float) -> str:
+    """Write a number with three digits, or with as many as show its side of another.
 
-
-def _told_apart(one: float, other: float) -> tuple[str, str]:
-    """Write two numbers with three digits, or with as many as show which is more.
-
-    >>> _told_apart(0.61, 0.7), _told_apart(0.60999, 0.61)
-    (('0.610', '0.700'), ('0.60999', '0.61000'))
-    >>> _told_apart(0.61, 0.61)
-    ('0.610', '0.610')
+    >>> _beside(0.61, 0.7), _beside(0.60999, 0.61), _beside(0.61, 0.60999)
+    ('0.610', '0.60999', '0.610')
     """
-    if one == other:
-        return f"{one:.3f}", f"{other:.3f}"
     for digits in range(3, 16):
-        told = f"{one:.{digits}f}", f"{other:.{digits}f}"
-        if told[0] != told[1]:
+        told = f"{number:.{digits}f}"
+        if (float(told) >= other) == (number >= other):
             return told
-    return repr(one), repr(other)
+    return repr(number)

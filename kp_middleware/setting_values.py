@@ -10,13 +10,7 @@ from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    SecretStr,
-    ValidationInfo,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
 from kp_middleware import locations
 from kp_middleware.core.formula import Weights
@@ -27,7 +21,7 @@ from kp_middleware.traces import NonEmpty
 
 _OFF: Final = frozenset({"false", "0", "no", "off", "f", "n"})
 _PLAIN: Final = re.compile(r"[!-\[\]-~]{1,2000}")  # no blank, no backslash
-_HOST: Final = re.compile(r"[\w.-]+", re.ASCII)
+_HOST: Final = re.compile(r"[\w.:-]+", re.ASCII)
 _ADDRESS: Final = (
     "the registry's URL must begin with https:// (http:// is for this machine only), or others"
     " could read the API key"
@@ -46,17 +40,17 @@ def registry_address(text: str) -> str:
         raise ValueError(_ADDRESS) from None  # it may hold a password
     if "@" in url.netloc:
         raise ValueError("the registry's URL must hold no name and no password")
-    local = is_loopback(host)
-    if not (local or _HOST.fullmatch(host) or _is_ip(host)):
-        raise ValueError(_ADDRESS)
-    if url.scheme != "https" and not (local and url.scheme == "http"):
+    is_safe = url.scheme == "https" or (url.scheme == "http" and is_loopback(host))
+    if not (is_safe and _HOST.fullmatch(host)):
         raise ValueError(_ADDRESS)
     return text.rstrip("/")
 
 
 def is_loopback(host: str) -> bool:
     """Return whether a host is this machine."""
-    return host == "localhost" or (_is_ip(host) and ipaddress.ip_address(host).is_loopback)
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def api_key_text(key: str) -> str:
@@ -70,14 +64,6 @@ def problem_in_words(place: tuple[int | str, ...], message: str) -> str:
     """Say where in a list or a table it is, and what."""
     parts = (f"entry {part + 1}" if isinstance(part, int) else part for part in place)
     return ": ".join((*parts, message.removeprefix("Value error, ")))
-
-
-def _is_ip(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _shared_log(url: SecretStr | None) -> SecretStr | None:

@@ -190,9 +190,7 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
                 raise
             took_s = time.monotonic() - began_s
             counts, unread = Counter(rescoring.counts), rescoring.unread
-    named = ", ".join(
-        f"{counts[name]:,} {words}" for name, words in _COUNTS.items() if counts[name]
-    )
+    named = ", ".join(f"{counts[one]:,} {words}" for one, words in _COUNTS.items() if counts[one])
     pace = f"in {took_s:.1f} s, {scored / max(took_s, 1e-3):,.0f} a second"
     words = f"{scored:,} {'would be ' if dry_run else ''}rescored {pace}: {named}"
     told = {name: counts[name] for name in _COUNTS}

@@ -19,7 +19,7 @@ _LOOK_AGAIN_S: Final = 2.0
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=options.FILE)
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @options.json_option
 @options.pass_db

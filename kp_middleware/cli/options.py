@@ -142,7 +142,7 @@ def shared_url() -> str | None:
     if not any(name.upper() == "KP_SHARED" and value for name, value in os.environ.items()):
         return None  # without loading pydantic
     shared = typed_settings({}).shared
-    return shared and shared.get_secret_value()
+    return None if shared is None else shared.get_secret_value()
 
 
 def hint_at_another_gate(history: History, settings: "Settings") -> None:
@@ -192,6 +192,7 @@ def _completes(names: Callable[[Path, str], list[str]]) -> Completer:
 
 
 complete_domain: Final = _completes(domain_names)
+FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 class DefaultGroup(click.Group):
@@ -240,9 +241,8 @@ def common(*, hidden: bool = False) -> list[click.Option]:
     """Return the options of all commands; a command after which they are typed hides them."""
     kept: dict[str, Any] = {"expose_value": False, "hidden": hidden, "callback": keep}
     told = "Trace database. Default: KP_DB, or kp.db in your data folder."
-    path = click.Path(path_type=Path, dir_okay=False)
     flags = (click.Option(names, is_flag=True, help=text, **kept) for names, text in _FLAGS.items())
-    return [click.Option(["--db"], type=path, help=told, **kept), *flags]
+    return [click.Option(["--db"], type=FILE, help=told, **kept), *flags]
 
 
 def bundled(
@@ -331,15 +331,12 @@ class _State(click.Choice[str]):
         return super().convert(value.replace(" ", "-"), param, ctx).replace("-", " ")
 
 
-domain = click.option(
-    "-d", "--domain", shell_complete=complete_domain, help="Only runs of this domain."
-)
+domain = click.option("-d", "--domain", shell_complete=complete_domain, help="Only this domain.")
 since = click.option(
     "--since",
     metavar="DATE|AGE",
     type=_instant,
-    help="Only runs started since a UTC date (2026-11-01) or age (30s, 5m for minutes, 36h, 7d,"
-    " 2w, 1y).",
+    help="Only runs started since a UTC date (2026-11-01) or age (30s, 5m, 36h, 7d, 2w, 1y).",
 )
 older = click.option(
     "--older",
@@ -361,9 +358,7 @@ filters = bundled(
             type=_State([state.replace(" ", "-") for state in STATES]),
             help="Only runs in this state; failed: could not be scored.",
         ),
-        click.option(
-            "--tool", shell_complete=_completes(tool_names), help="Only runs that used this tool."
-        ),
+        click.option("--tool", shell_complete=_completes(tool_names), help="Only with this tool."),
         click.option("--failed", is_flag=True, help="Only runs whose task failed."),
         click.option(
             "--slower",
@@ -379,12 +374,7 @@ filters = bundled(
             shell_complete=complete_trace_id,
             help="Only runs recorded after this one.",
         ),
-        click.option(
-            "-q",
-            "--text",
-            metavar="TEXT",
-            help='Search objectives, results and steps: leak*, "memory leak", leak OR crash.',
-        ),
+        click.option("-q", "--text", help='Search texts: leak*, "memory leak", leak OR crash.'),
     ),
 )
 """Adds the options that say which runs are meant; the command gets them as ``filters``."""
@@ -447,6 +437,8 @@ def new_file(file: Path, *, force: bool, db: Path | None = None) -> Iterator[Pat
         raise click.UsageError("this cannot go to standard output: name a file")
     if file == db or file in {Path(f"{db}{suffix}") for suffix in _BESIDE}:
         raise click.UsageError(f"{file} is part of the trace database: choose another name")
+    if file.exists() and not file.is_file():
+        raise click.UsageError(f"{file} is not a regular file: choose another name")
     if file.exists() and not force:
         raise click.UsageError(f"{file} exists: choose another name, or replace it with --force")
     if any(Path(f"{file}{suffix}").exists() for suffix in _BESIDE):  # which would spoil a new one

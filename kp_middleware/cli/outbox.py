@@ -42,10 +42,7 @@ _REMARKS: Final = {
 }
 
 _alone_option = click.option(
-    "--force",
-    "alone",
-    is_flag=True,
-    help="Redact by your settings only, not by those of the program that recorded.",
+    "--force", "alone", is_flag=True, help="Redact by your settings only, not by the program's."
 )
 
 
@@ -163,9 +160,7 @@ def retry(db: Path, *, trace_id: str | None, failed: bool, sent: bool, alone: bo
 
 
 @outbox.command()
-@click.argument(
-    "trace_ids", metavar="ID...", nargs=-1, required=True, shell_complete=options.complete_trace_id
-)
+@options.trace_id("trace_ids", metavar="ID...", nargs=-1, required=True)
 @options.json_option
 @options.pass_db
 def cancel(db: Path, *, trace_ids: tuple[str, ...]) -> None:
@@ -207,18 +202,10 @@ def rescan(db: Path, *, alone: bool) -> None:
 
 
 @outbox.command()
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=options.NumberRange(0),
-    default=300,
-    show_default=True,
-    metavar="SECONDS",
-    help="Stop after this long.",
-)
+@click.option("--timeout", type=options.NumberRange(0), default=300, help="Default: 300 s.")
 @options.json_option
 @options.pass_db
-def send(db: Path, *, timeout_s: float) -> None:
+def send(db: Path, *, timeout: float) -> None:
     """Send all queued runs, at the registry's rate limit.
 
     Needs KP_API_KEY, but no running program. Programs that are sending share the rate limit, and no
@@ -242,7 +229,7 @@ def send(db: Path, *, timeout_s: float) -> None:
                 def look() -> None:
                     shown.reach(max(0, len(seqs) - history.count_outbox(_WAITING)), len(seqs))
 
-                trouble = drain(options.read_settings(db), timeout_s=timeout_s, look=look)
+                trouble = drain(options.read_settings(db), timeout_s=timeout, look=look)
             counts = Counter(admin.states(seqs))
             counts["left"] = sum(counts.pop(state, 0) for state in _WAITING)
             reasons = [] if trouble is None else [trouble]

@@ -42,15 +42,7 @@ _INSTRUCTIONS: Final = (
 @options.json_option
 @options.pass_db
 def recall(
-    db: Path,
-    *,
-    task: str,
-    limit: int,
-    domain: str | None,
-    owner: str | None,
-    since: str | None,
-    unconfirmed: bool,
-    explain: bool,
+    db: Path, *, task: str, limit: int, explain: bool, since: str | None, **allowed: Any
 ) -> None:
     """Show what worked: runs that succeeded at a task like TASK.
 
@@ -64,13 +56,12 @@ def recall(
     """
     from kp_middleware.recall import question
 
-    asked = question(domain=domain, owner=owner, unconfirmed=unconfirmed)
     memory = _memory(db)
     if memory is None:
         hint(_OFF)
         return
-    most = max(limit, _EXPLAINED) if explain else limit
-    nearest = memory.nearest(task, asked._replace(since=since), k=most)
+    asked = question(**allowed)._replace(since=since)
+    nearest = memory.nearest(task, asked, k=max(limit, _EXPLAINED) if explain else limit)
     recalled = [run for found, run in nearest if found.fits]
     if explain:
         rows = [
@@ -89,7 +80,7 @@ def recall(
     elif recalled or console.has_flag("as_json"):
         facts = [{**_facts(run), "digest": run.digest()} for run in recalled]
         console.answer(facts, "\n".join(line for run in recalled for line in _lines(run)))
-    if not recalled and (unconfirmed or memory.has_a_success()):
+    if not recalled and (allowed["unconfirmed"] or memory.has_a_success()):
         remedy = "" if explain else ": --explain shows the nearest runs"
         hint(f"no match{remedy}; runs with an owner need --owner")
     elif not recalled:

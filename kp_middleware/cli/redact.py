@@ -34,28 +34,18 @@ _PART: Final = 1 << 19  # characters, at the most
 _AROUND: Final = 1 << 15  # twice the longest value that a rule takes
 _STEP: Final = 1 << 12
 _TRIES: Final = 16
-_COLUMNS: Final = ("kind", "count", "path")
 _REMEDY: Final = "convert it to UTF-8: iconv -f latin1 -t utf-8, Out-File -Encoding utf8"
 
 
 @click.command()
 @click.argument("file", type=click.File("rb"), default="-")
-@click.option(
-    "--level", type=click.Choice(_LEVELS), help="Privacy level. Default: your privacy_level."
-)
+@click.option("--level", type=click.Choice(_LEVELS), help="Default: your privacy_level.")
 @click.option("--report", is_flag=True, help="Print what was redacted and where, not the text.")
-@click.option(
-    "--check", is_flag=True, help="Print no text; exit with 3 if something would be redacted."
-)
+@click.option("--check", is_flag=True, help="Only exit with 3 if something would be redacted.")
 @options.json_option
 @options.pass_db
 def redact(
-    db: "Path",
-    *,
-    file: BinaryIO,
-    level: "PrivacyLevel | None",
-    report: bool,
-    check: bool,
+    db: "Path", *, file: BinaryIO, level: "PrivacyLevel | None", report: bool, check: bool
 ) -> None:
     """Redact a text or JSON by your settings. Sends nothing.
 
@@ -71,12 +61,9 @@ def redact(
     as_json = console.has_flag("as_json")
     if report or as_json:
         usual = "table" if sys.stdout.isatty() else "tsv"
-        counts = Counter((one.label, one.path) for one in cleaned.found)
-        rows = (
-            {"kind": kind, "count": counts[kind, path], "path": path}
-            for kind, path in sorted(counts)
-        )
-        Output("json" if as_json else usual).print(rows, _COLUMNS)
+        counts = sorted(Counter((one.label, one.path) for one in cleaned.found).items())
+        rows = ({"kind": kind, "count": count, "path": path} for (kind, path), count in counts)
+        Output("json" if as_json else usual).print(rows, ("kind", "count", "path"))
     elif not check:
         click.echo(cleaned.text, nl=False, color=True)  # colours stay
     if check and cleaned.found:
@@ -94,8 +81,7 @@ def _decoded(content: bytes) -> str:
         message = f"byte {error.start:,} is not {encoding}: {_REMEDY}"
         raise click.ClickException(message) from None  # the cause holds the text
     if "\0" in text:
-        message = f"character {text.index(chr(0)):,} is NUL: {_REMEDY}"
-        raise click.ClickException(message)
+        raise click.ClickException(f"character {text.index(chr(0)):,} is NUL: {_REMEDY}")
     return text
 
 
@@ -107,12 +93,9 @@ def _cleaned(text: str, level: "PrivacyLevel", policy: Policy) -> Redacted:
     if document_in(text) is not None:
         return clean_json(text)
     if all(document_in(line) is not None for line in lines if line.strip()):
-        cleaned = _each(lines, clean_json, known)
-        found = [
-            one._replace(path=f"line {number}: {one.path}")
-            for number, line in enumerate(cleaned, 1)
-            for one in line.found
-        ]
+        cleaned, found = _each(lines, clean_json, known), []
+        for number, line in enumerate(cleaned, 1):
+            found += [one._replace(path=f"line {number}: {one.path}") for one in line.found]
     elif len(text) <= _AT_ONCE:
         return redact_text(text, level=level, policy=policy)
     else:

@@ -1,7 +1,7 @@
 """One run as text: its score as a waterfall and in words, its steps, a comparison."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -82,10 +82,9 @@ def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
     table = grid({"width": 2 + _NAME}, {"width": 23}, {"overflow": "fold"}, gap=0)
     for one in why.signals:
         sum_ = f"{one.value:.3f} × {one.weight:.2f} = {one.amount:.3f}"
-        table.add_row(f"  {one.signal.replace('_', ' ')}", sum_, plain(one.reason))
+        table.add_row(_label(one.signal), sum_, plain(one.reason))
     for rule in why.rules:
-        name = f"  {rule.rule.replace('_', ' ')}"
-        table.add_row(name, f"{rule.delta:>+21.3f}", plain(rule.reason))
+        table.add_row(_label(rule.rule), f"{rule.delta:>+21.3f}", plain(rule.reason))
     yield table
     yield ""
     if why.threshold is None or why.other_reason is not None:
@@ -93,10 +92,16 @@ def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
         return
     verb = "stay below" if why.cleared else "reach"
     yield f"To {verb} {short_bar(why.threshold)}, one of these alone would have to be"
-    yield _named(
-        [(one.signal, one.remedy) for one in why.signals]
-        + [(one.rule, f"without this rule {one.score_without:.3f}") for one in why.rules]
-    )
+    table = grid({"width": 2 + _NAME, "no_wrap": True}, {"overflow": "fold"}, gap=0)
+    for one in why.signals:
+        table.add_row(_label(one.signal), plain(one.remedy))
+    for rule in why.rules:
+        table.add_row(_label(rule.rule), f"without this rule {rule.score_without:.3f}")
+    yield table
+
+
+def _label(part: str) -> str:
+    return f"  {part.replace('_', ' ')}"
 
 
 def _verdict(why: Explanation) -> str:
@@ -110,14 +115,6 @@ def _verdict(why: Explanation) -> str:
     if then is not None and (why.score, why.threshold) != (score, then):
         told += f" (As it was scored: {score:.3f} against {short_bar(then)}, which stays.)"
     return told
-
-
-def _named(pairs: Iterable[tuple[str, str]]) -> "Table":
-    """Return rows of a name and a text that wraps beside it."""
-    table = grid({"width": 2 + _NAME, "no_wrap": True}, {"overflow": "fold"}, gap=0)
-    for name, text in pairs:
-        table.add_row(plain(f"  {name.replace('_', ' ')}"), plain(text))
-    return table
 
 
 def difference(left: Run, right: Run, width: int) -> "Parts":
@@ -204,7 +201,7 @@ def waterfall(lines: Sequence[ScoreLine], threshold: float | None, width: int) -
         total = start + line.amount
         bar = [_bar(start, total, threshold, room)] if draws else []
         amount = format(line.amount, f"{' ' if is_score else '+'}.3f")
-        table.add_row(f"  {line.part.replace('_', ' ')}", *bar, amount, plain(line.working))
+        table.add_row(_label(line.part), *bar, amount, plain(line.working))
     return table
 
 
@@ -233,8 +230,8 @@ def _steps(run: Run, most: int | None, width: int) -> "Parts":
     for part, more in ((rows[: len(first)], rest), (rows[len(first) :], "")):
         table = grid(
             {"width": 4, "no_wrap": True, "justify": "right"},
-            {"width": name, "no_wrap": True, "overflow": "ellipsis"},
-            {"width": text, "no_wrap": True, "overflow": "ellipsis"},
+            {"width": name, "no_wrap": True},
+            {"width": text, "no_wrap": True},
             {"no_wrap": True, "justify": "right"},
         )
         for step, its_name, its_text in part:

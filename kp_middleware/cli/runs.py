@@ -119,24 +119,10 @@ def _how_many(typed: str) -> int | None:
 
 @click.command("show")
 @options.trace_id()
-@click.option(
-    "--steps",
-    metavar="NUMBER|all",
-    default="20",
-    show_default=True,
-    type=_how_many,
-    help="Number of steps, or all.",
-)
+@click.option("--steps", metavar="NUMBER|all", default="20", type=_how_many, help="Default: 20.")
 @click.option("--why", is_flag=True, help="Explain the score and what would change the decision.")
-@click.option(
-    "--threshold", type=options.UNIT, help="With --why: compare with this threshold, 0 to 1."
-)
-@click.option(
-    "--weights",
-    "profile",
-    metavar="PROFILE",
-    help="Use the weights of this profile: default, code, finance … or your own.",
-)
+@click.option("--threshold", type=options.UNIT, help="With --why: compare with this, 0 to 1.")
+@click.option("--weights", "profile", help="With --why: use a profile: default, code, finance …")
 @click.option("--json", "form", flag_value="json", help="Print JSON with all steps.")
 @click.option("--md", "form", flag_value="md", help="Print Markdown, to paste into a chat.")
 @click.option("--payload", "form", flag_value="payload", help="Print the ReasoningTrace.")

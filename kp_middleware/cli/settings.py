@@ -191,18 +191,9 @@ _DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best")
     "more",
     multiple=True,
     metavar="THRESHOLD",
-    callback=lambda _context, _option, typed: [
-        options.typed_settings({"threshold": one}).threshold for one in typed
-    ],
     help='Try this one as well: a score, or a share such as "top 15%". Repeatable.',
 )
-@click.option(
-    "--max-per-day",
-    "most",
-    metavar="NUMBER",
-    type=click.IntRange(0),
-    help="Limit the runs let through in 24 hours.",
-)
+@click.option("--max-per-day", "most", type=click.IntRange(0), help="Limit them in 24 hours.")
 @options.domain
 @options.since
 @options.output_options(in_pipe="table")
@@ -210,7 +201,7 @@ _DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best")
 def calibrate(
     db: Path,
     *,
-    more: Sequence[float | str],
+    more: Sequence[str],
     most: int | None,
     domain: str | None,
     since: str | None,
@@ -232,7 +223,7 @@ def calibrate(
             history.scored_runs(),
             now=settings.threshold,
             most=settings.max_per_day if most is None else most,
-            more=more,
+            more=[options.typed_settings({"threshold": one}).threshold for one in more],
             domain=domain,
             since_ms=None if since is None else round(epoch_s(since) * 1000),
             reach=shown.reach,

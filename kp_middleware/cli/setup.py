@@ -35,9 +35,7 @@ _COLUMNS = ("id", "domain", "score", "success", "state", "reason", "objective")
 
 
 @click.command()
-@click.option(
-    "--into", type=click.Path(path_type=Path, dir_okay=False), help="Store its runs in this file."
-)
+@click.option("--into", type=options.FILE, help="Store its runs in this file.")
 @options.json_option
 def demo(*, into: Path | None) -> None:
     """Run a scripted demo agent with real tools and embeddings.
@@ -95,9 +93,7 @@ _SOUNDNESS: Final = {
     "not known": "too large to check all of it in 2 s",
 }
 
-_NO_TOKENS: Final = (
-    "some models report them only on request, such as ChatOpenAI(base_url=…, stream_usage=True)"
-)
+_NO_TOKENS: Final = "some models report them only on request: ChatOpenAI(…, stream_usage=True)"
 _YES: Final = ("true", "1", "yes", "on")
 _NO: Final = ("false", "0", "no", "off")
 _HIDING: Final = {  # by the values that hide it

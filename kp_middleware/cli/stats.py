@@ -261,7 +261,7 @@ def _backlog(found: Row) -> "Iterator[RenderableType]":
 
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path, dir_okay=False), default="kp-report.html")
+@click.argument("out", type=options.FILE, default="kp-report.html")
 @options.since
 @click.option("--as-recorded", "raw", is_flag=True, help="Do not redact texts.")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
@@ -299,9 +299,7 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
 
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; default: a free one.")
-@click.option(
-    "--open/--no-open", "opens", default=True, help="Open the browser, or only print the link."
-)
+@click.option("--open/--no-open", "opens", default=True, help="Open the browser.")
 @options.pass_db
 def ui(db: Path, *, port: int, opens: bool) -> None:
     """Open the web page: charts, runs and tables.

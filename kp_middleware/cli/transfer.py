@@ -17,7 +17,7 @@ import click
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import BLOCKED, EMPTY, Progress, Row, hint, progress
 from kp_middleware.instants import epoch_s
-from kp_middleware.storage import Database, Filters, Highlight, History, SqliteStore
+from kp_middleware.storage import Database, Highlight, History, SqliteStore
 from kp_middleware.views.wording import counted, day, in_words, printable, short_id, shortened
 
 if TYPE_CHECKING:
@@ -52,17 +52,13 @@ _OBJECTIVE: Final = 70
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @options.since
 @click.option(
-    "-d",
-    "--domain",
-    shell_complete=options.complete_domain,
-    help="The domain of these runs, which picks the weights of their scores.",
+    "-d", "--domain", shell_complete=options.complete_domain, help="Record them in this domain."
 )
 @click.option(
     "--one-run",
     type=click.Choice(["session", "turn"]),
     default="turn",
-    show_default=True,
-    help="What becomes a run: a session, or a turn (a user's message and what follows it).",
+    help="What becomes a run. Default: a turn, a user's message and what follows it.",
 )
 @click.option("--shareable", is_flag=True, help="Allow sending, like recorded runs.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
@@ -75,11 +71,10 @@ def import_(
     format_: str | None,
     paths: tuple[Path, ...],
     since: str | None,
-    domain: str | None,
     one_run: str,
-    shareable: bool,
     dry_run: bool,
     hook: bool,
+    **how: Any,
 ) -> None:
     """Import runs from other tools on this machine.
 
@@ -105,14 +100,9 @@ def import_(
     if format_ is None:
         raise click.UsageError("name a FORMAT: claude-code, codex, messages, … or auto")
     try:
-        wanted = Wanted.of(
-            format_,
-            paths,
-            since_s=None if since is None else epoch_s(since),
-            domain=domain,
-            whole_sessions=one_run == "session",
-            shareable=shareable,
-        )
+        since_s = None if since is None else epoch_s(since)
+        whole = one_run == "session"
+        wanted = Wanted.of(format_, paths, since_s=since_s, whole_sessions=whole, **how)
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
     began_s = time.monotonic()
@@ -197,6 +187,7 @@ def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "Wanted") ->
         )
 
 
+_PATH: Final = click.Path(path_type=Path, allow_dash=True)
 _STDOUT: Final = Path("-")
 _FORMATS: Final = ("messages", "hf-trace", "inspect", "atif", "langsmith", "pairs", "traces")
 _UNSAFE: Final = re.compile("[^A-Za-z0-9_-]")  # in a name of a file, on any system
@@ -209,23 +200,13 @@ _WHY_EMPTY: Final = {
 
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path, allow_dash=True), required=False)
+@click.argument("out", type=_PATH, required=False)
 @click.option(
-    "--as",
-    "format_",
-    type=click.Choice(_FORMATS),
-    default="traces",
-    show_default=True,
-    help="The format.",
+    "--as", "format_", type=click.Choice(_FORMATS), default="traces", help="Default: traces."
 )
 @options.filters
 @click.option("--success", is_flag=True, help="Only runs known to have succeeded.")
-@click.option(
-    "--unlike",
-    type=options.UNIT,
-    metavar="SIMILARITY",
-    help="Leave out runs this similar to a newer one, such as 0.8.",
-)
+@click.option("--unlike", type=options.UNIT, help="Leave out runs this similar to a newer one.")
 @options.limit(None, told="Maximum number of runs, the newest.")
 @click.option("--with-cut", is_flag=True, help="Include runs that were cut when recorded.")
 @click.option("--as-recorded", is_flag=True, help="Do not redact any further.")
@@ -233,15 +214,9 @@ _WHY_EMPTY: Final = {
     "--arguments",
     type=click.Choice(["text", "object"]),
     default="text",
-    show_default=True,
-    help="Arguments of tool calls: JSON text as for OpenAI, or an object as for TRL.",
+    help="Arguments of calls: JSON text as for OpenAI (default), or an object as for TRL.",
 )
-@click.option(
-    "--skills",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Draft a SKILL.md in DIR from the best runs of each domain.",
-)
+@click.option("--skills", metavar="DIR", type=_PATH, help="Draft a SKILL.md of each domain's best.")
 @click.option("--force", is_flag=True, help="Replace OUT if it is a file.")
 @options.pass_db
 def export(
@@ -249,15 +224,11 @@ def export(
     *,
     out: Path | None,
     format_: str,
-    filters: Filters,
-    success: bool,
-    unlike: float | None,
-    limit: int | None,
-    with_cut: bool,
     as_recorded: bool,
     arguments: Any,
     skills: Path | None,
     force: bool,
+    **chosen: Any,
 ) -> None:
     """Export runs for training and evaluation.
 
@@ -279,15 +250,15 @@ def export(
     from kp_middleware.privacy import Policy
 
     suffix = FORMATS[format_].suffix
-    if format_ == "pairs" and (success or unlike is not None):
+    selection = Selection(**chosen)
+    if format_ == "pairs" and (selection.success or selection.unlike is not None):
         raise click.UsageError("pairs need both outcomes: leave out --success and --unlike")
     if suffix and (out == _STDOUT or (out is None and skills is None)):
         raise click.UsageError(f"{format_} writes a file per run: name a folder")
     policy = None if as_recorded else Policy.of(options.read_settings(db))
-    selection = Selection(filters, success, unlike, limit, with_cut)
     with History.open(db) as history:
         dataset = Dataset(history, format_, selection, policy, arguments=arguments)
-        kind = "success" if success else format_
+        kind = "success" if selection.success else format_
         why_empty = _WHY_EMPTY.get(kind, "nothing matches: nothing was written")
         if out is not None and out != _STDOUT:
             _write(dataset, out, suffix, db=db, force=force, why_empty=why_empty)

@@ -293,7 +293,7 @@ def test_drafts_of_skills_are_never_overwritten_and_their_names_are_safe(type_co
         (["folder/new"], "is not of an export: choose another folder"),
         (["dangling", "--as", "hf-trace"], "is a dangling link: remove it"),
         (["--skills", "dangling"], "is a dangling link: remove it"),
-        (["--skills", "taken.jsonl"], "Not a directory; choose another"),
+        (["--skills", "taken.jsonl"], "Not a directory: '"),
     ],
     ids=" ".join,
 )

@@ -267,13 +267,10 @@ def test_a_failure_is_told_what_success_would_have_done(db, account, confidence,
     ],
     ids=["recorded", "incomplete"],
 )
-def test_of_a_trace_without_a_score_it_is_said_what_is_known(db, type_command, facts, words):
+def test_of_a_trace_without_a_score_it_is_said_why(db, type_command, facts, words):
     put(db, run("Book", step("thought"), step("tool_call", "search"), **facts))
 
-    told = type_command("show", "--why", "@last").stdout
-
-    assert words in told
-    assert "  steps               2: thought, tool_call\n" in told
+    assert words in type_command("show", "--why", "@last").stdout
 
 
 def test_a_trace_that_could_not_be_scored_says_why(db, type_command):
