@@ -122,7 +122,7 @@ def _how_many(typed: str) -> int | None:
 @click.option("--steps", metavar="NUMBER|all", default="20", type=_how_many, help="Default: 20.")
 @click.option("--why", is_flag=True, help="Explain the score and what would change the decision.")
 @click.option("--threshold", type=options.UNIT, help="With --why: compare with this, 0 to 1.")
-@click.option("--weights", "profile", help="With --why: use a profile: default, code, finance …")
+@click.option("--weights", "profile", help="With --why: use this profile, such as code.")
 @click.option("--json", "form", flag_value="json", help="Print JSON with all steps.")
 @click.option("--md", "form", flag_value="md", help="Print Markdown, to paste into a chat.")
 @click.option("--payload", "form", flag_value="payload", help="Print the ReasoningTrace.")
