@@ -7,21 +7,22 @@ from typing import Any, Final
 from kp_middleware import KnowledgePulse
 from kp_middleware.confidence import Confidences
 from kp_middleware.recording import Recording, shield
-from kp_middleware.spans.held_runs import HeldRuns
-from kp_middleware.spans.held_span import (
+from kp_middleware.spans.dialects import (
     Kind,
     Problem,
     Reading,
-    Scope,
     handoff_to,
     model_reading,
     problem_in,
 )
-from kp_middleware.spans.messages import arguments, fields, messages_in, time_s
+from kp_middleware.spans.held_runs import HeldRuns
+from kp_middleware.spans.held_span import Scope
+from kp_middleware.spans.messages import arguments, fields, messages_in, text, time_s
 
 _SCOPE: Final = Scope(
     "openai_agents", "openai_agents", "RunConfig(trace_include_sensitive_data=True)"
 )
+_MOST_GROUPS: Final = 1000
 _SDK_CLASSES: Final = {"TaskSpanData": "task", "TurnSpanData": "turn"}
 _KINDS: Final[dict[str, Kind]] = {
     "agent": "agent",
@@ -65,9 +66,8 @@ class KPTracingProcessor:
     @shield
     def on_trace_start(self, trace: Any) -> None:
         """Keep the conversation of a trace."""
-        group = getattr(trace, "group_id", None)
-        if isinstance(group, str) and group:
-            if len(self._groups) > 1000:
+        if group := text(getattr(trace, "group_id", None)):
+            if len(self._groups) > _MOST_GROUPS:
                 del self._groups[next(iter(self._groups))]
             self._groups[trace.trace_id] = group
 
@@ -79,11 +79,9 @@ class KPTracingProcessor:
     @shield
     def on_span_start(self, span: Any) -> None:
         """Hold a place for a span."""
-        data = span.span_data
-        kind = _kind_of(data)
-        name = _name_of(data)
-        at_s = time_s(span.started_at) or time()
-        self._held.start(span.span_id, span.parent_id, _SCOPE, name, at_s, kind)
+        data, at_s = span.span_data, time_s(span.started_at) or time()
+        name = text(getattr(data, "name", None))
+        self._held.start(span.span_id, span.parent_id, _SCOPE, name, at_s, _kind_of(data))
 
     @shield
     def on_span_end(self, span: Any) -> None:
@@ -97,8 +95,10 @@ class KPTracingProcessor:
             reading = reading._replace(problem=problem_in(span.error))
         elif span.error is not None:
             reading = reading._replace(problem=Problem("Error", str(span.error)))
+        said = () if reading.turn is None else reading.turn.thoughts
+        size_bytes = sum(map(len, (reading.asked, text(reading.result), *said)))
         at_s = time_s(span.ended_at) or time()
-        self._held.finish(span.span_id, reading.kind, lambda: reading, at_s, _size_of(reading))
+        self._held.finish(span.span_id, reading.kind, lambda: reading, at_s, size_bytes)
 
     @shield
     def shutdown(self) -> None:
@@ -113,48 +113,32 @@ def _kind_of(data: Any) -> Kind | None:
     """Return the kind of a span; a task and a turn say what they are in their own data."""
     said = getattr(data, "type", None)
     if said == "custom":
-        own = getattr(data, "data", None)
-        said = own.get("sdk_span_type") if isinstance(own, Mapping) else None
-        said = said or _SDK_CLASSES.get(type(data).__name__)
-    return _KINDS.get(said) if isinstance(said, str) else None
-
-
-def _name_of(data: Any) -> str:
-    name = getattr(data, "name", None)
-    return name if isinstance(name, str) else ""
+        own = fields(getattr(data, "data", None))
+        said = own.get("sdk_span_type") or _SDK_CLASSES.get(type(data).__name__)
+    return _KINDS.get(text(said))
 
 
 def _read(data: Any, *, with_input: bool) -> Reading:
-    kind, name, said = _kind_of(data), _name_of(data), getattr(data, "type", None)
-    if kind == "model":
-        return _read_model(data, with_input=with_input)
+    kind, said = _kind_of(data), getattr(data, "type", None)
+    name, output = text(getattr(data, "name", None)), getattr(data, "output", None)
+    given = getattr(data, "input", None)
     if said == "handoff":
         return handoff_to(str(getattr(data, "to_agent", None) or "another agent"))
     if kind == "tool":
-        given, result = getattr(data, "input", None), getattr(data, "output", None)
         told = None if given is None else arguments(_plain(given))
-        return Reading("tool", name, given=told, result=_plain(result))
-    return Reading(kind, name if said == "agent" else "")
-
-
-def _read_model(data: Any, *, with_input: bool) -> Reading:
+        return Reading("tool", name, given=told, result=_plain(output))
+    if kind != "model":
+        return Reading(kind, name if said == "agent" else "")
     response = getattr(data, "response", None)
-    told = data if response is None else response
-    model = getattr(told, "model", None)
+    told_by = data if response is None else response
     usage = fields(_plain(getattr(data, "usage", None) or getattr(response, "usage", None)))
     return model_reading(
-        messages_in(_plain(getattr(data, "input", None)), "user") if with_input else [],
-        messages_in(_plain(getattr(told, "output", None)), "assistant"),
-        model if isinstance(model, str) else None,
+        messages_in(_plain(given), "user") if with_input else [],
+        messages_in(_plain(getattr(told_by, "output", None)), "assistant"),
+        text(getattr(told_by, "model", None)) or None,
         usage.get("input_tokens"),
         usage.get("output_tokens"),
     )
-
-
-def _size_of(reading: Reading) -> int:
-    said = () if reading.turn is None else reading.turn.thoughts
-    result = reading.result if isinstance(reading.result, str) else ""
-    return sum(map(len, (reading.asked, result, *said)))
 
 
 def _plain(value: Any) -> Any:

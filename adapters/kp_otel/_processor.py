@@ -8,9 +8,9 @@ from kp_middleware import KnowledgePulse
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.recording import Here, Recording, current_recorder, register_finder, shield
-from kp_middleware.spans.dialects import kept, kind_of, read
+from kp_middleware.spans.dialects import Attributes, Event, Reading, kept, kind_of, read
 from kp_middleware.spans.held_runs import HeldRuns
-from kp_middleware.spans.held_span import Attributes, Event, Reading, Scope
+from kp_middleware.spans.held_span import Scope
 
 try:
     from opentelemetry import trace

@@ -24,6 +24,8 @@ __all__ = ["OTLPExporter"]
 
 _SCOPE: Final = InstrumentationScope("kp-middleware")
 _CALLS: Final = frozenset({"thought", "tool_call"})
+
+Fields: TypeAlias = dict[str, Any]
 _Steps: TypeAlias = list[tuple[Step, StepFacts]]
 
 
@@ -56,7 +58,14 @@ class OTLPExporter:
     ) -> None:
         self.name = f"otlp {endpoint or 'as in the environment'}"
         self._resource = Resource.create({"service.name": service_name})
-        self._exporter = exporter or _by_http(endpoint, dict(headers or {}), timeout_s)
+        if exporter is None:
+            try:
+                from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            except ModuleNotFoundError as exc:
+                raise MissingExtraError("otlp") from exc
+            given = dict(headers or {}) or None
+            exporter = OTLPSpanExporter(endpoint, headers=given, timeout=timeout_s)
+        self._exporter: SpanExporter = exporter
 
     def __call__(self, run: ExportedRun, /) -> None:
         """Send a run.
@@ -65,7 +74,7 @@ class OTLPExporter:
             RegistryRejectedError: If the backend refuses this one and takes others.
             RegistryUnavailableError: If it takes nothing.
         """
-        spans = [*spans_of(run, self._resource)]
+        spans = [*_spans_of(run, self._resource)]
         for _ in range(2):
             if self._takes(spans):
                 return
@@ -77,35 +86,24 @@ class OTLPExporter:
         return self._exporter.export(spans) is SpanExportResult.SUCCESS
 
 
-def _by_http(endpoint: str | None, headers: dict[str, str], timeout_s: float) -> SpanExporter:
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    except ModuleNotFoundError as exc:
-        raise MissingExtraError("otlp") from exc
-    made: SpanExporter = OTLPSpanExporter(endpoint, headers=headers or None, timeout=timeout_s)
-    return made
-
-
 class _Told(NamedTuple):
     """A span before it has an id; the problem of one that failed."""
 
     name: str
-    attributes: Mapping[str, Any]
-    began_ns: int
-    ended_ns: int
+    attributes: Fields
+    began_s: float
+    took_ms: float | None
     problem: str | None
 
 
-def spans_of(run: ExportedRun, resource: Resource) -> Iterator[ReadableSpan]:
+def _spans_of(run: ExportedRun, resource: Resource) -> Iterator[ReadableSpan]:
     """Yield the spans of a run, that of its agent first."""
     root: SpanContext | None = None
     for number, told in enumerate(_told(run)):
-        context = SpanContext(
-            _id(run.trace_id, 16),
-            _id(f"{run.trace_id} {number}", 8),
-            is_remote=False,
-            trace_flags=TraceFlags(TraceFlags.SAMPLED),
-        )
+        trace_id, span_id = _id(run.trace_id, 16), _id(f"{run.trace_id} {number}", 8)
+        flags = TraceFlags(TraceFlags.SAMPLED)
+        context = SpanContext(trace_id, span_id, is_remote=False, trace_flags=flags)
+        began_ns = round(told.began_s * 1000) * 1_000_000
         yield ReadableSpan(
             told.name,
             context=context,
@@ -114,42 +112,43 @@ def spans_of(run: ExportedRun, resource: Resource) -> Iterator[ReadableSpan]:
             attributes={key: value for key, value in told.attributes.items() if value is not None},
             status=Status() if told.problem is None else Status(StatusCode.ERROR, told.problem),
             instrumentation_scope=_SCOPE,
-            start_time=told.began_ns,
-            end_time=told.ended_ns,
+            start_time=began_ns,
+            end_time=began_ns + int((told.took_ms or 0) * 1e6),
         )
         root = root or context
 
 
+def _id(name: str, size: int) -> int:
+    return int.from_bytes(sha256(name.encode()).digest()[:size])
+
+
 def _told(run: ExportedRun) -> Iterator[_Told]:
-    trace = ReasoningTrace.model_validate_json(run.body)
-    began_ns = _ns(epoch_s(run.started_at))
-    ended_ns = began_ns + int((run.duration_ms or 0) * 1e6)
+    trace, began_s = ReasoningTrace.model_validate_json(run.body), epoch_s(run.started_at)
     name = f"invoke_agent {run.agent_name or trace.metadata.framework or 'agent'}"
     is_well = trace.metadata.success or run.state == "incomplete"
-    yield _Told(name, _agent(run, trace), began_ns, ended_ns, None if is_well else run.error_type)
+    problem = None if is_well else run.error_type
+    yield _Told(name, _agent(run, trace), began_s, run.duration_ms, problem)
     asked = [trace.task.objective]
     waiting: _Steps = []
-    all_facts = chain(run.steps, repeat(StepFacts()))
-    for part in _parts(zip(trace.steps, all_facts, strict=False)):
+    for part in _parts(zip(trace.steps, chain(run.steps, repeat(StepFacts())), strict=False)):
         step, facts = part[0]
-        at_ns = began_ns if facts.started_at_s is None else _ns(facts.started_at_s)
         if step.type in _CALLS:
             waiting += [one for one in part if one[0].type == "tool_call"]
             if facts.model is None and all(one.type != "thought" for one, _ in part):
                 continue  # tools that a program calls itself are no turn
-            latency_ms = facts.model_latency_ms
+            took_ms = facts.model_latency_ms
             name, attributes = f"chat {facts.model or ''}".strip(), _model(part, asked)
             asked = []
         elif step.tool is not None:
-            latency_ms = step.latency_ms
-            call = _answered(step, facts, waiting)
+            took_ms, call = step.latency_ms, _answered(step, facts, waiting)
             name, attributes = f"execute_tool {step.tool.name}", _tool(step, facts, call)
         else:
             asked.append(step.content or step.output_summary or "")
             continue
         attributes |= {"gen_ai.agent.name": facts.agent} if facts.agent else {}
         problem = step.output_summary or "" if step.type == "error_recovery" else None
-        yield _Told(name, attributes, at_ns, at_ns + int((latency_ms or 0) * 1e6), problem)
+        at_s = began_s if facts.started_at_s is None else facts.started_at_s
+        yield _Told(name, attributes, at_s, took_ms, problem)
 
 
 def _parts(steps: Iterable[tuple[Step, StepFacts]]) -> list[_Steps]:
@@ -175,9 +174,8 @@ def _answered(step: Step, facts: StepFacts, waiting: _Steps) -> Step | None:
     return same[0][0]
 
 
-def _agent(run: ExportedRun, trace: ReasoningTrace) -> dict[str, Any]:
-    metadata, outcome = trace.metadata, trace.outcome
-    signals = {f"kp.signal.{name}": value for name, value in run.signals.items()}
+def _agent(run: ExportedRun, trace: ReasoningTrace) -> Fields:
+    asked, outcome = trace.task.objective, trace.outcome
     return {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": run.agent_name,
@@ -185,27 +183,27 @@ def _agent(run: ExportedRun, trace: ReasoningTrace) -> dict[str, Any]:
         "gen_ai.request.model": run.model,
         "gen_ai.usage.input_tokens": run.input_tokens,
         "gen_ai.usage.output_tokens": run.output_tokens,
-        "gen_ai.input.messages": _messages("user", [_text(trace.task.objective)]),
-        "gen_ai.output.messages": _messages("assistant", [_text(outcome.result_summary)]),
+        "gen_ai.input.messages": _messages("user", [asked]),
+        "gen_ai.output.messages": _messages("assistant", [outcome.result_summary]),
         "error.type": run.error_type,
-        **_shown("AGENT", trace.task.objective, outcome.result_summary),
+        **_shown("AGENT", asked, outcome.result_summary),
         "kp.trace.id": run.trace_id,
         "kp.state": run.state,
         "kp.score": run.score,
-        **signals,
+        **{f"kp.signal.{name}": value for name, value in run.signals.items()},
         "kp.decision": run.decision,
         "kp.reason": run.reason_code,
         "kp.gate": run.gate,
-        "kp.domain": metadata.task_domain,
-        "kp.success": metadata.success,
+        "kp.domain": trace.metadata.task_domain,
+        "kp.success": trace.metadata.success,
         "kp.confidence": outcome.confidence,
     }
 
 
-def _model(part: _Steps, asked: Iterable[str]) -> dict[str, Any]:
+def _model(part: _Steps, asked: Iterable[str]) -> Fields:
     facts = part[0][1]
     said = [
-        _text(step.content or "")
+        step.content or ""
         if step.type == "thought"
         else {
             "type": "tool_call",
@@ -215,19 +213,18 @@ def _model(part: _Steps, asked: Iterable[str]) -> dict[str, Any]:
         }
         for step, own in part
     ]
-    texts = " ".join(step.content or "" for step, _ in part if step.type == "thought")
     return {
         "gen_ai.operation.name": "chat",
         "gen_ai.request.model": facts.model,
         "gen_ai.usage.input_tokens": facts.input_tokens,
         "gen_ai.usage.output_tokens": facts.output_tokens,
-        "gen_ai.input.messages": _messages("user", [_text(one) for one in asked]),
+        "gen_ai.input.messages": _messages("user", asked),
         "gen_ai.output.messages": _messages("assistant", said),
-        **_shown("LLM", None, texts),
+        **_shown("LLM", None, " ".join(one for one in said if isinstance(one, str))),
     }
 
 
-def _tool(step: Step, facts: StepFacts, call: Step | None) -> dict[str, Any]:
+def _tool(step: Step, facts: StepFacts, call: Step | None) -> Fields:
     given = None if call is None else json.dumps(call.input or {})
     return {
         "gen_ai.operation.name": "execute_tool",
@@ -239,23 +236,14 @@ def _tool(step: Step, facts: StepFacts, call: Step | None) -> dict[str, Any]:
     }
 
 
-def _shown(kind: str, given: str | None, result: str | None) -> dict[str, Any]:
+def _shown(kind: str, given: str | None, result: str | None) -> Fields:
     """Return what backends of OpenInference show."""
     return {"openinference.span.kind": kind, "input.value": given, "output.value": result}
 
 
-def _text(words: str) -> dict[str, Any]:
-    return {"type": "text", "content": words}
-
-
-def _messages(role: str, parts: Sequence[Mapping[str, Any]]) -> str | None:
-    said = [part for part in parts if part.get("content", True)]
-    return json.dumps([{"role": role, "parts": said}]) if said else None
-
-
-def _id(name: str, size: int) -> int:
-    return int.from_bytes(sha256(name.encode()).digest()[:size])
-
-
-def _ns(at_s: float) -> int:
-    return round(at_s * 1000) * 1_000_000
+def _messages(role: str, said: Iterable[str | Fields]) -> str | None:
+    """Return a message of the texts that are not empty, and of calls; None without any."""
+    parts = [
+        {"type": "text", "content": one} if isinstance(one, str) else one for one in said if one
+    ]
+    return json.dumps([{"role": role, "parts": parts}]) if parts else None

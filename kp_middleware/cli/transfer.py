@@ -21,7 +21,7 @@ from kp_middleware.storage import Database, Highlight, History, SqliteStore
 from kp_middleware.views.wording import counted, day, in_words, printable, short_id, shortened
 
 if TYPE_CHECKING:
-    from kp_middleware.datasets import Dataset, Entry
+    from kp_middleware.datasets import Dataset
     from kp_middleware.pipeline import Wanted
 
 _REASONS: Final = {
@@ -246,19 +246,19 @@ def export(
     kp-middleware export --skills drafts/ --success
     kp-middleware export --above -d code | jq .task.objective
     """
-    from kp_middleware.datasets import FORMATS, Dataset, Selection
+    from kp_middleware.datasets import SUFFIXES, Dataset, Picked
     from kp_middleware.privacy import Policy
 
-    suffix = FORMATS[format_].suffix
-    selection = Selection(**chosen)
-    if format_ == "pairs" and (selection.success or selection.unlike is not None):
+    suffix = SUFFIXES.get(format_)
+    picked = Picked(**chosen)
+    if format_ == "pairs" and (picked.success or picked.unlike is not None):
         raise click.UsageError("pairs need both outcomes: leave out --success and --unlike")
     if suffix and (out == _STDOUT or (out is None and skills is None)):
         raise click.UsageError(f"{format_} writes a file per run: name a folder")
     policy = None if as_recorded else Policy.of(options.read_settings(db))
     with History.open(db) as history:
-        dataset = Dataset(history, format_, selection, policy, arguments=arguments)
-        kind = "success" if selection.success else format_
+        dataset = Dataset(history, format_, picked, policy, arguments=arguments)
+        kind = "success" if picked.success else format_
         why_empty = _WHY_EMPTY.get(kind, "nothing matches: nothing was written")
         if out is not None and out != _STDOUT:
             _write(dataset, out, suffix, db=db, force=force, why_empty=why_empty)
@@ -308,12 +308,12 @@ def _write(
 
 def _entries(dataset: "Dataset") -> Iterator[tuple[str, str]]:
     """Yield the id of the run of each entry, and its text."""
-    entries: Iterable[Entry | None] = dataset.entries()
+    entries: Iterable[tuple[str, list[str]] | None] = dataset.entries()
     if not sys.stdout.isatty():  # a bar would be drawn between them
         entries = progress(entries, total=len(dataset.seqs), what="runs exported")
     for entry in entries:
         if entry is not None:
-            yield entry.trace_id, "".join(f"{console.escaped(line)}\n" for line in entry.lines)
+            yield entry[0], "".join(f"{console.escaped(line)}\n" for line in entry[1])
 
 
 def _add(text: str, file: Path, flag: int) -> None:

@@ -5,12 +5,12 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from kp_middleware import privacy
-from kp_middleware.datasets._formats import FORMATS, Arguments, Conversation, Example, pair
+from kp_middleware.datasets._formats import FORMATS, Dialogue, Example, pair
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import instant
 from kp_middleware.privacy import Policy
@@ -30,7 +30,7 @@ _CANNOT_BE_MADE_AGAIN: Final = (
 )
 
 
-class Selection(NamedTuple):
+class Picked(NamedTuple):
     """A choice of runs; of two as similar as ``unlike`` (0 to 1) only the newer one."""
 
     filters: Filters = Filters()
@@ -40,15 +40,8 @@ class Selection(NamedTuple):
     with_cut: bool = False
 
 
-class Entry(NamedTuple):
-    """The output of one run, or of a pair: JSON texts, a line each."""
-
-    trace_id: str
-    lines: list[str]
-
-
 class Dataset:
-    """The export of one selection of runs, the oldest first, redacted at each run's own level.
+    """The export of the runs that were picked, the oldest first, redacted at each run's own level.
 
     A policy of None leaves texts as they were recorded. Runs that were wanted and are not in it are
     counted by reason: those that could not be read or redacted as ``unclean``.
@@ -58,18 +51,15 @@ class Dataset:
         self,
         history: History,
         format_: str,
-        selection: Selection,
+        picked: Picked,
         policy: Policy | None,
         *,
-        arguments: Arguments = "text",
+        arguments: Literal["text", "object"] = "text",
     ) -> None:
         self.left_out: Counter[str] = Counter()
         self.unclean: Counter[str] = Counter()
-        self._history = history
-        self._format = format_
-        self._selection = selection
-        self._policy = policy
-        self._arguments = arguments
+        self._history, self._picked, self._policy = history, picked, policy
+        self._format, self._arguments = format_, arguments
         self._ids: list[str] = []
         self._pairs: list[dict[str, Any]] = []
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -81,21 +71,28 @@ class Dataset:
         """The number of runs, or pairs, written."""
         return len(self._ids) + len(self._pairs)
 
-    def entries(self) -> Iterator[Entry | None]:
-        """Yield what to write of each run, or None where it is left out."""
-        for seq in self.seqs:
-            example = self.example(seq)
-            if example is None:
-                yield None
-            elif self._format == "pairs":
-                yield self._pair(example, *self._rejected[seq])
-            elif self._format == "traces":
-                yield Entry(example.trace.id, [example.document])
-                self._note(example)
-            else:
-                documents = FORMATS[self._format].documents(example, self._arguments)
-                yield Entry(example.trace.id, [*map(_json, documents)])
-                self._note(example)
+    def entries(self) -> Iterator[tuple[str, list[str]] | None]:
+        """Yield the id of each run, or pair, and its lines of JSON; None where it is left out."""
+        for example in map(self.example, self.seqs):
+            lines = None if example is None else self._lines(example)
+            yield None if example is None or lines is None else (example.trace.id, lines)
+
+    def _lines(self, example: Example) -> list[str] | None:
+        if self._format == "traces":
+            self._note(example)
+            return [example.document]
+        if self._format != "pairs":
+            self._note(example)
+            return [*map(_json, FORMATS[self._format](example))]
+        seq, similarity = self._rejected[example.seq]
+        rejected = self.example(seq)
+        if rejected is None:
+            return None
+        self._note(example)
+        self._note(rejected)
+        ids = {"chosen": self._ids.pop(-2), "rejected": self._ids.pop()}
+        self._pairs.append({**ids, "similarity": round(similarity, 4)})
+        return [_json(pair(example, rejected))]
 
     def example(self, seq: int) -> Example | None:
         """Return a run as it is exported; None if it is left out, which is counted."""
@@ -106,7 +103,7 @@ class Dataset:
             self.unclean["unreadable"] += 1
             return None
         is_cut = holds_cuts(document) or any(map(is_marker, trace.steps))
-        if is_cut and not self._selection.with_cut:
+        if is_cut and not self._picked.with_cut:
             self.left_out["cut"] += 1
             return None
         model, redacted = run.model, Counter[str]()
@@ -125,14 +122,16 @@ class Dataset:
             redacted.update(clean.counts)
             model = model and privacy.redact_text(model, policy=self._policy).text
         return Example(
+            seq,
             trace,
             document,
-            Conversation(trace, run.steps),
+            Dialogue(trace, run.steps),
             run.known_success,
             run.success_source or "assumed",
             run.score,
             model,
             (redacted, run.redactions),
+            self._arguments,
         )
 
     def best(self, of_each_domain: int) -> list[int]:
@@ -150,10 +149,10 @@ class Dataset:
 
     def manifest(self) -> dict[str, Any]:
         """Return what is said of what was written."""
-        selection, is_traces = self._selection, self._format == "traces"
+        picked, is_traces = self._picked, self._format == "traces"
         filters = {
             name: value
-            for name, value in {**selection.filters._asdict(), **selection._asdict()}.items()
+            for name, value in {**picked.filters._asdict(), **picked._asdict()}.items()
             if value not in {None, False} and name != "filters"
         }
         return {
@@ -171,7 +170,7 @@ class Dataset:
 
     def _selected(self) -> list[int]:
         """Return the newest runs that are wanted, the oldest first."""
-        wanted, seqs = self._selection, self._history.seqs(self._selection.filters)
+        wanted, seqs = self._picked, self._history.seqs(self._picked.filters)
         if not wanted.success and wanted.unlike is None:
             return seqs if wanted.limit is None else seqs[-wanted.limit :]
         likeness = _Likeness(len(seqs))
@@ -193,7 +192,7 @@ class Dataset:
 
     def _paired(self) -> list[int]:
         """Return the runs that succeeded of which a run of a like task failed, each used once."""
-        seqs = self._history.seqs(self._selection.filters)
+        seqs = self._history.seqs(self._picked.filters)
         failed = _Likeness(len(seqs))
         succeeded: list[tuple[RunSummary, Embedding]] = []
         for part in _parts(seqs):
@@ -206,20 +205,10 @@ class Dataset:
                         failed.add(run.seq, embeddings[run.seq])
         for run, embedding in reversed(succeeded):
             nearest, similarity = failed.nearest(embedding)
-            if similarity >= _ALIKE and len(self._rejected) != self._selection.limit:
+            if similarity >= _ALIKE and len(self._rejected) != self._picked.limit:
                 self._rejected[run.seq] = nearest, similarity
                 failed.remove(nearest, embedding)
         return [*reversed(self._rejected)]
-
-    def _pair(self, chosen: Example, seq: int, similarity: float) -> Entry | None:
-        rejected = self.example(seq)
-        if rejected is None:
-            return None
-        self._note(chosen)
-        self._note(rejected)
-        ids = {"chosen": self._ids.pop(-2), "rejected": self._ids.pop()}
-        self._pairs.append({**ids, "similarity": round(similarity, 4)})
-        return Entry(chosen.trace.id, [_json(pair(chosen, rejected, self._arguments))])
 
     def _note(self, example: Example) -> None:
         """Count a run for the manifest."""
@@ -229,7 +218,7 @@ class Dataset:
         self._counts["redacted"].update(example.redacted[0])
         self._counts["redacted_when_recorded"].update(example.redacted[1])
         if self._format != "traces":
-            self._counts["made_up_or_lost"].update(example.conversation.lost)
+            self._counts["made_up_or_lost"].update(example.dialogue.lost)
 
 
 class _Likeness:

@@ -1,4 +1,4 @@
-"""The formats of others: JSON values and drafts of skills, from turns made again from steps."""
+"""The formats of others: JSON values and drafts of skills, from dialogues made of steps."""
 
 import json
 import re
@@ -12,35 +12,53 @@ from kp_middleware.recording import is_marker
 from kp_middleware.storage import StepRecord
 from kp_middleware.traces import ReasoningTrace, Step
 
+Json: TypeAlias = dict[str, Any]
 
-class Call(NamedTuple):
+_HARNESS: Final = "kp-middleware"
+_SLUG_LENGTH: Final = 48
+_ID_LENGTH: Final = 8
+_SHOWN: Final = 300
+_HEAD: Final = """\
+---
+name: {name}
+description: {description}
+---
+
+Draft from one recorded run ({id}, domain {domain}, score {score:.2f}). {success}
+Edit it before an agent reads it. What stands behind > is quoted from the run: check it, and trust
+no instruction in it.
+"""
+
+
+@dataclass(slots=True)
+class Called:
     """A tool call; ids are ``call_1``, ``call_2`` … in the order of a run."""
 
     id: str
     tool: str
-    arguments: dict[str, Any]
-
-
-class Result(NamedTuple):
-    """The result of a tool call."""
-
-    call: Call
-    output: str
-    failed: bool
+    arguments: Json
+    output: str = ""
+    failed: bool = False
 
 
 @dataclass(slots=True)
-class Turn:
+class Speech:
     """A person's words; or what the agent thought, said and called, with the results.
 
-    The last text of an agent's turn is what it said, those before are its thoughts.
+    The last text of an agent is what it said, those before are its thoughts. Results are the calls
+    that have one, in the order of their ends.
     """
 
     is_agent: bool
     said: list[str] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-    results: list[Result] = field(default_factory=list)
+    calls: list[Called] = field(default_factory=list)
+    results: list[Called] = field(default_factory=list)
     first: StepRecord | None = None
+
+    @property
+    def role(self) -> str:
+        """The role of a chat message."""
+        return "assistant" if self.is_agent else "user"
 
     @property
     def text(self) -> str:
@@ -53,16 +71,16 @@ class Turn:
         return "\n\n".join(self.said[:-1])
 
 
-class Conversation:
-    """A run as turns; a turn of the agent ends with the results of its calls.
+class Dialogue:
+    """A run as speeches; one of the agent ends with the results of its calls.
 
     ``lost`` counts what is no message, or had to be made up.
     """
 
     def __init__(self, trace: ReasoningTrace, records: Sequence[StepRecord] = ()) -> None:
-        self.turns: list[Turn] = []
+        self.speeches: list[Speech] = []
         self.lost: Counter[str] = Counter()
-        self._open: list[tuple[str | None, Turn, Call]] = []
+        self._open: list[tuple[str | None, Speech, Called]] = []
         self._ids: set[str] = set()
         self._calls = 0
         facts = [*records] if len(records) == len(trace.steps) else [None] * len(trace.steps)
@@ -81,24 +99,24 @@ class Conversation:
         elif step.tool is not None or any(call_id and call_id == key for key, *_ in self._open):
             self._result(step, call_id)
         elif step.type == "observation" and step.content is not None:
-            self.turns.append(Turn(is_agent=False, said=[step.content], first=fact))
+            self.speeches.append(Speech(is_agent=False, said=[step.content], first=fact))
         else:
             self.lost["steps_left_out" if is_marker(step) else "errors_and_notes"] += 1
 
-    def _agent(self, fact: StepRecord | None) -> Turn:
-        last = self.turns[-1] if self.turns else None
+    def _agent(self, fact: StepRecord | None) -> Speech:
+        last = self.speeches[-1] if self.speeches else None
         if last is None or not last.is_agent or last.results:
-            last = Turn(is_agent=True, first=fact)
-            self.turns.append(last)
+            last = Speech(is_agent=True, first=fact)
+            self.speeches.append(last)
         return last
 
     def _call(self, step: Step, fact: StepRecord | None) -> None:
-        turn, self._calls = self._agent(fact), self._calls + 1
+        speech, self._calls = self._agent(fact), self._calls + 1
         tool = step.tool.name if step.tool else "(unnamed)"
-        call = Call(f"call_{self._calls}", tool, step.input or {})
-        turn.calls.append(call)
+        call = Called(f"call_{self._calls}", tool, step.input or {})
+        speech.calls.append(call)
         key = fact.call_id if fact else None
-        self._open.append((key, turn, call))
+        self._open.append((key, speech, call))
         if key is not None:
             self._ids.add(key)
 
@@ -111,60 +129,44 @@ class Conversation:
             self._call(step.model_copy(update={"input": {}}), None)
         found = next(iter(of_id or of_tool or self._open[-1:]))
         self._open.remove(found)
-        _, turn, call = found
-        output = step.output_summary if step.content is None else step.content
-        turn.results.append(Result(call, output or "", failed=step.type == "error_recovery"))
+        _, speech, call = found
+        call.output = (step.output_summary if step.content is None else step.content) or ""
+        call.failed = step.type == "error_recovery"
+        speech.results.append(call)
 
     def _complete(self, trace: ReasoningTrace) -> None:
-        """Add what a conversation cannot be without: a task, an answer to each call, a result."""
-        if not self.turns or self.turns[0].is_agent:
-            self.turns.insert(0, Turn(is_agent=False, said=[trace.task.objective]))
+        """Add what a dialogue cannot be without: a task, an answer to each call, a result."""
+        if not self.speeches or self.speeches[0].is_agent:
+            self.speeches.insert(0, Speech(is_agent=False, said=[trace.task.objective]))
         result = trace.outcome.result_summary
-        if result and not any(result in said for turn in self.turns for said in turn.said):
-            last = self.turns[-1]
+        if result and not any(result in text for one in self.speeches for text in one.said):
+            last = self.speeches[-1]
             if not last.is_agent or last.calls:
-                last = Turn(is_agent=True)
-                self.turns.append(last)
+                last = Speech(is_agent=True)
+                self.speeches.append(last)
             last.said.append(result)
-        for _, turn, call in self._open:
-            if turn is not self.turns[-1]:
+        for _, speech, call in self._open:
+            if speech is not self.speeches[-1]:
                 self.lost["answers_made_up"] += 1
-                turn.results.append(Result(call, "", failed=False))
-
-
-Json: TypeAlias = dict[str, Any]
-Arguments: TypeAlias = Literal["text", "object"]
-
-_HARNESS: Final = "kp-middleware"
-_SLUG_LENGTH: Final = 48
-_ID_LENGTH: Final = 8
-_SHOWN: Final = 300
-_HEAD: Final = """\
----
-name: {name}
-description: {description}
----
-
-Draft from one recorded run ({id}, domain {domain}, score {score:.2f}). {success}
-Edit it before an agent reads it. What stands behind > is quoted from the run: check it, and trust
-no instruction in it.
-"""
+                speech.results.append(call)
 
 
 class Example(NamedTuple):
     """A run that is exported; ``success`` is None if that is only assumed.
 
-    Counts of what was redacted: now, and when it was recorded.
+    ``redacted`` are counts: of now, and of when it was recorded.
     """
 
+    seq: int
     trace: ReasoningTrace
     document: str
-    conversation: Conversation
+    dialogue: Dialogue
     success: bool | None
     success_source: str
     score: float | None
     model: str | None
     redacted: tuple[Mapping[str, int], Mapping[str, int]]
+    arguments: Literal["text", "object"]
 
     @property
     def metadata(self) -> Json:
@@ -177,81 +179,76 @@ class Example(NamedTuple):
             "quality_score": self.score,
         }
 
+    @property
+    def parts(self) -> tuple[list[Speech], list[Speech]]:
+        """The speeches before the agent's first, and the others."""
+        speeches = self.dialogue.speeches
+        first = next((at for at, one in enumerate(speeches) if one.is_agent), len(speeches))
+        return speeches[:first], speeches[first:]
 
-class Format(NamedTuple):
-    """A format: the JSON values of a run, and the suffix of its file where each run has its own."""
-
-    documents: Callable[[Example, Arguments], list[Json]]
-    suffix: str | None = None
-
-
-def chat(turns: Sequence[Turn], arguments: Arguments) -> list[Json]:
-    """Return OpenAI's chat messages; ``is_error`` and ``reasoning_content`` are extra keys."""
-    messages: list[Json] = []
-    for turn in turns:
-        role = "assistant" if turn.is_agent else "user"
-        calls = [
-            {"id": call.id, "type": "function", "function": _function(call, arguments)}
-            for call in turn.calls
-        ]
-        messages.append(
-            {"role": role, "content": turn.text}
-            | _given(reasoning_content=turn.reasoning, tool_calls=calls)
-        )
-        messages += (
-            {"role": "tool", "tool_call_id": result.call.id, "content": result.output}
-            | _given(is_error=result.failed)
-            for result in turn.results
-        )
-    return messages
+    def chat(self, speeches: Sequence[Speech]) -> list[Json]:
+        """Return OpenAI's chat messages; ``is_error`` and ``reasoning_content`` are extra keys."""
+        messages: list[Json] = []
+        for one in speeches:
+            calls = [
+                {"id": call.id, "type": "function", "function": _function(call, self.arguments)}
+                for call in one.calls
+            ]
+            messages.append(
+                {"role": one.role, "content": one.text}
+                | _given(reasoning_content=one.reasoning, tool_calls=calls)
+            )
+            messages += (
+                {"role": "tool", "tool_call_id": call.id, "content": call.output}
+                | _given(is_error=call.failed)
+                for call in one.results
+            )
+        return messages
 
 
-def _messages(example: Example, arguments: Arguments) -> list[Json]:
-    return [{"messages": chat(example.conversation.turns, arguments)}]
+def _messages(example: Example) -> list[Json]:
+    return [{"messages": example.chat(example.dialogue.speeches)}]
 
 
-def _hf_trace(example: Example, _: Arguments) -> list[Json]:
+def _hf_trace(example: Example) -> list[Json]:
     """Return the lines of the Hub's Session Trace Simple Format."""
     title = example.trace.task.objective
-    lines: list[Json] = [
-        {"type": "session", "harness": _HARNESS, "id": example.trace.id, "name": title[:200]}
-    ]
-    for turn in example.conversation.turns:
-        began_at, model = turn.first and turn.first.started_at, turn.is_agent and example.model
+    session = {"type": "session", "harness": _HARNESS, "id": example.trace.id, "name": title[:200]}
+    messages: list[Json] = []
+    for one in example.dialogue.speeches:
+        began_at, model = one.first and one.first.started_at, one.is_agent and example.model
         at = round(epoch_s(began_at) * 1000) if began_at else None
-        calls = [{"id": call.id, "function": _function(call, "text")} for call in turn.calls]
-        messages = [
-            {"role": "assistant" if turn.is_agent else "user", "content": turn.text}
-            | _given(reasoningContent=turn.reasoning, toolCalls=calls, timestamp=at, model=model)
-        ]
-        messages += (
-            {"role": "tool", "content": result.output, "toolCallId": result.call.id}
-            for result in turn.results
+        calls = [{"id": call.id, "function": _function(call, "text")} for call in one.calls]
+        messages.append(
+            {"role": one.role, "content": one.text}
+            | _given(reasoningContent=one.reasoning, toolCalls=calls, timestamp=at, model=model)
         )
-        lines += ({"type": "message", "message": message} for message in messages)
-    return lines
+        messages += (
+            {"role": "tool", "content": call.output, "toolCallId": call.id} for call in one.results
+        )
+    return [session, *({"type": "message", "message": message} for message in messages)]
 
 
-def _inspect(example: Example, _: Arguments) -> list[Json]:
+def _inspect(example: Example) -> list[Json]:
     """Return a ``Sample`` of inspect-ai: a failed run has no target."""
-    asked, _answered = _parts(example)
-    said: list[Json] = [{"role": "user", "content": turn.text} for turn in asked]
+    said: list[Json] = [{"role": "user", "content": one.text} for one in example.parts[0]]
     target = "" if example.success is False else example.trace.outcome.result_summary
     given = said[0]["content"] if len(said) == 1 else said
     told = {"id": example.trace.id, "metadata": example.metadata}
     return [{"input": given, "target": target, **told}]
 
 
-def _langsmith(example: Example, arguments: Arguments) -> list[Json]:
-    inputs, outputs = ({"messages": chat(part, arguments)} for part in _parts(example))
+def _langsmith(example: Example) -> list[Json]:
+    inputs, outputs = ({"messages": example.chat(part)} for part in example.parts)
     return [{"inputs": inputs, "outputs": outputs, "metadata": example.metadata}]
 
 
-def _atif(example: Example, _: Arguments) -> list[Json]:
+def _atif(example: Example) -> list[Json]:
     """Return a trajectory of Harbor, in version 1.7."""
-    steps = [_atif_step(number, turn) for number, turn in enumerate(example.conversation.turns, 1)]
+    steps = [_atif_step(number, one) for number, one in enumerate(example.dialogue.speeches, 1)]
     framework = example.trace.metadata.framework
     agent = {"name": framework or _HARNESS, "version": "unknown"} | _given(model_name=example.model)
+    known = {name: value for name, value in example.metadata.items() if value is not None}
     return [
         {
             "schema_version": "ATIF-v1.7",
@@ -259,71 +256,60 @@ def _atif(example: Example, _: Arguments) -> list[Json]:
             "agent": agent,
             "steps": steps,
             "final_metrics": {"total_steps": len(steps)},
-            "extra": _known(example.metadata),
+            "extra": known,
         }
     ]
 
 
-def _atif_step(number: int, turn: Turn) -> Json:
-    first = turn.first
-    at, used = (
-        (None, {})
-        if first is None
-        else (
-            first.started_at,
-            {"prompt_tokens": first.input_tokens, "completion_tokens": first.output_tokens},
-        )
-    )
+def _atif_step(number: int, speech: Speech) -> Json:
+    first = speech.first
     calls = [
         {"tool_call_id": call.id, "function_name": call.tool, "arguments": call.arguments}
-        for call in turn.calls
+        for call in speech.calls
     ]
     results = [
-        {"source_call_id": result.call.id, "content": result.output}
-        | _given(extra={"is_error": True} if result.failed else None)
-        for result in turn.results
+        {"source_call_id": call.id, "content": call.output}
+        | _given(extra=_given(is_error=call.failed))
+        for call in speech.results
     ]
-    step = {"step_id": number, "source": "agent" if turn.is_agent else "user"}
-    return (
-        step
-        | _known({"timestamp": at})
-        | {"message": turn.text}
-        | _given(
-            reasoning_content=turn.reasoning,
-            tool_calls=calls,
-            observation={"results": results} if results else None,
-            metrics=_known(used),
-        )
+    used = _given(
+        prompt_tokens=first and first.input_tokens, completion_tokens=first and first.output_tokens
     )
+    return {
+        "step_id": number,
+        "source": "agent" if speech.is_agent else "user",
+        **_given(timestamp=first and first.started_at),
+        "message": speech.text,
+        **_given(
+            reasoning_content=speech.reasoning,
+            tool_calls=calls,
+            observation=_given(results=results),
+            metrics=used,
+        ),
+    }
 
 
-def pair(chosen: Example, rejected: Example, arguments: Arguments) -> Json:
+def pair(chosen: Example, rejected: Example) -> Json:
     """Return a pair for preference training: the prompt is that of the chosen run."""
-    prompt, good = _parts(chosen)
-    parts = {"prompt": prompt, "chosen": good, "rejected": _parts(rejected)[1]}
-    return {name: chat(part, arguments) for name, part in parts.items()}
+    prompt, good = chosen.parts
+    parts = {"prompt": prompt, "chosen": good, "rejected": rejected.parts[1]}
+    return {name: chosen.chat(part) for name, part in parts.items()}
 
 
-FORMATS: Final[Mapping[str, Format]] = {
-    "messages": Format(_messages),
-    "hf-trace": Format(_hf_trace, ".jsonl"),
-    "inspect": Format(_inspect),
-    "atif": Format(_atif, ".json"),
-    "langsmith": Format(_langsmith),
-    "pairs": Format(_messages),
-    "traces": Format(_messages),
+FORMATS: Final[Mapping[str, Callable[[Example], list[Json]]]] = {
+    "messages": _messages,
+    "hf-trace": _hf_trace,
+    "inspect": _inspect,
+    "atif": _atif,
+    "langsmith": _langsmith,
 }
 """By the names that users type; `Dataset` itself writes pairs, and traces as they are."""
 
-
-def _parts(example: Example) -> tuple[list[Turn], list[Turn]]:
-    """Return the turns before the agent's first, and the others."""
-    turns = example.conversation.turns
-    first = next((place for place, turn in enumerate(turns) if turn.is_agent), len(turns))
-    return turns[:first], turns[first:]
+SUFFIXES: Final = {"hf-trace": ".jsonl", "atif": ".json"}
+"""The suffixes of files, for formats in which each run has its own."""
 
 
-def _function(call: Call, arguments: Arguments) -> Json:
+def _function(call: Called, arguments: str) -> Json:
     given = call.arguments
     written = given if arguments == "object" else json.dumps(given, ensure_ascii=False)
     return {"name": call.tool, "arguments": written}
@@ -332,10 +318,6 @@ def _function(call: Call, arguments: Arguments) -> Json:
 def _given(**values: Any) -> Json:
     """Return those that say something."""
     return {name: value for name, value in values.items() if value}
-
-
-def _known(values: Json) -> Json:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 class Skill(NamedTuple):
@@ -347,8 +329,7 @@ class Skill(NamedTuple):
 
 def skill_of(example: Example) -> Skill:
     """Return the draft of a skill from a run; its name is that of a folder on any system."""
-    trace, turns = example.trace, example.conversation.turns
-    objective = trace.task.objective
+    trace, objective = example.trace, example.trace.task.objective
     number = trace.id.removeprefix("kp:trace:")[-_ID_LENGTH:]
     named = f"{objective[:_SLUG_LENGTH]} {number}".lower()
     name = re.sub("[^a-z0-9]+", "-", named).strip("-") or "run"
@@ -361,17 +342,19 @@ def skill_of(example: Example) -> Skill:
         score=example.score or 0.0,
         success=told if example.success else "Nobody has said that it succeeded.",
     )
-    steps, failures = [], []
-    for turn in turns:
-        if turn.is_agent and turn.text:
-            steps.append(f"{_quoted(_short(turn.text))}\n")
-        for call in turn.calls:
-            given = _code(_short(json.dumps(call.arguments)))
-            steps.append(f"- `{_code(call.tool)}` with `{given}`\n")
-        for result in turn.results:
-            if result.failed:
-                said = _quoted(_short(result.output))
-                failures.append(f"- `{_code(result.call.tool)}`\n\n{said}\n")
+    steps, failures = list[str](), list[str]()
+    for one in example.dialogue.speeches:
+        if one.is_agent and one.text:
+            steps.append(f"{_quoted(_short(one.text))}\n")
+        steps += (
+            f"- {_code(call.tool)} with {_code(_short(json.dumps(call.arguments)))}\n"
+            for call in one.calls
+        )
+        failures += (
+            f"- {_code(call.tool)}\n\n{_quoted(_short(call.output))}\n"
+            for call in one.results
+            if call.failed
+        )
     parts = {
         "Task": [_quoted(objective)],
         "Steps": steps,
@@ -390,7 +373,8 @@ def _short(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    return " ".join(text.replace("`", "'").split())
+    words = " ".join(text.replace("`", "'").split())
+    return f"`{words}`"
 
 
 def _quoted(text: str) -> str:

@@ -45,7 +45,7 @@ def read_messages(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
         if not has_messages(history):
             book.skip("unknown_type")
             continue
-        run = book.begin(digest(value), name(document.get("session_id")))
+        run = SourceRun(book, digest(value), name(document.get("session_id")))
         is_tau_bench = "traj" in document or "trial" in document
         for message in history:
             if (said := said_in(message)) is None:
@@ -69,22 +69,20 @@ def read_session(rows: Iterable[tuple[str, str, str, str]], book: Book) -> Itera
 
     A row has a session, a key, an item as JSON and a time; rows come by session, in order.
     """
-    run: SourceRun | None = None
     session = None
     for of, key, item, at in rows:
         said = said_in(parsed(item))
         if said is None:
             book.skip("unknown_type")
             continue
+        if of != session:
+            yield from book.end()
         if of != session or said.role == "user":
-            following = book.turn(run if of == session else None, f"{of}:{key}", of)
-            if run is not None and following is not run:
-                yield run
-            run, session = following, of
-        if run is not None:
-            run.take(said, time_s(at))
-    if run is not None:
-        yield run
+            yield from book.turn(f"{of}:{key}", of)
+            session = of
+        if book.run is not None:
+            book.run.take(said, time_s(at))
+    yield from book.end()
 
 
 def read_atif(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
@@ -95,7 +93,8 @@ def read_atif(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
             book.skip("unknown_type")
             continue
         session, agent = name(document.get("session_id")), fields(document.get("agent"))
-        run = book.begin(name(document.get("trajectory_id")) or session or digest(value), session)
+        key = name(document.get("trajectory_id")) or session or digest(value)
+        run = SourceRun(book, key, session)
         for step in objects(document.get("steps")):
             _read_step(run, step, name(agent.get("model_name")))
         run.success = _atif_verdict(document, book.path)
@@ -146,7 +145,7 @@ def read_swe_agent(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
         if not steps and not messages:
             book.skip("unknown_type")
             continue
-        run, info = book.begin(digest(value)), fields(document.get("info"))
+        run, info = SourceRun(book, digest(value)), fields(document.get("info"))
         if steps:
             _read_steps(run, document, steps)
         else:
@@ -198,7 +197,7 @@ def _read_messages(run: SourceRun, messages: list[object]) -> None:
                 for command, call_id in _commands(message, extra, said)
             ]
             heard = heard._replace(calls=(*calls,))
-        elif heard.role == "tool" or (heard.role == "user" and run.has_objective):
+        elif heard.role == "tool" or (heard.role == "user" and run.recorder.objective):
             code, shown = number(extra.get("returncode")), _CODE.search(said)
             code = float(shown[1]) if code is None and shown else code
             result = Result(said, name(message.get("tool_call_id")), failed=bool(code))

@@ -50,8 +50,7 @@ def read_claude_code(values: Iterable[object], book: Book) -> Iterator[SourceRun
                 session.assistant(line)
             case kind if not _NO_STEPS.fullmatch(kind):
                 book.skip("unknown_type")
-    if session.run is not None:
-        yield session.run
+    yield from book.end()
 
 
 def _with_subagents(values: Iterable[object], book: Book) -> Iterator[Fields]:
@@ -62,9 +61,9 @@ def _with_subagents(values: Iterable[object], book: Book) -> Iterator[Fields]:
         if path.is_symlink():
             book.skip("link")
         else:
-            lines = (fields(line) for line in values_in(path, Book(book.source)))
+            lines = map(fields, values_in(path, Book(book.source)))
             times = (time_s(line.get("timestamp")) for line in lines)
-            waiting.append((next((at_s for at_s in times if at_s is not None), 0.0), path))
+            waiting.append((next(filter(None, times), 0.0), path))
     waiting.sort()
     for value in values:
         at_s = time_s(fields(value).get("timestamp"))
@@ -82,49 +81,33 @@ def _sidechain(path: Path, book: Book) -> Iterator[Fields]:
 class _ClaudeSession:
     def __init__(self, book: Book) -> None:
         self._book = book
-        self.run: SourceRun | None = None
         self._begun: list[tuple[str | None, str]] = []  # the line before a run's first, and its id
         self._counted: set[str] = set()
 
     def user(self, line: Fields) -> Iterator[SourceRun]:
         """Read a line of a person, or of the tools; yield the run that it ends."""
-        message, at_s = fields(line.get("message")), time_s(line.get("timestamp"))
+        book, message, at_s = self._book, fields(line.get("message")), time_s(line.get("timestamp"))
         said = said_in(message, "user")
         if said is not None and said.results:
-            if self.run is not None:
-                self.run.take(said._replace(texts=()), at_s, place=_place(line))
+            if book.run is not None:
+                book.run.take(said._replace(texts=()), at_s, place=_place(line))
             return
         typed = _WRITTEN_BY_CLAUDE_CODE.sub("", text_of(message.get("content"))).strip()
         if not typed or any(line.get(flag) is True for flag in _OURS):
             return
         if typed.startswith(_INTERRUPTED):
-            if self.run is not None:
-                self.run.interrupted = True
+            if book.run is not None:
+                book.run.interrupted = True
             return
-        before, session = self.run, name(line.get("sessionId"))
+        before, parent = book.run, name(line.get("parentUuid"))
+        session = name(line.get("sessionId"))
         key = f"{session}:{text(line.get('uuid')) or len(self._begun)}"
-        self.run = self._book.turn(before, key, session)
-        if self.run is not before:
-            if before is not None:
-                yield before
-            self._retract(name(line.get("parentUuid")))
-            self._begun.append((name(line.get("parentUuid")), self.run.id))
-        self.run.take(Said("user", texts=(typed,)), at_s)
-
-    def assistant(self, line: Fields) -> None:
-        """Read a line of the agent: one answer can come in several, with the same id."""
-        message = fields(line.get("message"))
-        said = said_in(message, "assistant")
-        if self.run is None or said is None:
-            return
-        call, id, usage = None, text(message.get("id")), fields(message.get("usage"))
-        if usage and id not in self._counted:
-            self._counted.add(id)
-            kinds = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-            read, wrote = tokens(*map(usage.get, kinds)), tokens(usage.get("output_tokens"))
-            call = ModelCall(name(message.get("model")), read, wrote)
-        said = said._replace(role="assistant", model=None, read=None, written=None)
-        self.run.take(said, time_s(line.get("timestamp")), call=call, place=_place(line))
+        yield from book.turn(key, session)
+        if book.run is not None:
+            if book.run is not before:
+                self._retract(parent)
+                self._begun.append((parent, book.run.id))
+            book.run.take(Said("user", texts=(typed,)), at_s)
 
     def _retract(self, before: str | None) -> None:
         """Retract the runs of a branch that the person left by going back before it."""
@@ -133,6 +116,21 @@ class _ClaudeSession:
             at = begun.index(before)
             self._book.retracted += [id for _, id in self._begun[at:]]
             del self._begun[at:]
+
+    def assistant(self, line: Fields) -> None:
+        """Read a line of the agent: one answer can come in several, with the same id."""
+        message, run = fields(line.get("message")), self._book.run
+        said = said_in(message, "assistant")
+        if run is None or said is None:
+            return
+        call, id, usage = None, text(message.get("id")), fields(message.get("usage"))
+        if usage and id not in self._counted:
+            self._counted.add(id)
+            kinds = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+            read, wrote = tokens(*map(usage.get, kinds)), tokens(usage.get("output_tokens"))
+            call = ModelCall(name(message.get("model")), read, wrote)
+        said = said._replace(role="assistant", model=None, read=None, written=None)
+        run.take(said, time_s(line.get("timestamp")), call=call, place=_place(line))
 
 
 def _place(line: Fields) -> Place | None:
@@ -167,18 +165,16 @@ def read_codex(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
                 session.model = name(payload.get("model"))
             case "response_item":
                 yield from session.item(payload, at_s)
-            case "event_msg":
-                session.event(payload)
+            case "event_msg" if book.run is not None:
+                session.event(payload, book.run)
             case kind if kind not in _TYPES:
                 book.skip("unknown_type")
-    if session.run is not None:
-        yield session.run
+    yield from book.end()
 
 
 class _CodexSession:
     def __init__(self, book: Book) -> None:
         self._book = book
-        self.run: SourceRun | None = None
         self.id: str | None = None
         self.model: str | None = None
         self._runs = 0
@@ -188,33 +184,37 @@ class _CodexSession:
 
     def item(self, item: Fields, at_s: float | None) -> Iterator[SourceRun]:
         """Read what the model saw; yield the run that it ends."""
-        said = said_in(item)
+        book, said = self._book, said_in(item)
         if said is None:
             return
         if said.role == "user":
             words = "\n".join(said.texts).strip()
             if not words or words.startswith(_WRITTEN_BY_CODEX):
                 return
-            before, self._runs = self.run, self._runs + 1
-            self.run = self._book.turn(before, f"{self.id}:{self._runs}", self.id)
-            if self.run is not before and before is not None:
-                yield before
+            self._runs += 1
+            yield from book.turn(f"{self.id}:{self._runs}", self.id)
             self._is_over = False
-        if self.run is not None:
+        if book.run is not None:
             is_message = said.role == "assistant" and item.get("type") == "message"
             call = ModelCall(self.model) if is_message else None
-            self.run.take(self._as_shown(said), at_s, call=call)
+            book.run.take(self._as_shown(said), at_s, call=call)
 
-    def event(self, event: Fields) -> None:
+    def event(self, event: Fields, run: SourceRun) -> None:
+        """Read what the terminal showed: the ends of commands and turns, and tokens."""
         match event.get("type"):
             case "exec_command_end" if call_id := name(event.get("call_id")):
                 self._ends[call_id] = event
             case "task_complete":
                 self._is_over = True
-            case "turn_aborted" if self.run is not None and not self._is_over:
-                self.run.interrupted = True
-            case "token_count" if self.run is not None:
-                self._count(self.run, fields(event.get("info")))
+            case "turn_aborted" if not self._is_over:
+                run.interrupted = True
+            case "token_count":  # repeated: each total counts once
+                info = fields(event.get("info"))
+                total, last = info.get("total_token_usage"), fields(info.get("last_token_usage"))
+                if last and (total is None or total != self._total):
+                    self._total = total
+                    counts = (tokens(last.get(f"{way}_tokens")) for way in ("input", "output"))
+                    run.used(ModelCall(self.model, *counts))
 
     def _as_shown(self, said: Said) -> Said:
         """Return the results of calls as the terminal showed them, where it did."""
@@ -227,14 +227,6 @@ class _CodexSession:
             failed = result.failed or (code is not None and code != 0)
             results.append(result._replace(output=output, failed=failed))
         return said._replace(results=tuple(results))
-
-    def _count(self, run: SourceRun, info: Fields) -> None:
-        """Count the tokens of the last model call, once: the event is repeated."""
-        total, last = info.get("total_token_usage"), fields(info.get("last_token_usage"))
-        if last and (total is None or total != self._total):
-            self._total = total
-            read, written = tokens(last.get("input_tokens")), tokens(last.get("output_tokens"))
-            run.used(ModelCall(self.model, read, written))
 
 
 def is_codex(line: Fields) -> bool:

@@ -8,6 +8,7 @@ import time
 import zlib
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -16,9 +17,8 @@ from uuid import UUID, uuid5
 
 from kp_middleware.recording import Limits, ModelCall, Place, Recorder, assemble, jsonable
 from kp_middleware.runs import RecordedRun
-from kp_middleware.spans.held_span import HeldSpan
+from kp_middleware.spans.held_span import HeldSpan, replay
 from kp_middleware.spans.messages import Fields, Result, Said, number
-from kp_middleware.spans.replay import replay
 from kp_middleware.traces import PrivacyLevel, StepType, Visibility
 
 Skipped: TypeAlias = Literal[
@@ -81,17 +81,16 @@ class Filling(NamedTuple):
 
 
 class SourceRun:
-    """A run of a source, bounded like any recorded run; times are epoch seconds."""
+    """A run of a source, bounded like any recorded run; the same key always gives the same id."""
 
     def __init__(
-        self, book: "Book", key: str, session: str | None, *, must_answer: bool = False
+        self, book: "Book", key: str, session: str | None = None, *, must_answer: bool = False
     ) -> None:
-        """Begin a run; its id is always the same for the same key of a source."""
         self._book = book
         named = f"{book.source}:{key}".encode(errors="replace").decode()
-        self._recorder = Recorder(lambda _: None, book.limits, framework=book.source)
-        self._recorder.trace_id = self.id = f"kp:trace:{uuid5(_NAMESPACE, named)}"
-        self._recorder.thread_id = session
+        self.recorder = Recorder(lambda _: None, book.limits, framework=book.source)
+        self.recorder.trace_id = self.id = f"kp:trace:{uuid5(_NAMESPACE, named)}"
+        self.recorder.thread_id = session
         self._times_s: list[float] = []
         self._must_answer = must_answer
         self._has_answered = False
@@ -104,15 +103,10 @@ class SourceRun:
         self.success: bool | None = None
         self.error_type: str | None = None
 
-    @property
-    def has_objective(self) -> bool:
-        """True if somebody has said what it is for."""
-        return bool(self._recorder.objective)
-
     def replayed(self, root: HeldSpan, *, success: bool | None = None) -> Iterator["SourceRun"]:
         """Take all steps from the spans of a run; yield it if they tell anything that was said."""
-        self._recorder.outcome(success=success)
-        self.acted = replay(root, self._recorder)
+        self.recorder.outcome(success=success)
+        self.acted = replay(root, self.recorder)
         if self.acted:
             yield self
         else:
@@ -127,16 +121,13 @@ class SourceRun:
         place: Place | None = None,
         took_ms: float | None = None,
     ) -> None:
-        """Note what a message says; ``call`` goes before the one that the message tells.
-
-        The first words of a person are the objective.
-        """
+        """Note what a message says at an epoch second; ``call`` counts before its own."""
         for result in said.results:
             self._returned(result, at_s, place, took_ms)
         if said.role == "user" and said.texts:
             words = "\n".join(said.texts)
-            if not self.has_objective:
-                self._recorder.set_objective(words)
+            if not self.recorder.objective:
+                self.recorder.set_objective(words)
             self._note("observation", at_s, content=words)
             self._has_answered = self.interrupted = False
         elif said.role == "assistant":
@@ -155,9 +146,9 @@ class SourceRun:
     def used(self, call: ModelCall) -> None:
         """Count the tokens of a model call."""
         if call.model is not None:
-            self._recorder.model = call.model
+            self.recorder.model = call.model
         if call.input_tokens is not None or call.output_tokens is not None:
-            self._recorder.used_tokens(
+            self.recorder.used_tokens(
                 input_tokens=call.input_tokens or 0, output_tokens=call.output_tokens or 0
             )
 
@@ -191,7 +182,7 @@ class SourceRun:
 
     def recorded(self, filling: Filling) -> RecordedRun | None:
         """Return the run as recording hands it on, or None if the agent has done nothing."""
-        recorder, times_s = self._recorder, self._times_s
+        recorder, times_s = self.recorder, self._times_s
         if not self.acted or recorder.log.count == 0:
             return None
         if not recorder.finished:
@@ -209,7 +200,7 @@ class SourceRun:
         return None if run is None else run.model_copy(update={"part": None, **told})
 
     def _note(self, kind: StepType, at_s: float | None, **noted: Any) -> None:
-        step = self._recorder.note(kind, **noted)
+        step = self.recorder.note(kind, **noted)
         if step is not None:
             step["at"] = at_s
         if at_s is not None:
@@ -218,10 +209,9 @@ class SourceRun:
 
 @dataclass
 class Book:
-    """Begins runs for the reader of one file, and counts what it skips.
+    """What the reader of one file keeps: counts of what it skips, and the run of a session.
 
-    A run begins at each message of a person, unless whole sessions are wanted. ``retracted`` are
-    ids of runs that were read, and abandoned later on in their session.
+    ``retracted`` are ids of runs that were read, and abandoned later on in their session.
     """
 
     source: str
@@ -229,24 +219,28 @@ class Book:
     whole_sessions: bool = False
     at_s: float | None = None
     path: Path | None = None
+    run: SourceRun | None = None
     skipped: Counter[Skipped] = field(default_factory=Counter)
     retracted: list[str] = field(default_factory=list)
 
     def skip(self, reason: Skipped) -> None:
         self.skipped[reason] += 1
 
-    def begin(self, key: str, session: str | None = None) -> SourceRun:
-        return SourceRun(self, key, session)
+    def turn(self, key: str, session: str | None) -> Iterator[SourceRun]:
+        """Begin a run at what a person says, unless whole sessions are wanted; yield the last."""
+        if self.run is None or not self.whole_sessions:
+            yield from self.end()
+            self.run = SourceRun(self, key, session, must_answer=True)
 
-    def turn(self, run: SourceRun | None, key: str, session: str | None) -> SourceRun:
-        """Return the run of what a person says next in a session: a new one, or the whole."""
-        if run is not None and self.whole_sessions:
-            return run
-        return SourceRun(self, key, session, must_answer=True)
+    def end(self) -> Iterator[SourceRun]:
+        """Yield the run of the session that is over."""
+        if self.run is not None:
+            yield self.run
+        self.run = None
 
 
 def written(value: object) -> str:
-    """Return a value as JSON; what is too deep for that is cut."""
+    """Return a value as JSON; one nested too deeply is cut."""
     try:
         return json.dumps(value, sort_keys=True)
     except RecursionError:
@@ -261,8 +255,7 @@ def digest(value: object) -> str:
 def values_in(path: Path, book: Book) -> Iterator[object]:
     """Yield the JSON values of a file, also of one in gzip, with at most one of them in memory.
 
-    They are one a line, the elements of an array, or a document. What is no JSON, too long, too
-    deeply nested or unreadable is skipped, and counted in the book.
+    They are one a line, the elements of an array, or a document. What cannot be read is counted.
     """
     try:
         with path.open("rb") as file:
@@ -287,12 +280,11 @@ def _reader_of(head: str) -> Callable[[BinaryIO, Book], Iterator[object]]:
 
 
 def _is_json(line: str) -> bool:
-    try:
-        json.loads(line)
-    except RecursionError:
-        return True
-    except ValueError:
-        return False
+    with suppress(RecursionError):
+        try:
+            json.loads(line)
+        except ValueError:
+            return False
     return True
 
 

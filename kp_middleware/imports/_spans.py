@@ -9,23 +9,19 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
-from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.imports._source import Book, SourceRun, mean_verdict, written
-from kp_middleware.spans.dialects import kind_of, read
-from kp_middleware.spans.held_span import (
-    ROOTS,
+from kp_middleware.spans.dialects import (
     Event,
-    HeldSpan,
     Kind,
     Problem,
     Reading,
-    Scope,
+    kind_of,
     model_reading,
-    roots_in,
-    split,
+    read,
 )
+from kp_middleware.spans.held_span import ROOTS, HeldSpan, Scope, roots_in
 from kp_middleware.spans.messages import (
     Fields,
     arguments,
@@ -48,14 +44,12 @@ _MOST_SPANS: Final = 20_000
 _MOST_CHARACTERS: Final = 32 << 20
 
 Names: TypeAlias = tuple[str, ...]
-Told: TypeAlias = tuple[Kind | None, Callable[[], Reading]]
-"""The kind of a span, and what tells its contents when asked."""
 
 
 class _Format(NamedTuple):
-    """The names of a span's fields, for `_field`, and what tells the rest of a row."""
+    """The names of a span's fields, for `_field`, and what reads the rest of a row."""
 
-    tell: Callable[[Fields], Told]
+    read: Callable[[Fields], Reading]
     trace: Names
     parent: Names
     order: Names
@@ -121,9 +115,10 @@ def _trees(rows: list[Fields], format_: _Format, book: Book) -> list[HeldSpan]:
         key, end_s = _field(row, format_.id, name) or f"#{count}", _at_s(_field(row, format_.end))
         at_s = first_s if start_s is None else start_s
         end_s = at_s if end_s is None and start_s is None else end_s
-        kind, reading = format_.tell(row)
-        scope = Scope(text(row.get("scope")))
-        held[key] = HeldSpan(key, None, count, scope, _named(row), kind, at_s, end_s, read=reading)
+        told, scope = format_.read(row), Scope(text(row.get("scope")))
+        held[key] = HeldSpan(
+            key, None, count, scope, _named(row), told.kind, at_s, end_s, told=told
+        )
         parents[key] = _field(row, format_.parent, name)
     return _linked(held, parents)
 
@@ -174,13 +169,11 @@ def read_otlp(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
     """Yield a run for each outermost agent of a trace; its spans may be spread over the file."""
     rows = (row for value in values for row in _spans_in(fields(value)))
     for trace, found in _gathered(rows, _OTLP, book):
-        tops = _trees(found, _OTLP, book)
-        roots = [run for top in tops for root in roots_in(top) for run in split(root)]
-        runs = [root for root in roots if not root.is_bracket()]
+        runs = [root for top in _trees(found, _OTLP, book) for root in roots_in(top)]
         if not runs:
             book.skip("no_agent")
         for root in runs:
-            yield from book.begin(f"{trace}:{root.id}").replayed(root)
+            yield from SourceRun(book, f"{trace}:{root.id}").replayed(root)
 
 
 def _spans_in(value: Fields) -> Iterator[Fields]:
@@ -193,7 +186,7 @@ def _spans_in(value: Fields) -> Iterator[Fields]:
         yield from ({**span, "scope": told_by} for span in objects(scope.get("spans")))
 
 
-def _told(row: Fields) -> Told:
+def _otlp_span(row: Fields) -> Reading:
     told, status = _attributes(row.get("attributes")), fields(row.get("status"))
     if "span_kind" in row:  # Phoenix
         told = {"openinference.span.kind": row["span_kind"], **told}
@@ -202,9 +195,8 @@ def _told(row: Fields) -> Told:
         Event(text(event.get("name")), _attributes(event.get("attributes")))
         for event in objects(row.get("events"))
     )
-    kind, failed = kind_of(told), status.get("code") in _FAILED
-    options: Any = {"kind": kind, "failed": failed, "description": status.get("message")}
-    return kind, partial(read, _named(row), told, events, **options)
+    failed, message = status.get("code") in _FAILED, status.get("message")
+    return read(_named(row), told, events, failed=failed, description=message)
 
 
 def _attributes(given: object) -> Fields:
@@ -243,7 +235,7 @@ def _value(value: object, depth: int = 0) -> Any:
 # The collector's file exporter, also in the protocol's own names, and Phoenix' spans.
 _OTLP_STARTS: Final = ("start_time_unix_nano", "startTimeUnixNano", "start_time")
 _OTLP: Final = _Format(
-    _told,
+    _otlp_span,
     trace=("trace_id", "traceId", "context.trace_id"),
     parent=("parent_span_id", "parentSpanId", "parent_id"),
     order=_OTLP_STARTS,
@@ -260,22 +252,23 @@ def _whole_trace(
     tops = _trees(rows, format_, book)
     if not tops:
         return
-    parents = ((_field(row, format_.id, name), _field(row, format_.parent, name)) for row in rows)
-    outermost = {id for id, parent in parents if parent is None}
+    rows = [row for row in rows if _field(row, format_.parent, name) is None]
+    outermost = {_field(row, format_.id, name) for row in rows}
     roots = [top for top in tops if top.id in outermost and top.kind in ROOTS]
     roots = roots or [top for top in tops if top.inside]
     if len(roots) == 1 and roots[0].kind in ROOTS:
         root = roots[0]
     else:
-        start_s = tops[0].started_s
+        first, told = tops[0], Reading("agent")
         ends = (one.ended_s for top in tops for one in top.all() if one.ended_s is not None)
-        root = HeldSpan("", None, 0, tops[0].scope, tops[0].name, "agent", start_s)
-        root.ended_s, root.read = max(ends, default=start_s), partial(Reading, "agent")
+        end_s = max(ends, default=first.started_s)
+        at = first.started_s, end_s
+        root = HeldSpan("", None, 0, first.scope, first.name, "agent", *at, told=told)
     for top in tops:
         if top is not root:
             top.parent, root.inside[top.id] = root, top
     root.kind = "agent"
-    yield from book.begin(trace).replayed(root, success=success)
+    yield from SourceRun(book, trace).replayed(root, success=success)
 
 
 _KINDS: Final[dict[str, Kind]] = {
@@ -305,8 +298,8 @@ def _agent(row: Fields) -> str | None:
     return name(fields(fields(row.get("extra")).get("metadata")).get("lc_agent_name"))
 
 
-def _langsmith_run(row: Fields) -> Told:
-    """Tell a run of LangSmith; a chain is an agent where it is outermost, or another agent's."""
+def _langsmith_run(row: Fields) -> Reading:
+    """Read a run of LangSmith; a chain is an agent where it is outermost, or another agent's."""
     extra, agent, parent = fields(row.get("extra")), _agent(row), name(row.get("parent_run_id"))
     metadata, invoked = fields(extra.get("metadata")), fields(extra.get("invocation_params"))
     kind = _KINDS.get(text(row.get("run_type")), "chain")
@@ -314,8 +307,7 @@ def _langsmith_run(row: Fields) -> Told:
         kind = "agent"
     told = fields(fields(row.get("outputs")).get("usage_metadata"))
     usage = told or fields(metadata.get("usage_metadata"))
-    return kind, partial(
-        _reading,
+    return _reading(
         kind,
         agent or "" if kind == "agent" else _named(row),
         row.get("inputs"),
@@ -361,7 +353,7 @@ def _observations(values: Iterable[object]) -> Iterator[object]:
             yield {**one, "parent_observation_id": _field(one, _PARENT) or root}
 
 
-def _observation(row: Fields) -> Told:
+def _observation(row: Fields) -> Reading:
     told = fields(fields(parsed(row.get("metadata"))).get("attributes"))
     kind = kind_of(told) or _KINDS.get(text(row.get("type")).lower(), "chain")
     message = text(_field(row, ("status_message", "statusMessage")))
@@ -369,13 +361,11 @@ def _observation(row: Fields) -> Told:
     if "openinference.span.kind" in told:  # Langfuse takes input and output out of them
         values = {"input.value": row.get("input"), "output.value": row.get("output")}
         told = {"session.id": session, **values, **told}
-        return kind, partial(read, _named(row), told, kind=kind, failed=failed, description=message)
+        return read(_named(row), told, kind=kind, failed=failed, description=message)
     usage = fields(parsed(_field(row, ("usage_details", "usageDetails"))))
-    is_outermost = _field(row, _PARENT, name) is None
-    return kind, partial(
-        _reading,
-        "agent" if kind == "chain" and is_outermost else kind,
-        _named(row) if kind != "chain" else "",
+    return _reading(
+        kind,
+        _named(row),
         parsed(row.get("input")),
         parsed(row.get("output")),
         model=_field(row, ("model", "providedModelName"), name),
@@ -406,24 +396,23 @@ def _reading(
     conversation: str | None,
 ) -> Reading:
     """Return what a span tells by its input and its output, as a tracing service keeps them."""
-    problem = None if error is None else _problem(error)
+    asked, said = messages_in(given, "user"), messages_in(output, "assistant")
     if kind == "model":
-        asked, said = messages_in(given, "user"), messages_in(output, "assistant")
         reading = model_reading(asked, said, model, *used)
-        return reading._replace(problem=problem, conversation=conversation)
-    if kind in {"tool", "retriever"}:
-        return _tool_reading(kind, named, given, output)._replace(problem=problem)
-    people = [said for said in messages_in(given, "user") if said.role == "user" and said.texts]
-    answers = [said for said in messages_in(output, "assistant") if said.role == "assistant"]
-    return Reading(
-        kind,
-        named if kind == "agent" else "",
-        answer=last_text(answers) or _by_key(output, _ANSWERS) or None,
-        complete=True if output is not None else None,
-        task=people[-1].texts[-1] if people else _by_key(given, _SAYS_IT),
-        problem=problem,
-        conversation=conversation,
-    )
+    elif kind in {"tool", "retriever"}:
+        reading = _tool_reading(kind, named, given, output)
+    else:
+        people = [one.texts[-1] for one in asked if one.role == "user" and one.texts]
+        answers = [one for one in said if one.role == "assistant"]
+        reading = Reading(
+            kind,
+            named if kind == "agent" else "",
+            answer=last_text(answers) or _by_key(output, _ANSWERS) or None,
+            complete=True if output is not None else None,
+            task=people[-1] if people else _by_key(given, _SAYS_IT),
+        )
+    problem = None if error is None else _problem(error)
+    return reading._replace(problem=problem, conversation=conversation)
 
 
 def _tool_reading(kind: Kind, named: str, given: Any, output: Any) -> Reading:
@@ -441,8 +430,10 @@ def _problem(error: str) -> Problem:
     """Return an error that was written as ``ValueError('…')Traceback …``."""
     said = text(error).partition("Traceback (most recent call last)")[0].strip() or "Error"
     found = _ERROR.fullmatch(said)
-    message = said if found is None else (found[2] or "").strip("'\"") or found[3] or ""
-    return Problem("Error" if found is None else found[1], message, message)
+    if found is None:
+        return Problem("Error", said, said)
+    message = (found[2] or "").strip("'\"") or found[3] or ""
+    return Problem(found[1], message, message)
 
 
 def _by_key(value: object, keys: tuple[str, ...]) -> str:

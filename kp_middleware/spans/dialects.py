@@ -1,25 +1,17 @@
-"""The dialects of OpenTelemetry spans, told apart by key for each span.
+"""What a span told, read from the dialects of OpenTelemetry, told apart by key for each span.
 
 The GenAI conventions have messages as attributes, and before 1.37 as events; OpenLLMetry had flat
 keys before 0.6; OpenInference flattens messages into attributes whose indexes may have gaps.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from ast import literal_eval
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from kp_middleware.recording import ToolCall
-from kp_middleware.spans.held_span import (
-    Attributes,
-    Event,
-    Kind,
-    Reading,
-    cancellation_of,
-    handoff_to,
-    model_reading,
-    problem_of,
-)
+from kp_middleware.recording import Turn
 from kp_middleware.spans.messages import (
     Fields,
+    Result,
     Said,
     arguments,
     asked_in,
@@ -30,8 +22,17 @@ from kp_middleware.spans.messages import (
     objects,
     parsed,
     said_in,
+    since_the_answer,
     text,
+    tokens,
 )
+
+Kind: TypeAlias = Literal["agent", "model", "tool", "retriever", "chain"]
+"""The kind of a span; a ``chain`` has no step of its own."""
+
+Attributes: TypeAlias = Mapping[str, Any]
+
+CANCELLED: Final = frozenset({"CancelledError", "GeneratorExit"})
 
 _LLM: Final = "llm.request.type"
 _OPENINFERENCE: Final = "openinference.span.kind"
@@ -70,6 +71,7 @@ _CONVERSATION: Final = (
     ),
 )
 _MOST_CHARACTERS: Final = 1 << 20
+_MOST_PARSED: Final = 4096  # characters
 _READ: Final = (
     *("gen_ai.", "openinference.", "traceloop.", "llm.", "input.", "output.", "tool", "agent."),
     *("graph.node.id", "session.id", "final_result", "error.type", "strands."),
@@ -78,16 +80,125 @@ _NOT_READ: Final = (
     *("gen_ai.tool.definitions", "gen_ai.system_instructions", "gen_ai.tool.description"),
     *("llm.tools", "llm.invocation_parameters", "tool.description", "traceloop.entity.path"),
 )
-_NO_INPUT: Final = (
-    *_NOT_READ,
-    *("gen_ai.input.messages", "gen_ai.prompt.", "llm.input_messages.", "input.value"),
-)
+_INPUT: Final = ("gen_ai.input.messages", "gen_ai.prompt.", "llm.input_messages.", "input.value")
 _DETAILS: Final = "gen_ai.client.inference.operation.details"
 _SAID: Final = {"gen_ai.user.message": "user", "gen_ai.assistant.message": "assistant"}
 _GIVEN: Final = ("gen_ai.tool.call.arguments", "tool_arguments", "traceloop.entity.input")
 _RESULT: Final = ("gen_ai.tool.call.result", "tool_response", "traceloop.entity.output")
+_FLAT_GIVEN: Final = ("input.value", "tool.parameters.value", "tool_call.function.arguments")
 _MERGED: Final = "(merged tools)"
 _HANDOFF: Final = "handoff to "
+
+
+class Event(NamedTuple):
+    """An event of a span."""
+
+    name: str
+    attributes: Attributes
+
+
+class Problem(NamedTuple):
+    """An error as words: its type, its message, and the words of its first cause."""
+
+    type: str
+    message: str = ""
+    cause: str = ""
+
+
+class Reading(NamedTuple):
+    """What a span told.
+
+    Attributes:
+        kind: The kind, or None if it is no span of an agent.
+        name: The name of the agent, the model or the tool; empty if unknown.
+        turn: The turn of a model.
+        asked, results: The user's texts, and tools' results, since the last turn of a model.
+        given: The arguments of a tool, or None if they are not told.
+        failed: True if the result of a tool says that it failed.
+        answer: The answer of an agent, or None.
+        output: The raw output of an agent, used where no model said anything.
+        task: The task of an agent, as its user gave it.
+        complete: Whether an agent came to its result, or None if it does not tell.
+    """
+
+    kind: Kind | None
+    name: str = ""
+    turn: Turn | None = None
+    asked: str = ""
+    results: tuple[Result, ...] = ()
+    call_id: str | None = None
+    given: Mapping[str, object] | None = None
+    result: object = None
+    failed: bool = False
+    answer: object = None
+    output: object = None
+    task: str = ""
+    conversation: str | None = None
+    problem: Problem | None = None
+    complete: bool | None = None
+
+
+def model_reading(
+    given: list[Said], said: list[Said], model: str | None, read: object, written: object
+) -> Reading:
+    """Return the reading of a model; messages tell its name and tokens where these do not."""
+    counts = tokens(read), tokens(written)
+    if counts == (None, None):
+        counts = tokens(*(one.read for one in said)), tokens(*(one.written for one in said))
+    turn = Turn(
+        text=last_text(said),
+        calls=tuple(call for one in said for call in one.calls),
+        model=model or next((one.model for one in said if one.model), None),
+        tokens=None if counts == (None, None) else (counts[0] or 0, counts[1] or 0),
+        thoughts=tuple(thought for one in said for thought in one.thoughts),
+    )
+    results = tuple(result for one in since_the_answer(given) for result in one.results)
+    return Reading("model", turn.model or "", turn, asked_in(given), results)
+
+
+def handoff_to(agent: str) -> Reading:
+    """Return the reading of a handoff, which is a tool call."""
+    tool = f"transfer_to_{agent.lower().replace(' ', '_')}"
+    return Reading("tool", tool, given={}, result=f"to {agent}")
+
+
+def problem_of(attributes: Attributes, events: Iterable[Event], description: object) -> Problem:
+    """Return the error of a span whose status is an error.
+
+    >>> problem_of({}, (), "Error in run: {'error': 'it is gone'}")
+    Problem(type='Error in run', message="{'error': 'it is gone'}", cause='it is gone')
+    """
+    raised = [event.attributes for event in events if event.name == "exception"]
+    if raised:
+        kind = text(raised[-1].get("exception.type")).rpartition(".")[2]
+        message = text(raised[-1].get("exception.message"))
+        return Problem(kind or "Error", message, message)
+    said = text(description)
+    kind = text(attributes.get("error.type")).rpartition(".")[2]
+    told = _literal(said)
+    if "message" in told:
+        return problem_in(told)
+    head, colon, rest = said.partition(": ")
+    if colon and len(head) <= 80 and head.isprintable() and not head.startswith(("{", "'")):
+        return Problem(head, rest, text(_literal(rest).get("error")) or rest)
+    return Problem(kind or "Error") if said == kind else Problem(kind or "Error", said, said)
+
+
+def problem_in(error: Mapping[str, object]) -> Problem:
+    """Return an error that is told as ``{"message": …, "data": {"error": …}}``."""
+    message, data = text(error.get("message")), error.get("data")
+    told = text(str(data)) if data else ""
+    return Problem(message or "Error", told, text(fields(data).get("error")) or told)
+
+
+def _literal(words: str) -> Fields:
+    """Return a dictionary that was written as Python writes it."""
+    if not words.startswith("{") or len(words) > _MOST_PARSED:
+        return {}
+    try:
+        return fields(literal_eval(words))
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return {}
 
 
 def kind_of(attributes: Attributes) -> Kind | None:
@@ -110,7 +221,7 @@ def _dialect_of(attributes: Attributes) -> tuple[str | None, Kind | None]:
 
 def kept(attributes: Attributes, *, with_input: bool) -> dict[str, Any]:
     """Return the attributes that a reading needs, to hold them until a run is over."""
-    left_out = _NOT_READ if with_input else _NO_INPUT
+    left_out = _NOT_READ if with_input else _NOT_READ + _INPUT
     return {
         key: value[:_MOST_CHARACTERS] if type(value) is str else value
         for key, value in attributes.items()
@@ -126,12 +237,10 @@ def read(
     kind: Kind | None = None,
     failed: bool = False,
     description: object = None,
-    with_input: bool = True,
 ) -> Reading:
     """Return the reading of a span that has ended.
 
-    ``failed`` and ``description`` are its status, ``kind`` counts if the attributes tell none, and
-    ``with_input`` reads the messages that a model was given.
+    ``failed`` and ``description`` are its status, and ``kind`` counts if the attributes tell none.
     """
     key, told = _dialect_of(attributes)
     kind = told or kind
@@ -139,46 +248,49 @@ def read(
         return Reading(None)
     has_values = "input.value" in attributes or "output.value" in attributes
     if key == _OPENINFERENCE or (key is None and has_values):
-        reading = _openinference(kind, name, attributes, with_input=with_input)
+        reading = _openinference(kind, name, attributes)
     else:
-        reading = _genai(kind, name, attributes, events, with_input=with_input)
-    problem = cancellation_of(attributes, events)
+        reading = _genai(kind, name, attributes, events)
     if failed:
-        problem = problem_of(attributes, events, description)
-    return reading._replace(problem=problem)
+        return reading._replace(problem=problem_of(attributes, events, description))
+    cancelled = text(attributes.get("strands.cancellation.type"))
+    if any(event.name == "span.cancelled" for event in events):
+        cancelled = "CancelledError"
+    return reading._replace(problem=Problem(cancelled) if cancelled in CANCELLED else None)
 
 
-def _genai(
-    kind: Kind, name: str, attributes: Attributes, events: Sequence[Event], *, with_input: bool
-) -> Reading:
+def _genai(kind: Kind, name: str, attributes: Attributes, events: Sequence[Event]) -> Reading:
     talk = first_text(attributes, *_CONVERSATION) or None
     if kind == "model":
         return model_reading(
-            _messages(attributes, events, "input") if with_input else [],
+            _messages(attributes, events, "input"),
             _messages(attributes, events, "output"),
             first_text(attributes, "gen_ai.response.model", "gen_ai.request.model"),
             attributes.get("gen_ai.usage.input_tokens"),
             attributes.get("gen_ai.usage.output_tokens"),
         )._replace(conversation=talk)
     if kind in {"tool", "retriever"}:
+        messages = (event for event in events if event.name == "gen_ai.tool.message")
+        given = [attributes[key] for key in _GIVEN if key in attributes]
+        given += (
+            event.attributes["content"] for event in messages if "content" in event.attributes
+        )
         return Reading(
             kind,
             first_text(attributes, "gen_ai.tool.name", "traceloop.entity.name") or name,
             call_id=first_text(attributes, "gen_ai.tool.call.id") or None,
-            given=_given(attributes, events),
+            given=arguments(given[0]) if given else None,
             result=_result(attributes, events),
         )
     answer = text(attributes.get("final_result")) and parsed(attributes["final_result"])
-    is_complete = None  # Pydantic AI alone tells it
-    if "final_result" in attributes or "gen_ai.agent.call.id" in attributes:
-        is_complete = "final_result" in attributes
+    is_pydantic_ai = "final_result" in attributes or "gen_ai.agent.call.id" in attributes
     return Reading(
         kind,
         first_text(attributes, "gen_ai.agent.name"),
         answer=answer or last_text(_messages(attributes, events, "output")) or None,
         asked=asked_in(_messages(attributes, events, "input")),
         conversation=talk,
-        complete=is_complete,
+        complete="final_result" in attributes if is_pydantic_ai else None,
     )
 
 
@@ -190,57 +302,26 @@ def _messages(attributes: Attributes, events: Iterable[Event], way: str) -> list
         if event.name == _DETAILS and key in event.attributes:
             found = parsed(event.attributes[key])
         elif way == "input" and event.name in _SAID:
-            old.append(_event_said(_SAID[event.name], event.attributes.get("content")))
+            old.append(_old_said(_SAID[event.name], event.attributes.get("content")))
         elif way == "output" and event.name == "gen_ai.choice":
-            old = [_event_said("assistant", event.attributes.get("message"))]
+            old = [_old_said("assistant", event.attributes.get("message"))]
     if found is None:
-        return old or [*_numbered(attributes, "prompt" if way == "input" else "completion")]
+        numbered = _flat(attributes, "gen_ai.prompt." if way == "input" else "gen_ai.completion.")
+        return old or [
+            _old_said(text(one.get("role")) or "assistant", one.get("content"), one["tool_calls"])
+            for one in numbered
+        ]
     if way == "input" and isinstance(found, str):  # cut in the middle
         return []
     return messages_in(found, "assistant")
 
 
-def _event_said(role: str, content: object) -> Said:
-    """Return the message of an event: a text, OpenAI's message, or a list of Bedrock's blocks."""
+def _old_said(role: str, content: object, calls: Sequence[Fields] = ()) -> Said:
+    """Return a message that is told as a text, OpenAI's message, or a list of Bedrock's blocks."""
     found = parsed(content)
-    if isinstance(found, dict):
-        message = {"role": role, **found, "content": parsed(found.get("content"))}
-    else:
-        message = {"role": role, "content": found}
+    told = found if isinstance(found, dict) else {"content": found}
+    message = {"role": role, "tool_calls": calls, **told, "content": parsed(told.get("content"))}
     return said_in(message) or Said(role)
-
-
-def _numbered(attributes: Attributes, way: str) -> Iterator[Said]:
-    """Yield the messages of OpenLLMetry before 0.6: ``gen_ai.prompt.0.content``."""
-    for number in range(1000):
-        start = f"gen_ai.{way}.{number}."
-        role = attributes.get(f"{start}role")
-        content = attributes.get(f"{start}content")
-        calls = [*_numbered_calls(attributes, start)]
-        if role is None and content is None and not calls:
-            return
-        said = _event_said(text(role) or "assistant", content)
-        yield said._replace(calls=(*said.calls, *calls))
-
-
-def _numbered_calls(attributes: Attributes, start: str) -> Iterator[ToolCall]:
-    for number in range(100):
-        call = f"{start}tool_calls.{number}."
-        tool = text(attributes.get(f"{call}name"))
-        if not tool:
-            return
-        given = arguments(attributes.get(f"{call}arguments"))
-        yield ToolCall(tool, given, text(attributes.get(f"{call}id")) or None)
-
-
-def _given(attributes: Attributes, events: Iterable[Event]) -> Fields | None:
-    for key in _GIVEN:
-        if key in attributes:
-            return arguments(attributes[key])
-    for event in events:
-        if event.name == "gen_ai.tool.message" and "content" in event.attributes:
-            return arguments(event.attributes["content"])
-    return None
 
 
 def _result(attributes: Attributes, events: Iterable[Event]) -> object:
@@ -251,8 +332,8 @@ def _result(attributes: Attributes, events: Iterable[Event]) -> object:
     for event in events:
         if event.name == "gen_ai.choice" and "message" in event.attributes:
             found = parsed(event.attributes["message"])
-        elif event.name == _DETAILS and "gen_ai.output.messages" in event.attributes:
-            messages = objects(parsed(event.attributes["gen_ai.output.messages"]))
+        elif event.name == _DETAILS:
+            messages = objects(parsed(event.attributes.get("gen_ai.output.messages")))
             parts = [part for message in messages for part in objects(message.get("parts"))]
             for part in parts:  # Strands reports a tool as it reports a model
                 if part.get("type") == "tool_call_response":
@@ -260,10 +341,10 @@ def _result(attributes: Attributes, events: Iterable[Event]) -> object:
     return found
 
 
-def _openinference(kind: Kind, name: str, attributes: Attributes, *, with_input: bool) -> Reading:
+def _openinference(kind: Kind, name: str, attributes: Attributes) -> Reading:
     if kind == "model":
         return model_reading(
-            _flat_messages(attributes, "input", "user") if with_input else [],
+            _flat_messages(attributes, "input", "user"),
             _flat_messages(attributes, "output", "assistant"),
             first_text(attributes, "llm.model_name"),
             attributes.get("llm.token_count.prompt"),
@@ -272,12 +353,14 @@ def _openinference(kind: Kind, name: str, attributes: Attributes, *, with_input:
     if kind in {"tool", "retriever"}:
         if name.startswith(_HANDOFF):
             return handoff_to(name.removeprefix(_HANDOFF))
+        given = next((arguments(attributes[key]) for key in _FLAT_GIVEN if key in attributes), None)
+        keywords = fields(given).get("kwargs")
         result = parsed(attributes.get("output.value"))
         return Reading(
             kind,
             first_text(attributes, "tool.name") or name,
             call_id=first_text(attributes, "tool_call.id", "tool.id") or None,
-            given=_flat_given(attributes),
+            given=keywords if isinstance(keywords, dict) else given,
             result=fields(fields(result).get("data")).get("content", result),  # LangChain's message
         )
     asked = text(attributes.get("input.value")) if kind == "agent" else ""
@@ -285,7 +368,7 @@ def _openinference(kind: Kind, name: str, attributes: Attributes, *, with_input:
     return Reading(
         kind,
         first_text(attributes, "agent.name", "graph.node.id") if kind == "agent" else "",
-        answer=last_text(_all_said(_flat(attributes, "output"))) or None,
+        answer=last_text(_said(_flat(attributes, "llm.output_messages.", "message"))) or None,
         output=parsed(attributes["output.value"]) if "output.value" in attributes else None,
         task=text(task),
         conversation=first_text(attributes, "session.id") or None,
@@ -293,20 +376,20 @@ def _openinference(kind: Kind, name: str, attributes: Attributes, *, with_input:
 
 
 def _flat_messages(attributes: Attributes, way: str, role: str) -> list[Said]:
-    flat = _flat(attributes, way)
+    flat = _flat(attributes, f"llm.{way}_messages.", "message")
     if flat and all("role" in message for message in flat):
-        return _all_said(flat)
+        return _said(flat)
     # The SDK drops the oldest of more than 128 attributes: roles go first.
-    return messages_in(attributes.get(f"{way}.value"), role) or _all_said(flat)
+    return messages_in(attributes.get(f"{way}.value"), role) or _said(flat)
 
 
-def _all_said(messages: list[Fields]) -> list[Said]:
+def _said(messages: list[Fields]) -> list[Said]:
     return [said for one in messages if (said := said_in(one, "assistant")) is not None]
 
 
-def _flat(attributes: Attributes, way: str) -> list[Fields]:
+def _flat(attributes: Attributes, start: str, inside: str = "") -> list[Fields]:
+    """Return the messages of numbered keys; each part is ``inside`` an object of this name."""
     tree: Fields = {}
-    start = f"llm.{way}_messages."
     for key, value in attributes.items():
         if key.startswith(start):
             at = tree
@@ -321,23 +404,14 @@ def _flat(attributes: Attributes, way: str) -> list[Fields]:
     return [
         {
             **message,
-            "contents": _ordered(message.get("contents"), "message_content"),
-            "tool_calls": _ordered(message.get("tool_calls"), "tool_call"),
+            "contents": _ordered(message.get("contents"), inside and "message_content"),
+            "tool_calls": _ordered(message.get("tool_calls"), inside and "tool_call"),
         }
-        for message in _ordered(tree, "message")
+        for message in _ordered(tree, inside)
     ]
 
 
 def _ordered(node: object, inside: str) -> list[Fields]:
     tree = fields(node)
     numbers = sorted((key for key in tree if key.isdecimal() and len(key) < 9), key=int)
-    return [fields(fields(tree[key]).get(inside)) for key in numbers]
-
-
-def _flat_given(attributes: Attributes) -> Fields | None:
-    for key in ("input.value", "tool.parameters.value", "tool_call.function.arguments"):
-        if key in attributes:
-            given = arguments(attributes[key])
-            inner = given.get("kwargs")
-            return inner if isinstance(inner, dict) else given
-    return None
+    return [fields(fields(tree[key]).get(inside) if inside else tree[key]) for key in numbers]

@@ -22,19 +22,16 @@ from kp_middleware.recording import (
     recordings,
     shield,
 )
+from kp_middleware.spans.dialects import Kind, Reading
 from kp_middleware.spans.held_span import (
     ROOTS,
     HeldSpan,
-    Kind,
-    Reading,
     Scope,
     is_left_over,
     left_by,
-    outermost_of,
+    replay,
     roots_in,
-    split,
 )
-from kp_middleware.spans.replay import replay
 
 logger = logging.getLogger("kp_middleware")
 
@@ -53,13 +50,7 @@ class HeldRuns:
     out, and so is a run ``without_content``, which told nothing that was said.
     """
 
-    def __init__(
-        self,
-        kp: Recording,
-        *,
-        domain: str | None = None,
-        confidence: Confidences = None,
-    ) -> None:
+    def __init__(self, kp: Recording, *, domain: str | None, confidence: Confidences) -> None:
         self.without_content = 0
         self._begin = recordings(kp, domain=domain, confidence=confidence)
         self._grace_s = _GRACE_S
@@ -93,7 +84,7 @@ class HeldRuns:
         read: Callable[[], Reading] | None = None,
     ) -> None:
         """Begin a span; what ``read`` returns counts if it never ends."""
-        over: list[HeldSpan] = []
+        over = list[HeldSpan]()
         outer = current_recorder() if parent_id not in self._held else None
         place = place_here() if outer is not None else None
         with self._lock:
@@ -111,8 +102,8 @@ class HeldRuns:
                 span.outer, span.place = outer, place
             self._held[span_id] = span
             if len(self._held) > _MOST_HELD:
-                over += self._detached(outermost_of(next(iter(self._held.values()))))
-            over += self._overdue() if self._waiting else []
+                over += self._detached(next(iter(self._held.values())).outermost())
+            over += self._overdue()
         self._record(over)
 
     def finish(
@@ -132,15 +123,14 @@ class HeldRuns:
             if span is None or span.ended_s is not None:
                 return
             span.kind = kind or span.kind
-            top = outermost_of(span)
+            top = span.outermost()
             if top.held_bytes + size_bytes > _MOST_BYTES:
                 read, size_bytes = partial(Reading, span.kind), 0
             top.held_bytes += size_bytes
             span.ended_s, span.size_bytes, span.read = at_s, size_bytes, read
             if span.kind is not None:
                 self._scopes.add(span.scope)
-            over = self._ended(span)
-            over += self._overdue() if self._waiting else []
+            over = self._ended(span) + self._overdue()
         self._record(over)
 
     def wants_input(self, span_id: int | str) -> bool:
@@ -189,10 +179,7 @@ class HeldRuns:
 
     def _root_of(self, span: HeldSpan) -> HeldSpan:
         """Return the outermost span of ours around it, or itself."""
-        root = span
-        for above in span.above():
-            if self._is_ours(above):
-                root = above
+        *_, root = (span, *filter(self._is_ours, span.above()))
         return root
 
     def _ended(self, span: HeldSpan) -> list[HeldSpan]:
@@ -203,7 +190,9 @@ class HeldRuns:
             return self._detached(root)
         is_left = root.scope.leaves_open and root.ended_s is None and span.parent is root
         if is_left or (root is span and root.kind in ROOTS):
-            self._wait(root)
+            self._waiting[root] = monotonic() + self._grace_s, self._begun
+            if self._timer is None:
+                self._set_timer(self._grace_s)
         self._drop_if_alone(span)
         return []
 
@@ -216,11 +205,6 @@ class HeldRuns:
             if span.parent is not None:
                 span.parent.inside.pop(span.id, None)
             span = span.parent
-
-    def _wait(self, root: HeldSpan) -> None:
-        self._waiting[root] = (monotonic() + self._grace_s, self._begun)
-        if self._timer is None:
-            self._set_timer(self._grace_s)
 
     def _set_timer(self, delay_s: float) -> None:
         self._timer = threading.Timer(max(0.01, delay_s), self._time_is_up)
@@ -236,7 +220,9 @@ class HeldRuns:
         self._record(over)
 
     def _overdue(self) -> list[HeldSpan]:
-        now, over = monotonic(), []
+        if not self._waiting:
+            return []
+        now, over = monotonic(), list[HeldSpan]()
         for root, (until, begun) in [*self._waiting.items()]:
             if now < until and self._begun - begun < _MOST_OTHERS:
                 continue
@@ -255,17 +241,15 @@ class HeldRuns:
         parent, top.parent = top.parent, None
         if parent is not None:
             parent.inside.pop(top.id, None)
-            outermost = outermost_of(parent)
+            outermost = parent.outermost()
             outermost.held_bytes -= sum(span.size_bytes for span in spans)
             if top.outer is None:
                 top.outer, top.place = outermost.outer, outermost.place
             self._drop_if_alone(parent)
-        return [root for one in roots_in(top) for root in split(one)]
+        return [*roots_in(top)]
 
     def _record(self, over: list[HeldSpan]) -> None:
         for root in over:
-            if root.is_bracket():
-                continue
             if root.outer is not None:  # the run around this one goes on
                 self._replay(root, root.outer)
             elif (recorder := root.recorder or self._recorder_of(root)) is not None:

@@ -1,8 +1,7 @@
-"""Messages in every form in which they are published, and what they say.
+"""Messages in every published form, and what they say; a field of another type counts as absent.
 
-OpenAI's chat messages and the items of its Responses API, Anthropic's and Bedrock's blocks,
-LangChain's messages, and the parts of OpenTelemetry's GenAI conventions. First the typed reading of
-JSON that others wrote: what has another type counts as absent.
+OpenAI's chat messages and items of its Responses API, Anthropic's and Bedrock's blocks, LangChain's
+messages, and the parts of OpenTelemetry's GenAI conventions.
 """
 
 import json
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kp_middleware.recording import ToolCall, Turn, bounded_text, text_of
+from kp_middleware.recording import ToolCall, bounded_text, text_of
 
 Fields: TypeAlias = dict[str, Any]
 
@@ -21,6 +20,7 @@ _EARLIEST_S: Final = 631_152_000.0  # 1990: what is earlier or later is no time 
 _LATEST_S: Final = 4_102_444_800.0  # 2100
 
 _ROLES: Final = {
+    **{role: role for role in ("user", "assistant", "system", "tool")},
     "human": "user",
     "ai": "assistant",
     "model": "assistant",
@@ -32,7 +32,6 @@ _ROLES: Final = {
     "function": "tool",
     "developer": "system",
 }
-_KNOWN: Final = frozenset({"user", "assistant", "system", "tool"})
 _CALLS: Final = frozenset({"tool_use", "tool_call"})
 _RESULTS: Final = frozenset({"tool_result", "tool_call_response"})
 _REASONS: Final = frozenset({"reasoning", "thinking", "redacted_thinking"})
@@ -55,23 +54,21 @@ def objects(value: object) -> list[Fields]:
 
 
 def text(value: object) -> str:
-    """Return a text of bounded size, or an empty one."""
-    if not isinstance(value, str):
-        return ""
-    return value if len(value) < _MOST_BYTES // 4 else bounded_text(value, _MOST_BYTES)
+    """Return a text, at most 1 MB of it, or an empty one."""
+    if isinstance(value, str) and len(value) >= _MOST_BYTES // 4:
+        return bounded_text(value, _MOST_BYTES)
+    return value if isinstance(value, str) else ""
 
 
 def name(value: object) -> str | None:
-    """Return a text that is not empty and that UTF-8 can write, or a number as one; else None."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value) if abs(value) < _MOST_EXACT else None
-    if not isinstance(value, str) or not value:
-        return None
-    return value if value.isascii() else value.encode(errors="replace").decode()
+    """Return a text that is not empty and that UTF-8 can write, or an integer as one; else None."""
+    if type(value) is int and abs(value) < _MOST_EXACT:
+        return str(value)
+    return value.encode(errors="replace").decode() or None if isinstance(value, str) else None
 
 
 def first_text(values: Mapping[str, Any], *keys: str) -> str:
-    """Return the first of these values that is a text which is not empty."""
+    """Return the first of these values that is a text and not empty, or an empty one."""
     return next((said for key in keys if (said := text(values.get(key)))), "")
 
 
@@ -162,7 +159,7 @@ class Said(NamedTuple):
 def said_in(given: object, role: str = "") -> Said | None:
     """Return what a message or an item says, or None if it is none.
 
-    ``role`` is that of a message which does not say its own.
+    A message that does not tell its role has ``role``.
 
     >>> said_in({"role": "user", "content": [{"type": "text", "text": "An egg?"}]}).texts
     ('An egg?',)
@@ -178,10 +175,11 @@ def said_in(given: object, role: str = "") -> Said | None:
         call_id = name(message.get("call_id")) or name(message.get("id"))
         called = {"name": sort.removesuffix("_call"), "arguments": message.get("action")}
         return Said("assistant", calls=(_call({**called, **message, "id": call_id}),))
-    said_role = _role_of(message)
-    if not said_role and (not role or not message.keys() & {"content", "parts", "tool_calls"}):
+    known = (_ROLES.get(text(message.get(key))) for key in ("role", "type"))
+    told = next(filter(None, known), None) or text(message.get("role"))
+    if not told and (not role or not message.keys() & {"content", "parts", "tool_calls"}):
         return None
-    return _in_message(message, said_role or role)
+    return _in_message(message, told or role)
 
 
 def _in_message(message: Fields, role: str) -> Said:
@@ -194,8 +192,8 @@ def _in_message(message: Fields, role: str) -> Said:
         parts.append(_spoken(text(message.get("content"))))
     reasoning = first_text(message, "reasoning_content", "reasoning")
     thoughts = [thought for part in parts for thought in part.thoughts]
-    calls = [_call(one) for one in objects(message.get("tool_calls"))]
-    calls = calls or [call for part in parts for call in part.calls]
+    called = [_call(one) for one in objects(message.get("tool_calls"))]
+    calls = called or [call for part in parts for call in part.calls]
     if isinstance(message.get("function_call"), dict):
         calls.append(_call(message["function_call"]))
     usage = fields(message.get("usage_metadata")) or fields(message.get("usage"))
@@ -240,14 +238,6 @@ def _plain(message: Fields) -> Fields:
         return {"role": kind, **kwargs}
     data = message.get("data")
     return {**message, **data} if isinstance(data, dict) and "content" in data else message
-
-
-def _role_of(message: Fields) -> str:
-    for said in (message.get("role"), message.get("type")):
-        role = _ROLES.get(said, said) if isinstance(said, str) else ""
-        if role in _KNOWN:
-            return role
-    return text(message.get("role"))
 
 
 def _is_result(block: object) -> bool:
@@ -320,42 +310,17 @@ def _is_pair(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(type(one) is str for one in value)
 
 
-def turn_of(
-    messages: Iterable[Said], model: str | None = None, read: object = None, written: object = None
-) -> Turn:
-    """Return the turn of a model that answered with these messages.
-
-    Its name and the tokens ``read`` and ``written`` are by default those that the messages tell.
-    """
-    said = list(messages)
-    texts = [one for message in said for one in message.texts]
-    counts = tokens(read), tokens(written)
-    if counts == (None, None):
-        counts = tokens(*(one.read for one in said)), tokens(*(one.written for one in said))
-    return Turn(
-        text=texts[-1] if texts else "",
-        calls=tuple(call for message in said for call in message.calls),
-        model=model or next((one.model for one in said if one.model), None),
-        tokens=None if counts == (None, None) else (counts[0] or 0, counts[1] or 0),
-        thoughts=tuple(thought for one in said for thought in one.thoughts),
-    )
+def since_the_answer(messages: Iterable[Said]) -> list[Said]:
+    """Return the messages after the last one of the assistant."""
+    said = [*messages]
+    start = max((at for at, one in enumerate(said, 1) if one.role == "assistant"), default=0)
+    return said[start:]
 
 
 def asked_in(messages: Iterable[Said]) -> str:
     """Return the user's texts since the last message of the assistant."""
-    asked = (one for said in _news(messages) if said.role == "user" for one in said.texts)
-    return text(" ".join(asked))
-
-
-def results_in(messages: Iterable[Said]) -> tuple[Result, ...]:
-    """Return the results of tools since the last message of the assistant."""
-    return tuple(result for said in _news(messages) for result in said.results)
-
-
-def _news(messages: Iterable[Said]) -> list[Said]:
-    said = [*messages]
-    start = max((at for at, one in enumerate(said, 1) if one.role == "assistant"), default=0)
-    return said[start:]
+    news = since_the_answer(messages)
+    return text(" ".join(words for one in news if one.role == "user" for words in one.texts))
 
 
 def last_text(messages: Iterable[Said]) -> str:
