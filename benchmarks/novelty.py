@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kp_middleware import MiniLMEmbedder, ReasoningTrace, Scorer, Step
-from kp_middleware.embedding import Vector, specified_text
+from kp_middleware.embedding import Vector, embedded_text
 from kp_middleware.embedding._model import Window, task_first_text
 
 RECORDED: Final = "tau_airline_gpt4o_open.jsonl.gz"
@@ -32,7 +32,7 @@ ROUNDS: Final = 15
 
 def whole_parts(trace: ReasoningTrace, window: Window) -> str:
     """What people said, then thoughts, then the rest, but whole: a long part takes all the room."""
-    text = specified_text(trace)
+    text = embedded_text(trace)
     if window.holds(text):
         return text
     steps = sorted((step for step in trace.steps if step.content), key=_rank)
@@ -47,7 +47,7 @@ def _rank(step: Step) -> int:
 
 def any_part(trace: ReasoningTrace, window: Window) -> str:
     """The ends of each part, whoever said it, until the window is full."""
-    text = specified_text(trace)
+    text = embedded_text(trace)
     if window.holds(text):
         return text
     contents = [step.content for step in trace.steps if step.content]
@@ -56,7 +56,7 @@ def any_part(trace: ReasoningTrace, window: Window) -> str:
 
 
 METHODS: Final[Mapping[str, Callable[[ReasoningTrace, Window], str]]] = {
-    "specified": lambda trace, _: specified_text(trace),
+    "specified": lambda trace, _: embedded_text(trace),
     "task-first": task_first_text,
     "whole parts": whole_parts,
     "any part": any_part,
@@ -137,7 +137,7 @@ def asked_alone(model: Model, runs: Sequence[Run]) -> Reading:
 
 def tokens(trace: ReasoningTrace) -> float:
     """About as many as the specified text has."""
-    return len(specified_text(trace).encode()) / 4
+    return len(embedded_text(trace).encode()) / 4
 
 
 def recorded(folder: Path, results_in: ResultsIn) -> tuple[list[Run], list[bool]]:

@@ -9,7 +9,6 @@ from kp_middleware.embedding._model import (
     embed_many,
     embedded_text,
     shared_embedder,
-    specified_text,
 )
 from kp_middleware.embedding._scorer import Embedded, Scorer, aevaluate_value, evaluate_value
 from kp_middleware.embedding._source import describe_source
@@ -29,5 +28,4 @@ __all__ = [
     "embedded_text",
     "evaluate_value",
     "shared_embedder",
-    "specified_text",
 ]

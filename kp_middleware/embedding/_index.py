@@ -1,18 +1,17 @@
 """A bounded cache of vectors over a ring in memory that never moves.
 
 Vectors are stored dimension by dimension in blocks of 16, so that a product runs at the speed of
-memory with each of OpenBLAS's AVX kernels; row by row it takes up to 2.8 times as long. Live
-vectors are at most two slices, and one product for each finds the nearest without a copy. Dropping
-the oldest moves the head and touches no vector. The blocks start as zero pages that the system
-allocates on the first write: memory grows with use, not with the capacity.
+memory with each of OpenBLAS's AVX kernels; row by row it takes up to 2.8 times as long. The blocks
+start as zero pages that the system allocates on the first write: memory grows with use.
 """
 
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +24,7 @@ from kp_middleware.embedding._model import Vector
 _UNSHARED: Final = 8192  # numbers: OpenBLAS may split a larger product among spinning threads
 _WIDTH: Final = 16  # vectors in a block: narrower and wider blocks were slower
 _UNNAMED: Final = ""  # of a vector added without an embedder
+_LIKENESS: Final = attrgetter("similarity")
 
 
 class Neighbour(NamedTuple):
@@ -37,8 +37,8 @@ class Neighbour(NamedTuple):
 class Ring:
     """A ring of at most ``capacity`` unit vectors, in which the newest replaces the oldest.
 
-    A look-up is one numpy call over many products, each too small for OpenBLAS's threads. In a
-    Python loop each would release the GIL, and wait up to 5 ms for a busy agent to return it.
+    Live vectors are at most two slices; a look-up in one is a numpy call over many products, each
+    too small for OpenBLAS's threads. In a Python loop each would wait for the GIL, up to 5 ms.
     """
 
     def __init__(self, capacity: int, dimensions: int) -> None:
@@ -85,12 +85,10 @@ class Ring:
         self._keys[at] = rows.keys[newest]
         self._length += count
 
-    def drop_until(self, stamp_ms: int) -> list[int]:
-        """Drop the oldest rows, stamped at this time or earlier, and return their ``seq``."""
-        dropped = []
+    def drop_until(self, stamp_ms: int) -> Iterator[int]:
+        """Drop the oldest rows, stamped at this time or earlier; yield the ``seq`` of each."""
         while self._length and self._stamps_ms[self._head] <= stamp_ms:
-            dropped.append(self._drop_oldest())
-        return dropped
+            yield self._drop_oldest()
 
     def nearest(self, unit: Vector) -> Neighbour | None:
         """Return the most similar row, the oldest of equals, or None if there is no row."""
@@ -104,10 +102,6 @@ class Ring:
                 if found is None or similarity > found.similarity:
                     found = Neighbour(similarity, self._keys[at])
         return found
-
-    def clear(self) -> None:
-        self._keys[:] = None
-        self._head = self._length = 0
 
     def _drop_oldest(self) -> int:
         seq = int(self._seqs[self._head])
@@ -162,7 +156,7 @@ class VectorCache:
         self.dimensions = dimensions
         self.ttl_ms = ttl_ms
         self._clock = clock or (lambda: time.time() * 1000)
-        self._latest_ms = 0
+        self._latest_ms = 0  # never goes back: entries are in the order of their stamps
         self._lock = threading.RLock()
         self._rings: dict[str, Ring] = {}
         self._table = table
@@ -172,7 +166,7 @@ class VectorCache:
             self._transaction = partial(transaction, self._connection)
             self._table = VectorTable(self._connection, dimensions)
             if ttl_ms is not None:
-                self._table.forget_all(up_to_ms=self._expired_ms())
+                self._table.forget_all(up_to_ms=self._expired_ms(ttl_ms))
 
     def add(self, vector: ArrayLike, key: str | None = None, *, embedder: str = _UNNAMED) -> None:
         """Add a vector.
@@ -200,7 +194,9 @@ class VectorCache:
         """
         unit = self.unit(query)
         with self._lock:
-            return self._nearest(unit, self._names() if embedder is None else {embedder, _UNNAMED})
+            names = self._names() if embedder is None else {embedder, _UNNAMED}
+            near = [ring.nearest(unit) for ring in self._current(names)]
+        return max(filter(None, near), key=_LIKENESS, default=None)
 
     def nearest_then_add(
         self, vector: ArrayLike, key: str | None = None, *, embedder: str = _UNNAMED
@@ -208,7 +204,8 @@ class VectorCache:
         """Return what `nearest` does, and `add` the vector, with nothing in between."""
         unit = self.unit(vector)
         with self._lock, self._transaction():
-            found = self._nearest(unit, {embedder, _UNNAMED})
+            near = [ring.nearest(unit) for ring in self._current({embedder, _UNNAMED})]
+            found = max(filter(None, near), key=_LIKENESS, default=None)
             self._append(unit, key, embedder)
         return found
 
@@ -228,17 +225,19 @@ class VectorCache:
 
     def evict_expired(self) -> int:
         """Remove the expired entries, and return their number."""
+        if self.ttl_ms is None:
+            return 0
         with self._lock:
-            return sum(map(self._expire, self._rings.values()))
+            return sum(self._expire(ring, self.ttl_ms) for ring in self._rings.values())
 
     def clear(self) -> None:
         """Remove all entries, except the rows of the file that a trace owns."""
         with self._lock:
             if self._table is not None:
                 self._table.forget_all()
-            for ring in self._rings.values():
-                ring.clear()
-                ring.seen_seq = 0 if self._table is None else self._table.last_seq()
+            for name in self._rings:
+                self._rings[name] = Ring(self.max_elements, self.dimensions)
+                self._rings[name].seen_seq = self._table.last_seq() if self._table else 0
 
     def load(self, *, embedder: str) -> None:
         """Load the vectors that a look-up needs and that are not loaded yet.
@@ -275,10 +274,6 @@ class VectorCache:
             values /= math.sqrt(squares)
         return values.astype(np.float32)
 
-    def _nearest(self, unit: Vector, embedders: set[str]) -> Neighbour | None:
-        found = filter(None, [ring.nearest(unit) for ring in self._current(embedders)])
-        return max(found, key=lambda near: near.similarity, default=None)
-
     def _append(self, unit: Vector, key: str | None, embedder: str) -> None:
         """Add a vector to the ring of its embedder, which is current."""
         ring, seq = self._rings[embedder], 0
@@ -298,43 +293,36 @@ class VectorCache:
         return {*self._rings, *(self._table.embedders() if self._table else ())}
 
     def _current(self, embedders: set[str]) -> list[Ring]:
-        """Return the rings of embedders, with what others have added to the file."""
+        """Return the rings of embedders, with what others have added to the file.
+
+        Sequence numbers grow in the order of commits: no later row gets a lower one.
+        """
         last_seq = 0 if self._table is None else self._table.last_seq()
         for name in embedders:
             if name not in self._rings:
                 self._rings[name] = Ring(self.max_elements, self.dimensions)
-            if self._table is not None and self._rings[name].seen_seq < last_seq:
-                self._catch_up(name, self._table, last_seq)
+            ring = self._rings[name]
+            if self._table is not None and ring.seen_seq < last_seq:
+                if last_seq - ring.seen_seq > self.max_elements:  # read only as much as fits
+                    newest = self._table.before_newest(name, self.max_elements)
+                    ring.seen_seq = max(ring.seen_seq, newest)
+                after_ms = -1 if self.ttl_ms is None else self._expired_ms(self.ttl_ms)
+                for rows in self._table.since(name, ring.seen_seq, after_ms=after_ms):
+                    ring.extend(rows)
+                    self._latest_ms = max(self._latest_ms, *rows.stamps_ms)
+                    ring.seen_seq = rows.seqs[-1]
+                ring.seen_seq = max(ring.seen_seq, last_seq)
             if self.ttl_ms is not None:
-                self._expire(self._rings[name])
+                self._expire(ring, self.ttl_ms)
         return [self._rings[name] for name in embedders]
 
-    def _catch_up(self, embedder: str, table: VectorTable, last_seq: int) -> None:
-        """Copy in an embedder's rows added to the file since the last look, as far as they fit.
-
-        Sequence numbers grow in the order of commits: no later row gets a lower one.
-        """
-        ring, seen_seq = self._rings[embedder], self._rings[embedder].seen_seq
-        if last_seq - seen_seq > self.max_elements:
-            seen_seq = max(seen_seq, table.before_newest(embedder, self.max_elements))
-        for rows in table.since(embedder, seen_seq, after_ms=self._expired_ms()):
-            ring.extend(rows)
-            self._latest_ms = max(self._latest_ms, *rows.stamps_ms)
-            last_seq = max(last_seq, rows.seqs[-1])
-        ring.seen_seq = last_seq
-
-    def _expire(self, ring: Ring) -> int:
-        seqs = ring.drop_until(self._expired_ms())
+    def _expire(self, ring: Ring, ttl_ms: float) -> int:
+        seqs = [*ring.drop_until(self._expired_ms(ttl_ms))]
         if seqs and self._table is not None:
             self._table.forget(seqs)
         return len(seqs)
 
-    def _expired_ms(self) -> int:
-        """Return the time at or before which entries have expired; -1 without a TTL.
-
-        The clock never goes back: entries are in the order of their stamps.
-        """
-        if self.ttl_ms is None:
-            return -1
+    def _expired_ms(self, ttl_ms: float) -> int:
+        """Return the time at or before which entries have expired."""
         self._latest_ms = max(self._latest_ms, int(self._clock()))
-        return math.floor(self._latest_ms - self.ttl_ms)
+        return math.floor(self._latest_ms - ttl_ms)

@@ -12,17 +12,7 @@ from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Literal,
-    NamedTuple,
-    Protocol,
-    TypeAlias,
-    TypeVar,
-    cast,
-)
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,7 +120,7 @@ class MiniLMEmbedder:
     def text_of(self, trace: ReasoningTrace, /) -> str:
         """Return the text to embed for a trace. Raises the errors of `embed`."""
         if self._reading == "specified":
-            return specified_text(trace)
+            return embedded_text(trace)
         return task_first_text(trace, self._model().window)
 
     def embed(self, text: str, /) -> Vector:
@@ -300,11 +290,6 @@ def shared_embedder(name: EmbedderName, *, threads: int = 1) -> MiniLMEmbedder |
     return _shared.setdefault((name, threads), new)
 
 
-class Piece(NamedTuple):
-    text: str
-    tokens: int
-
-
 class Window:
     """A measure of texts with the model's tokenizer, which tokenises little more than it holds."""
 
@@ -332,20 +317,20 @@ class Window:
             size *= 4
         return text[:size]
 
-    def ends(self, text: str, first: int, last: int) -> Piece:
-        """Return the first and the last tokens of a text, or all of it if it has no more."""
+    def ends(self, text: str, first: int, last: int) -> tuple[str, int]:
+        """Return the first and last tokens of a text, or all of it, as text and their number."""
         head, tail = first * _TOKEN_CHARACTERS, last * _TOKEN_CHARACTERS
         if len(text) > head + tail:
             text = f"{text[:head]} {text[-tail:]}"
         return self._piece(text, first, last)
 
-    def _ends(self, text: str, first: int, last: int) -> Piece:
+    def _ends(self, text: str, first: int, last: int) -> tuple[str, int]:
         encoding = self._encode(text)
         spans = [span for part in (encoding, *encoding.overflowing) for span in part.offsets]
         spans = [span for span in spans if span != (0, 0)]  # without the special tokens
         if len(spans) <= first + last:
-            return Piece(text, len(spans))
-        return Piece(f"{text[: spans[first - 1][1]]} {text[spans[-last][0] :]}", first + last)
+            return text, len(spans)
+        return f"{text[: spans[first - 1][1]]} {text[spans[-last][0] :]}", first + last
 
     def _encode(self, text: str) -> "Encoding":
         return self._tokenizer.encode_batch([text])[0]  # releases the GIL, unlike `encode`
@@ -360,28 +345,26 @@ def _is_decided(encoding: "Encoding") -> bool:
     """Return whether the last two words, which the cut may change, are outside the window."""
     if not encoding.overflowing:
         return False
-    return _last_word(encoding) + 2 <= _last_word(encoding.overflowing[-1])
-
-
-def _last_word(encoding: "Encoding") -> int:
-    return max(word for word in encoding.word_ids if word is not None)
+    parts = encoding, encoding.overflowing[-1]
+    here, after = (max(word for word in part.word_ids if word is not None) for part in parts)
+    return here + 2 <= after
 
 
 def embedded_text(trace: ReasoningTrace, embedder: Embedder | None = None) -> str:
-    """Return the text to embed for a trace: the embedder's own choice, or the specified text."""
-    text_of: Callable[[ReasoningTrace], str] = getattr(embedder, "text_of", specified_text)
-    return text_of(trace)
+    """Return the text to embed for a trace: the embedder's own choice, or the specified text.
 
-
-def specified_text(trace: ReasoningTrace) -> str:
-    """Return the objective and each step's ``content``, joined by spaces, without past runs."""
-    contents = " ".join(without_recalled(step.content or "") for step in trace.steps)
-    return f"{without_recalled(trace.task.objective)} {contents}"
+    That is the objective and each step's ``content``, joined by spaces, without past runs.
+    """
+    text_of: Callable[[ReasoningTrace], str] | None = getattr(embedder, "text_of", None)
+    if text_of is not None:
+        return text_of(trace)
+    parts = (trace.task.objective, *(step.content or "" for step in trace.steps))
+    return " ".join(map(without_recalled, parts))
 
 
 def task_first_text(trace: ReasoningTrace, window: Window) -> str:
-    """Return the specified text if the window holds it, else the parts that tell the task."""
-    text = specified_text(trace)
+    """Return the specified text if the window holds it, else what tells the task."""
+    text = embedded_text(trace)
     if window.holds(text):
         return text
     parts: dict[str, list[tuple[int, str, tuple[int, int]]]] = {source: [] for source in _ENDS}
@@ -396,7 +379,8 @@ def task_first_text(trace: ReasoningTrace, window: Window) -> str:
         if source == "tool":
             room = min(room, WORD_TOKENS - room)  # no more than people and agent have together
         for place, part, ends in its_parts:
-            if room > 0 and (piece := window.ends(part, *ends)).tokens:
-                taken[place] = piece.text
-                room -= piece.tokens
+            said, tokens = window.ends(part, *ends) if room > 0 else ("", 0)
+            if tokens:
+                taken[place] = said
+                room -= tokens
     return " ".join(taken[place] for place in sorted(taken))

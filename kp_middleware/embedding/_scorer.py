@@ -7,14 +7,7 @@ from typing import Final, NamedTuple
 
 from kp_middleware.asked import LONG
 from kp_middleware.core.evaluation import Run, score_run
-from kp_middleware.core.formula import (
-    DEFAULT_PROFILE,
-    PROFILES,
-    Nearest,
-    Score,
-    Shape,
-    Weights,
-)
+from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, Nearest, Score, Shape, Weights
 from kp_middleware.embedding._index import VectorCache
 from kp_middleware.embedding._model import (
     DEFAULT_EMBEDDER,
@@ -66,11 +59,9 @@ class Scorer:
     ) -> None:
         self._embedder = embedder
         self._cache = VectorCache() if cache is None else cache
-        own = {
-            name: given if isinstance(given, Weights) else Weights(**given)
-            for name, given in (profiles or {}).items()
-        }
-        self._profiles = {**PROFILES, **own}
+        self._profiles = dict(PROFILES)
+        for name, own in (profiles or {}).items():
+            self._profiles[name] = own if isinstance(own, Weights) else Weights(**own)
         self._warned: set[str] = set()
 
     def score(
@@ -107,13 +98,12 @@ class Scorer:
             shape: The true counts of its steps.
             known: An earlier trace that the cache no longer holds.
         """
-        candidates, embedder = [] if known is None else [known], None
+        nearest, embedder = known, None
         if vector is not None:
             embedder = None if self._embedder is None else self._embedder.name
             found = self._cache.nearest_then_add(vector, trace.id, embedder=embedder or "")
-            if found is not None:
-                candidates.insert(0, Nearest(found.key or "", found.similarity))
-        nearest = max(candidates, key=lambda near: near.similarity, default=None)
+            if found is not None and (known is None or found.similarity >= known.similarity):
+                nearest = Nearest(found.key or "", found.similarity)
         return Run(shape, trace.outcome.confidence, trace.metadata.success, nearest, embedder)
 
     def embed(self, trace: ReasoningTrace) -> Vector | None:
@@ -125,7 +115,7 @@ class Scorer:
         """
         return self.embed_with(trace, "").of_run
 
-    def embed_with(self, trace: ReasoningTrace, said: str) -> "Embedded":
+    def embed_with(self, trace: ReasoningTrace, said: str) -> Embedded:
         """Return the embeddings of a trace and of what people said in it; raises as `embed`."""
         embedder, opening = self._embedder, None
         if embedder is None:
@@ -141,15 +131,14 @@ class Scorer:
         except EmbedderUnavailableError as error:
             self._warn_once("novelty is 0.5", error)
             return Embedded()
-        if said.strip():
-            try:
+        try:
+            if said.strip():
                 opening = self._cache.unit(embedder.embed(said[:LONG]))
-            except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
-                words = "a run is recalled by its words alone, the embedder failed"
-                self._warn_once(words, error)
+        except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
+            self._warn_once("a run is recalled by its words alone, the embedder failed", error)
         return Embedded(of_run, opening)
 
-    def embed_many_with(self, pairs: Iterable[tuple[ReasoningTrace, str]]) -> "Iterator[Embedded]":
+    def embed_many_with(self, pairs: Iterable[tuple[ReasoningTrace, str]]) -> Iterator[Embedded]:
         """Yield what `embed_with` returns of each, some at a time."""
         return embed_each(lambda pair: self.embed_with(*pair), pairs, self._embedder)
 

@@ -212,26 +212,18 @@ def _fetch(download: _Download) -> None:
     try:
         from fastembed.common.utils import define_cache_dir
         from huggingface_hub import hf_hub_download, model_info
-        from huggingface_hub.utils.tqdm import (
-            are_progress_bars_disabled,
-            disable_progress_bars,
-            enable_progress_bars,
-        )
+        from huggingface_hub.utils import disable_progress_bars
 
         siblings = model_info(_REPOSITORY, timeout=_HUB_TIMEOUT_S).siblings or []
         if (took_s := download.took_s) > _HUB_ANSWERS_S:  # the caller has given up
             raise TimeoutError(f"the hub took {took_s:.1f} s to answer")
         download.answered.set()
         offered = {sibling.rfilename for sibling in siblings}
-        cache, have_bars = define_cache_dir(), not are_progress_bars_disabled()
+        cache = define_cache_dir()
         logger.info("downloading the embedding model, 90 MB, to %s", cache)
         disable_progress_bars()
-        try:
-            for name in filter(offered.__contains__, _FETCHED):
-                hf_hub_download(_REPOSITORY, name, cache_dir=cache)
-        finally:
-            if have_bars:
-                enable_progress_bars()
+        for name in filter(offered.__contains__, _FETCHED):
+            hf_hub_download(_REPOSITORY, name, cache_dir=cache)
         download.folder.set_result(_cached())
     except BaseException as exc:  # noqa: BLE001  # raised by `Future.result`
         download.folder.set_exception(exc)

@@ -6,13 +6,11 @@ Names, postal addresses and birth dates are not found by rules. A `Policy` adds 
 """
 
 from kp_middleware.privacy._documents import (
-    Redacted,
     RedactedTrace,
     RedactedValue,
     check_clean,
-    count_placeholders,
+    document_in,
     redact_jsonable,
-    redact_text,
     redact_trace,
     spread_in_jsonable,
     spread_in_trace,
@@ -20,8 +18,7 @@ from kp_middleware.privacy._documents import (
 from kp_middleware.privacy._other_secrets import KnownSecrets
 from kp_middleware.privacy._policy import ENGINE_TROUBLE, Policy
 from kp_middleware.privacy._rules import REDACTOR
-from kp_middleware.privacy._ruleset import Found
-from kp_middleware.privacy._walk import document_in
+from kp_middleware.privacy._ruleset import Found, Redacted, count_placeholders, redact_text
 
 __all__ = [
     "ENGINE_TROUBLE",

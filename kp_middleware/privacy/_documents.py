@@ -1,22 +1,355 @@
-"""Redaction of texts, structures and traces; of documents, any failure is a refusal."""
+"""Redaction of structures and traces; any failure is a refusal.
+
+A walk through a document redacts each value by its place.
+"""
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._other_secrets import KnownSecrets
+from kp_middleware.privacy._other_secrets import JSON_TYPES, KnownSecrets, alternates
 from kp_middleware.privacy._policy import Policy, document
-from kp_middleware.privacy._reading import PLACEHOLDER
-from kp_middleware.privacy._ruleset import Found, Numbers, ruleset, take_out
-from kp_middleware.privacy._values import words
-from kp_middleware.privacy._walk import Kept, Walk, unique
+from kp_middleware.privacy._reading import PLACEHOLDER, is_counter, is_of_account
+from kp_middleware.privacy._ruleset import (
+    DENIED,
+    MAX_CHARACTERS,
+    Findings,
+    Found,
+    Numbers,
+    is_too_large,
+    known_in,
+    plainly,
+    replaced,
+    ruleset,
+    take_out,
+)
+from kp_middleware.privacy._values import (
+    TABLE,
+    describes,
+    is_sign_of_model,
+    is_strong,
+    is_usual_word,
+    words,
+)
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel, ReasoningTrace
+
+Kept: TypeAlias = Mapping[str, "Kept"]
+
+
+class Place(NamedTuple):
+    """The place of a value in a document, and what it implies for redaction."""
+
+    path: tuple[str | int, ...] = ()
+    name: str = ""  # the nearest key, which may announce what the value is
+    blank: str = ""  # the label under which the value goes, whatever it is
+    depth: int = 0
+    kept: "Kept | None" = None  # a tree of the members that stay; empty if this one does
+
+    def under(self, key: str | int, name: str = "", blank: str = "") -> "Place":
+        """Return the place of a member; ``name`` is its key, or the name that a sibling gives."""
+        kept = self.kept.get("[]" if isinstance(key, int) else key) if self.kept else None
+        return Place((*self.path, key), name, self.blank or blank, self.depth + 1, kept)
+
+    def __str__(self) -> str:
+        """Return the place as a person reads it: ``steps[3].input.url``."""
+        return "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part[:40]}" for part in self.path
+        ).removeprefix(".")
+
+
+def _finite(literal: str) -> float:
+    number = float(literal)
+    if not math.isfinite(number):
+        raise ValueError("not a number of JSON")
+    return number
+
+
+def unique(members: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the members of a JSON object, or raise ValueError if a key comes twice."""
+    document = dict(members)
+    if len(document) < len(members):
+        raise ValueError("duplicate key")
+    return document
+
+
+_BEGINS_JSON = frozenset('{["')
+_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_finite, object_pairs_hook=unique)
+
+
+def document_in(text: str) -> object:
+    """Parse a text that is a JSON object, list or string; return None for anything else."""
+    if text.lstrip()[:1] not in _BEGINS_JSON:
+        return None
+    try:
+        parsed: object = _JSON.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return parsed
+
+
+_MAX_DEPTH = 64
+_MAX_NODES = 100_000
+_OUR_ID = re.compile(r"kp:[a-z]{2,12}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_WORD = re.compile(r"[\w-]{2,60}")
+_TELLING = words(TABLE["names"]["telling"])
+_OF_MESSAGES = ("role", "type", "tool_call_id")  # the name in a message is who speaks
+_SECRET_TYPES = frozenset(("password", "secret", "securestring", "secretstring"))
+_USER_FLAGS = frozenset(("-u", "--user", "--proxy-user"))  # before user:password
+
+
+class Walk:
+    """One walk through a document; ``found`` has what was taken out so far, in its order."""
+
+    def __init__(
+        self,
+        document: object,
+        level: "PrivacyLevel",
+        policy: Policy,
+        known: KnownSecrets | None = None,
+        *,
+        kept: Kept | None = None,
+    ) -> None:
+        """Start a walk; ``known`` learns the secrets it redacts."""
+        self.found: list[Found] = []
+        self._book = ruleset(level, policy)
+        self._known = KnownSecrets() if known is None else known
+        self._numbers = Numbers(document) if policy.numbered else None
+        self._top = Place(kept=kept)
+        self._nodes = 0
+
+    def clean(self, value: object, place: Place | None = None) -> Any:
+        """Return the redacted value, or raise a RedactionError."""
+        place = place or self._top
+        if place.depth > _MAX_DEPTH:
+            raise RedactionError("too_deep", str(place))
+        if place.kept == {}:
+            return value
+        match value:
+            case str():
+                return self._string(value, place)
+            case None | bool():
+                return value
+            case int() | float():
+                return self._number(value, place)
+            case Mapping():
+                return self._mapping(value, place)
+            case list():
+                return self._items(value, place)
+            case tuple():
+                return tuple(self._items(value, place))
+            case _:
+                raise RedactionError("redactor_error", str(place))
+
+    def spread(self, value: Any, place: Place | None = None) -> Any:
+        """Return a redacted value also without secrets that were found after it."""
+        place = place or self._top
+        if not self._known or place.kept == {}:
+            return value
+        match value:
+            case str():
+                return self._without_known(value, place, self._string)
+            case dict():
+                spread: dict[str, Any] = {}
+                numbers: dict[str, int] = {}
+                for key, member in value.items():
+                    shown = self._without_known(key, place.under("{key}"), self._text)
+                    inner = self.spread(member, place.under(shown, shown))
+                    spread[_free(shown, spread, numbers)] = inner
+                return spread
+            case list() | tuple():
+                return type(value)(
+                    self.spread(item, place.under(index)) for index, item in enumerate(value)
+                )
+            case int() | float() if label := self._known.label(str(value)):
+                return self._gone(label, str(value), place)
+            case _:
+                return value
+
+    def _without_known(self, text: str, place: Place, clean: Callable[[str, Place], str]) -> str:
+        spans = known_in(text, self._known)
+        if not spans or _OUR_ID.fullmatch(text):
+            return text
+        self.found += (Found(str(place), span.label, span.end - span.start) for span in spans)
+        return clean(replaced(text, spans), place)
+
+    def _mapping(self, value: Mapping[Any, object], place: Place) -> dict[str, Any]:
+        cleaned: dict[str, Any] = {}
+        numbers: dict[str, int] = {}
+        told = is_schema = None
+        for key, member in value.items():
+            shown = key if isinstance(key, str) else str(key)
+            name, blank, role, stays = self._book.member(shown)
+            if not stays:
+                shown = self._text(shown, place.under("{key}")._replace(blank=""))
+                name, blank, role, _ = self._book.member(shown)
+            around, exempt = place, role == "token" and _is_of_model(member, value)
+            if role == "describing":
+                if is_schema is None:
+                    is_schema = place.blank != DENIED and _is_json_schema(value)
+                exempt = is_schema
+            elif role == "value" or (role == "content" and value.keys().isdisjoint(_OF_MESSAGES)):
+                told = self._told(value) if told is None else told
+                if told and (role == "value" or self._book.blanks(told)):
+                    name, blank, *_ = self._book.member(told)
+            if exempt:
+                around, name, blank = place._replace(blank=""), "", ""
+            inner = self._member(member, around, shown, name, blank)
+            cleaned[_free(shown, cleaned, numbers) if shown in cleaned else shown] = inner
+        return cleaned
+
+    def _member(self, value: object, place: Place, key: str | int, name: str, blank: str) -> Any:
+        """Return a redacted member; most stay as they are, which is certain at first sight."""
+        self._nodes += 1
+        if self._nodes >= _MAX_NODES:
+            raise RedactionError("too_large", str(place.under(key)))
+        stays = place.kept and place.kept.get("[]" if isinstance(key, int) else key) == {}
+        if not (stays or place.blank or blank):
+            if isinstance(value, str):
+                if len(value) <= MAX_CHARACTERS and value.lstrip()[:1] not in _BEGINS_JSON:
+                    stays = self._book.is_plain(value, f"{name[-64:]}: " if name else "")
+            elif value is None or isinstance(value, bool):
+                return value
+            elif isinstance(value, float):
+                stays = not (self._book.adds or value.is_integer())
+            elif isinstance(value, int):
+                stays = not self._book.adds and abs(value) < 10_000
+        return value if stays else self.clean(value, place.under(key, name, blank))
+
+    def _told(self, members: Mapping[Any, object]) -> str:
+        """Return the name of the value in ``{"name": "DB_PASSWORD", "value": …}``."""
+        value = {plainly(str(key)): member for key, member in members.items()}
+        if isinstance(kind := value.get("type"), str) and kind.lower() in _SECRET_TYPES:
+            return "password"
+        told = [name for key in _TELLING if isinstance(name := value.get(key), str)]
+        names = [take_out(name[-120:], self._book)[0] for name in told]
+        return next(filter(self._book.blanks, names), names[0] if names else "")
+
+    def _items(self, value: Sequence[object], place: Place) -> list[Any]:
+        is_pair = len(value) == 2 and place.path != () and isinstance(place.path[-1], int)
+        cleaned, before = [], None
+        for index, item in enumerate(value):
+            name = blank = ""
+            if isinstance(before, str) and (is_pair or before[:1] == "-"):
+                name, blank = self._announced(before, item)
+            cleaned.append(self._member(item, place, index, name or place.name, blank))
+            before = item
+        return cleaned
+
+    def _announced(self, before: str, item: object) -> tuple[str, str]:
+        """Return the name and label of an item after a flag ``--token``, or a pair's name."""
+        name = before if before in _USER_FLAGS else ""
+        if before == "-p" and isinstance(item, str) and is_strong(item):
+            return name, "password"
+        return name, self._book.blanks(before) if _WORD.fullmatch(before) else ""
+
+    def _string(self, text: str, place: Place) -> str:
+        if is_too_large(text):
+            raise RedactionError("too_large", str(place))
+        if text[:3] == "kp:" and _OUR_ID.fullmatch(text):
+            return text
+        if place.blank:
+            return self._blanked(text, place)
+        return self._text(self._document(text, place), place)
+
+    def _document(self, text: str, place: Place) -> str:
+        """Return a string with its JSON, if it is any and not too large, redacted."""
+        document = document_in(text)
+        if document is None:
+            return text
+        found, nodes, self._nodes = len(self.found), self._nodes, 0
+        try:
+            cleaned = self.clean(document, place._replace(depth=place.depth + 1))
+        except RedactionError as refusal:
+            if refusal.reason not in {"too_deep", "too_large"}:
+                raise
+            del self.found[found:]
+            return text
+        finally:
+            self._nodes = nodes
+        return json.dumps(cleaned, ensure_ascii=False) if len(self.found) > found else text
+
+    def _text(self, text: str, place: Place) -> str:
+        if self._book.is_harmless(text):
+            return text
+        cue = f"{place.name[-64:]}: " if place.name else ""
+        try:
+            cleaned, gone = take_out(
+                text, self._book, cue=cue, numbers=self._numbers, known=self._known
+            )
+        except RedactionError as error:
+            if error.reason not in {"redactor_error", "timeout"}:
+                raise
+            raise RedactionError(error.reason, f"{place} {error.where}".strip()) from None
+        self.found += (Found(str(place), span.label, span.end - span.start) for span in gone)
+        return cleaned
+
+    def _number(self, value: float, place: Place) -> float | str:
+        counts = abs(value) < 1000 or is_counter(place.name)
+        if place.blank and (place.blank == DENIED or not counts):
+            return self._blanked(value, place)
+        is_whole = isinstance(value, int) or value.is_integer()
+        digits = str(abs(int(value))) if is_whole else ""
+        ways = [digits] if len(digits) > (0 if self._book.adds else 4) else []
+        if self._book.adds and math.isfinite(value):  # as in JSON, and without an exponent
+            ways += dict.fromkeys((json.dumps(value), format(Decimal(repr(value)), "f")))
+        for written in ways:
+            cleaned = self._text(written, place)
+            if cleaned != written:
+                return cleaned
+        return value
+
+    def _blanked(self, value: float | str, place: Place) -> str:
+        """Return the label's placeholder, unless a value only describes a secret or its account."""
+        text = str(value)
+        if not text or PLACEHOLDER.fullmatch(text):
+            return text
+        if place.blank != DENIED:
+            is_of_credential = any("cred" in str(part).lower() for part in place.path)
+            if describes(text) or self._book.allows(text):
+                return text
+            if is_of_credential and is_of_account(place.name, text):
+                return text
+            if self._book.blanks(place.name) or alternates(text):
+                self._known.learn(text, place.blank, self._book.allows)
+        return self._gone(place.blank, text, place)
+
+    def _gone(self, label: str, text: str, place: Place) -> str:
+        self.found.append(Found(str(place), label, len(text)))
+        return f"[REDACTED:{label}]"
+
+
+def _is_json_schema(value: Mapping[Any, object]) -> bool:
+    """Recognize what describes a value: tools' parameters are told so."""
+    kind = value.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    if kind is None:
+        return not value.keys().isdisjoint(("anyOf", "allOf", "oneOf", "$ref"))
+    return any(isinstance(one, str) and one in JSON_TYPES for one in kinds)
+
+
+def _is_of_model(token: object, value: Mapping[Any, object]) -> bool:
+    """Return whether it is a language model's token: ``{"token": "Yes", "logprob": -0.1}``."""
+    if not (isinstance(token, str) and is_sign_of_model(token)):
+        return False
+    return is_usual_word(token.strip()) or any("prob" in str(key).lower() for key in value)
+
+
+def _free(key: str, taken: Mapping[str, object], numbers: dict[str, int]) -> str:
+    """Return the key, numbered if it is taken; ``numbers`` holds the last number of each."""
+    candidate = key
+    while candidate in taken:
+        numbers[key] = numbers.get(key, 1) + 1
+        candidate = f"{key} {numbers[key]}"
+    return candidate
+
 
 _NO_POLICY = Policy()
 _STAYS: Kept = {}
@@ -30,26 +363,6 @@ _KEPT: Kept = {
     ),
 }
 """Fields whose type cannot hold anything to redact."""
-
-
-class Findings:
-    """The parts that a redaction took out, by path or by line."""
-
-    __slots__ = ()
-    found: tuple[Found, ...]
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The number of placeholders inserted, by label."""
-        return Counter(one.label for one in self.found)
-
-
-@dataclass(frozen=True, slots=True)
-class Redacted(Findings):
-    """A text with placeholders such as ``[REDACTED:email]``, and what they stand for, by line."""
-
-    text: str
-    found: tuple[Found, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,49 +384,6 @@ class RedactedValue(Findings):
     found: tuple[Found, ...]
 
 
-def count_placeholders(text: str) -> Counter[str]:
-    """Return the number of placeholders in a text, by label.
-
-    >>> count_placeholders("[REDACTED:email#1] wrote to [REDACTED:email#2]")
-    Counter({'email': 2})
-    """
-    return Counter(match["label"] for match in PLACEHOLDER.finditer(text) if match["label"])
-
-
-def redact_text(
-    text: str,
-    *,
-    level: "PrivacyLevel" = "private",
-    policy: Policy = _NO_POLICY,
-    known: KnownSecrets | None = None,
-) -> Redacted:
-    """Redact a text for a privacy level.
-
-    Secrets and payment cards are redacted at every level; identities (national ids, bank accounts)
-    and contacts (e-mail, phone, IP, MAC, home path) at every level except ``private``. A secret
-    found in one place is redacted in every place, as are the ``known`` secrets of other texts, to
-    which those found here are added.
-
-    Raises:
-        RedactionError: ``too_large`` above 1,048,576 characters: redact the parts.
-            ``engine_missing`` or ``engine_failed`` if an engine of the policy does not work.
-
-    >>> redact_text("password=hunter2 for anna@example.org", level="aggregated").text
-    'password=[REDACTED:password] for [REDACTED:email]'
-    """
-    numbers = Numbers(text) if policy.numbered else None
-    with document():
-        book = ruleset(level, policy)
-        known = KnownSecrets() if known is None else known
-        cleaned, gone = take_out(text, book, numbers=numbers, known=known, everywhere=True)
-    found, line, counted_to = [], 1, 0
-    for span in sorted(gone):
-        line += text.count("\n", counted_to, span.start)
-        counted_to = span.start
-        found.append(Found(f"line {line}", span.label, span.end - span.start))
-    return Redacted(cleaned, tuple(found))
-
-
 def redact_trace(
     trace: "ReasoningTrace",
     *,
@@ -131,7 +401,8 @@ def redact_trace(
     """
     with _fail_closed(policy):
         walk = Walk(trace, level, policy, known, kept=_KEPT)
-        return _checked(trace, walk, walk.spread(walk.clean(trace.model_dump(mode="json"))))
+        content = walk.spread(walk.clean(trace.model_dump(mode="json")))
+        return _checked(trace, walk, content) if walk.found else RedactedTrace(trace, ())
 
 
 def spread_in_trace(
@@ -140,7 +411,8 @@ def spread_in_trace(
     """Redact secrets learned later from a redacted trace. Raises as `redact_trace`."""
     with _fail_closed(policy):
         walk = Walk(trace, level, policy, known, kept=_KEPT)
-        return _checked(trace, walk, walk.spread(trace.model_dump(mode="json")))
+        content = walk.spread(trace.model_dump(mode="json"))
+        return _checked(trace, walk, content) if walk.found else RedactedTrace(trace, ())
 
 
 def redact_jsonable(
@@ -211,8 +483,6 @@ def _fail_closed(policy: Policy) -> Iterator[None]:
 
 
 def _checked(trace: "ReasoningTrace", walk: Walk, content: object) -> RedactedTrace:
-    if not walk.found:
-        return RedactedTrace(trace, ())
     from pydantic import ValidationError
 
     try:

@@ -9,25 +9,19 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from kp_middleware.errors import MissingExtraError, RedactionError
-from kp_middleware.patterns import Pattern, compiled, is_pattern
+from kp_middleware.patterns import compiled, is_pattern
 from kp_middleware.privacy._rules import REDACTOR
 from kp_middleware.privacy._values import Group, Span, entropy
 
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
-
-_PACKAGES = {
-    "kingfisher": "kingfisher-secret-scanner",
-    "phonenumbers": "phonenumbers",
-    "presidio": "presidio-analyzer",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +50,7 @@ class Policy:
     @classmethod
     def of(cls, settings: "Settings") -> Self:
         """Return the policy of the settings."""
-        return cls(
-            allow=settings.redact_allow,
-            deny=settings.redact_deny,
-            keys_allow=settings.redact_keys_allow,
-            keys_deny=settings.redact_keys_deny,
-            phone_regions=settings.redact_phone_regions,
-            engines=settings.redact_engines,
-            numbered=settings.redact_numbered,
-        )
+        return cls(**{one.name: getattr(settings, f"redact_{one.name}") for one in fields(cls)})
 
     @property
     def redactor(self) -> str:
@@ -92,11 +78,12 @@ class Policy:
 
     def without_packages(self) -> Self:
         """Return the part that works without an extra: no engines, no patterns."""
-        allow, deny = (
-            tuple(entry for entry in entries if not is_pattern(entry))
-            for entries in (self.allow, self.deny)
-        )
+        allow, deny = (tuple(texts_of(entries)) for entries in (self.allow, self.deny))
         return replace(self, allow=allow, deny=deny, phone_regions=(), engines=())
+
+
+def texts_of(entries: Iterable[str]) -> list[str]:
+    return [entry for entry in entries if not is_pattern(entry)]
 
 
 @cache
@@ -108,8 +95,8 @@ def _version(engine: str) -> str:
         return hashlib.sha256(content).hexdigest()[:12]
     from importlib import metadata  # here: without an engine it is not needed, and slow
 
-    packages = [_PACKAGES.get(kind, kind), *filter(None, [argument])]
-    return " ".join(map(metadata.version, packages))
+    package = _KINDS[kind].package if kind in _KINDS else kind
+    return " ".join(map(metadata.version, filter(None, (package, argument))))
 
 
 DOCUMENT_S = 60.0
@@ -137,16 +124,15 @@ Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int, str]]]
 """A function that returns the start, end and label of each finding; they may overlap."""
 
 
+@dataclass(eq=False)
 class Engine:
-    def __init__(
-        self, name: str, group: Group, finder: Finder, *, piece_size: int | None = None
-    ) -> None:
-        """Pass at most ``piece_size`` characters at a time to ``finder``; None means all."""
-        self.name = name
-        self.group = group
-        self._finder = finder
-        self._piece_size = piece_size
-        self._known: dict[bytes, list[Span]] = {}
+    """A finder that is shown ``piece_size`` characters at a time; None means all."""
+
+    name: str
+    group: Group
+    finder: Finder
+    piece_size: int | None
+    _known: dict[bytes, list[Span]] = field(default_factory=dict)
 
     def spans(self, text: str) -> list[Span]:
         """Return the spans to redact, cached, as texts are cleaned and then checked."""
@@ -166,82 +152,53 @@ class Engine:
 
     def _found(self, text: str) -> Iterator[Span]:
         """Search the text in parts, each of which repeats an eighth of the one before it."""
-        size = self._piece_size or max(1, len(text))
+        size = self.piece_size or max(1, len(text))
         step = size - size // 8
         for place in range(0, max(1, len(text) - size + step), step):
             if time.monotonic() > _ends_at.get():
                 raise TimeoutError
             piece = text[place : place + size]
-            for start, end, label in self._finder(piece):
+            for start, end, label in self.finder(piece):
                 if not 0 <= start <= end <= len(piece):
                     raise ValueError("no part of the text")
                 yield Span(place + start, place + end, label, self.group)
 
 
-class _Rule(NamedTuple):
-    """A rule of a Gitleaks file; a ``group`` of 0 is the first that holds something, or all."""
-
-    pattern: Pattern
-    group: int
-    keywords: tuple[str, ...]
-    entropy: float
-
-    def find(self, text: str, lowered: str) -> Iterator[tuple[int, int]]:
-        if self.keywords and not any(word in lowered for word in self.keywords):
-            return
-        for match in self.pattern.finditer(text):
-            groups = [self.group] if self.group else range(1, self.pattern.groups + 1)
-            spans = (match.span(group) for group in groups)
-            start, end = next((span for span in spans if span[0] < span[1]), match.span())
-            if not self.entropy or entropy(text[start:end]) > self.entropy:
-                yield start, end
-
-
-def gitleaks_finder(path: str) -> Finder:
+def _gitleaks(path: str, _: tuple[str, ...]) -> Finder:
     """Return a finder with a file's rules; its allowlists are ignored, not ``redact_allow``."""
-    rules = _read(Path(path).expanduser())
-
-    def find(text: str) -> Iterator[tuple[int, int, str]]:
-        lowered = text.lower()
-        for rule in rules:
-            for start, end in rule.find(text, lowered):
-                yield start, end, "api_key"
-
-    return find
-
-
-def _read(path: Path) -> list[_Rule]:
-    with path.open("rb") as file:
+    with Path(path).expanduser().open("rb") as file:
         tables = tomllib.load(file)
     if "extend" in tables:
         raise ValueError("uses extend: name one file with all the rules")
-    rules = [table for table in tables.get("rules", ()) if "regex" in table]  # others are of paths
-    if not rules:
+    rules = [(compiled(rule["regex"]), rule) for rule in tables.get("rules", ()) if "regex" in rule]
+    if not rules:  # those without a pattern are of paths
         raise ValueError("it holds no rules")
-    try:
-        return [
-            _Rule(
-                compiled(table["regex"]),
-                int(table.get("secretGroup", 0)),
-                tuple(str(word).lower() for word in table.get("keywords", ())),
-                float(table.get("entropy", 0)),
-            )
-            for table in rules
-        ]
-    except TypeError as error:
-        raise ValueError(str(error)) from error
+
+    def find(text: str) -> Iterator[tuple[int, int, str]]:
+        lowered = text.lower()
+        for pattern, rule in rules:
+            words = rule.get("keywords")
+            if words and not any(word.lower() in lowered for word in words):
+                continue
+            group, least = rule.get("secretGroup"), rule.get("entropy") or -1
+            groups = [group] if group else range(1, pattern.groups + 1)  # the first that has some
+            for match in pattern.finditer(text):
+                spans = map(match.span, groups)
+                start, end = next((span for span in spans if span[0] < span[1]), match.span())
+                if entropy(text[start:end]) > least:
+                    yield start, end, "api_key"
+
+    return find
 
 
 _TIMEOUT_S = 10.0
 _OFFSETS = ("start_offset", "end_offset")
 
 
-def kingfisher_finder() -> Finder:
+def _kingfisher(_: str, __: tuple[str, ...]) -> Finder:
     """Return a finder of many vendors' tokens; nothing is validated online."""
-    try:
-        from kingfisher_sdk import Rules, Scanner
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("secrets") from error
+    from kingfisher_sdk import Rules, Scanner
+
     from kp_middleware.locations import cache_folder
 
     scanner = Scanner(Rules(cache_dir=cache_folder() / "kingfisher"))
@@ -261,12 +218,9 @@ _BETWEEN = r"(?:/|\s-\s?|-\s|[\u2012-\u2015\uff0d])"  # tried again and again wi
 _LIST = re.compile(rf"\d{{1,24}}(?:{_BETWEEN}\d{{1,24}}){{8,}}")
 
 
-def phone_finder(regions: tuple[str, ...]) -> Finder:
+def _phonenumbers(_: str, regions: tuple[str, ...]) -> Finder:
     """Return a finder of phone numbers of these regions, and of those that begin with ``+``."""
-    try:
-        from phonenumbers import PhoneNumberMatcher
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("phones") from error
+    from phonenumbers import PhoneNumberMatcher
 
     def find(text: str) -> Iterator[tuple[int, int, str]]:
         text = _TOO_LONG.sub(lambda digits: "\0" * len(digits[0]), text)
@@ -282,19 +236,17 @@ _LABELS = {"PERSON": "name", "LOCATION": "location"}
 _NOT_NEEDED = ("tagger", "parser", "lemmatizer", "attribute_ruler")
 
 
-def presidio_finder(model: str) -> Finder:
+def _presidio(model: str, _: tuple[str, ...]) -> Finder:
     """Return a finder of people and places, by a spaCy model such as ``en_core_web_sm``.
 
     Only the model is asked, and never downloaded: Presidio's own patterns find what ours do, and
     one of them opens a connection.
     """
-    try:
-        import spacy
-        from presidio_analyzer import AnalyzerEngine, RecognizerRegistry
-        from presidio_analyzer.nlp_engine import SpacyNlpEngine
-        from presidio_analyzer.predefined_recognizers import SpacyRecognizer
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("names") from error
+    import spacy
+    from presidio_analyzer import AnalyzerEngine, RecognizerRegistry
+    from presidio_analyzer.nlp_engine import SpacyNlpEngine
+    from presidio_analyzer.predefined_recognizers import SpacyRecognizer
+
     loaded: Any = spacy.load(model, exclude=_NOT_NEEDED)
     language = str(loaded.lang)
     engine: Any = SpacyNlpEngine(models=[{"lang_code": language, "model_name": model}])
@@ -310,20 +262,32 @@ def presidio_finder(model: str) -> Finder:
     return find
 
 
+class _Kind(NamedTuple):
+    make: Callable[[str, tuple[str, ...]], Finder]
+    group: Group
+    package: str
+    extra: str
+    piece_size: int | None = None  # of those in Python; Kingfisher has its own time limit
+
+
+_KINDS = {
+    "gitleaks": _Kind(_gitleaks, "secret", "google-re2", "patterns"),
+    "kingfisher": _Kind(_kingfisher, "secret", "kingfisher-secret-scanner", "secrets"),
+    "phonenumbers": _Kind(_phonenumbers, "contact", "phonenumbers", "phones", 4096),
+    "presidio": _Kind(_presidio, "contact", "presidio-analyzer", "names", 8192),
+}
+
+
 @cache
 def engine(name: str, regions: tuple[str, ...]) -> Engine:
     """Return the engine of a setting such as ``phonenumbers`` or ``gitleaks:rules.toml``."""
-    kind, _, argument = name.partition(":")
+    kind_name, _, argument = name.partition(":")
+    if (kind := _KINDS.get(kind_name)) is None:
+        raise RedactionError("engine_missing", f"{name}: there is no such engine")
     try:
-        match kind:  # those in Python get a piece size, Kingfisher has its own time limit
-            case "phonenumbers":
-                return Engine(name, "contact", phone_finder(regions), piece_size=4096)
-            case "kingfisher":
-                return Engine(name, "secret", kingfisher_finder())
-            case "gitleaks":
-                return Engine(name, "secret", gitleaks_finder(argument))
-            case "presidio":
-                return Engine(name, "contact", presidio_finder(argument), piece_size=8192)
-    except (MissingExtraError, OSError, ValueError) as error:
+        return Engine(name, kind.group, kind.make(argument, regions), kind.piece_size)
+    except (MissingExtraError, OSError, TypeError, ValueError) as error:
         raise RedactionError("engine_missing", f"{name}: {error}") from error
-    raise RedactionError("engine_missing", f"{name}: there is no such engine")
+    except ModuleNotFoundError as error:
+        why = MissingExtraError(kind.extra)
+        raise RedactionError("engine_missing", f"{name}: {why}") from error

@@ -3,7 +3,8 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 from unicodedata import normalize
@@ -20,7 +21,7 @@ from kp_middleware.privacy._other_secrets import (
     spans_in_base64,
     spans_in_columns,
 )
-from kp_middleware.privacy._policy import Policy, engine
+from kp_middleware.privacy._policy import Policy, document, engine, texts_of
 from kp_middleware.privacy._reading import (
     ESCAPED,
     HIDDEN,
@@ -83,14 +84,13 @@ class Ruleset:
         self.index = Index([rule for rule in rules if rule.region in regions])
         self._clean: set[str] = set()
         self._clean_size = 0
-        self._denied_texts = [
-            lowered(seen(form)) for entry in _texts(policy.deny) for form in _spellings(entry)
-        ]
+        denied = [form for entry in texts_of(policy.deny) for form in _spellings(entry)]
+        self._denied_texts = [lowered(seen(form)) for form in denied]
         self._denied_patterns = _patterns(policy.deny)
-        self._allowed_texts = frozenset(_texts(policy.allow))
+        self._allowed_texts = frozenset(texts_of(policy.allow))
         self._allowed_patterns = _patterns(policy.allow)
-        self._denied_keys = frozenset(map(_plain, policy.keys_deny))
-        self._allowed_keys = frozenset(map(_plain, policy.keys_allow))
+        self._denied_keys = frozenset(map(plainly, policy.keys_deny))
+        self._allowed_keys = frozenset(map(plainly, policy.keys_allow))
         engines = [engine(name, policy.phone_regions) for name in policy.engine_names]
         self._engines = [one for one in engines if one.group in groups]
         self._exempts = bool(policy.allow)
@@ -120,7 +120,11 @@ class Ruleset:
             yield from self._exempting(indexed, found)
         if "[cut: " in indexed.text:
             yield from spans_at_cuts(indexed)
-            yield from self._left_open(indexed)
+            for start, before, closing in readings_of_cut(indexed.text):
+                closed = IndexedText(before + closing, self.index)
+                end = start + len(before)
+                for span in self._by_rules(closed, beyond=len(before)):
+                    yield span._replace(start=min(start + span.start, end), end=end)
 
     def learn_clean(self, text: str) -> None:
         """Remember that nothing was found in a text."""
@@ -131,13 +135,13 @@ class Ruleset:
 
     def blanks(self, key: str) -> str:
         """Return the label for everything below a key, or an empty string."""
-        plain = _plain(key)
+        plain = plainly(key)
         if plain in self._denied_keys:
             return DENIED
         return "password" if plain not in self._allowed_keys and names_a_secret(key) else ""
 
     def _member(self, key: str) -> Member:
-        name = "" if _plain(key) in self._allowed_keys else PLACEHOLDER.sub("|", key)
+        name = "" if plainly(key) in self._allowed_keys else PLACEHOLDER.sub("|", key)
         role = _ROLES.get(key, "value" if plainly(key) in _VALUES else "")
         return Member(name, self.blanks(key), role, self.indexed(key) is None)
 
@@ -181,14 +185,6 @@ class Ruleset:
                         for span in _glued(rule, indexed.text, match.end()):
                             glued_to = span.end
                             yield span
-
-    def _left_open(self, indexed: IndexedText) -> Iterator[Span]:
-        """Yield values whose closing quote was cut off."""
-        for start, before, closing in readings_of_cut(indexed.text):
-            read = IndexedText(before + closing, self.index)
-            for span in self._by_rules(read, beyond=len(before)):
-                end = start + len(before)
-                yield span._replace(start=min(start + span.start, end), end=end)
 
     def _exempting(self, indexed: IndexedText, spans: Iterator[Span]) -> Iterator[Span]:
         if not self._exempts:
@@ -234,17 +230,8 @@ def _spellings(entry: str) -> set[str]:
 
 
 def plainly(key: str) -> str:
-    """Return a key in one spelling: ``ParameterKey`` and ``parameter-key`` give the same."""
-    return key.lower().replace("_", "").replace("-", "")
-
-
-def _plain(key: str) -> str:
     """Return a key without case and separators: ``apiKey`` and ``API_KEY`` are one name."""
     return "".join(filter(str.isalnum, key)).casefold()
-
-
-def _texts(entries: tuple[str, ...]) -> list[str]:
-    return [entry for entry in entries if not is_pattern(entry)]
 
 
 def _patterns(entries: tuple[str, ...]) -> list[Pattern]:
@@ -284,6 +271,26 @@ class Numbers:
             self._last[span.label] += 1
             self._known[key] = f"#{self._last[span.label]}"
         return self._known[key]
+
+
+class Findings:
+    """The parts that a redaction took out, by path or by line."""
+
+    __slots__ = ()
+    found: tuple[Found, ...]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The number of placeholders inserted, by label."""
+        return Counter(one.label for one in self.found)
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted(Findings):
+    """A text with placeholders such as ``[REDACTED:email]``, and what they stand for, by line."""
+
+    text: str
+    found: tuple[Found, ...]
 
 
 MAX_CHARACTERS = 1 << 20
@@ -385,11 +392,15 @@ def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
 
 def _parts(reading: Reading, book: Ruleset, whole: IndexedText) -> Iterator[Span]:
     """Yield the spans to redact in one reading, counted in the original text."""
-    indexed = whole if reading.text == whole.text else IndexedText(reading.text, book.index)
-    for span in book.spans(indexed):
-        for part in _outside_placeholders(reading.text, span):
-            if part.end > part.start:
-                yield Span(*reading.origin(part.start, part.end), part.label, part.group)
+    text = reading.text
+    for span in book.spans(whole if text == whole.text else IndexedText(text, book.index)):
+        parts = [(span.start, span.end)]
+        if HIDDEN in text[span.start : span.end]:
+            shown = _SHOWN.finditer(text, span.start, span.end)
+            parts = [part.span() for part in shown if any(map(str.isalnum, part[0]))]
+        for start, end in parts:
+            if end > start:
+                yield Span(*reading.origin(start, end), span.label, span.group)
 
 
 def _united(spans: Iterable[Span]) -> Iterator[Span]:
@@ -407,15 +418,6 @@ def _united(spans: Iterable[Span]) -> Iterator[Span]:
         yield namer._replace(start=together[0].start, end=max(span.end for span in together))
 
 
-def _outside_placeholders(text: str, span: Span) -> Iterator[Span]:
-    if HIDDEN not in text[span.start : span.end]:
-        yield span
-        return
-    for part in _SHOWN.finditer(text, span.start, span.end):
-        if any(map(str.isalnum, part[0])):
-            yield Span(*part.span(), span.label, span.group)
-
-
 def replaced(text: str, spans: list[Span], numbers: Numbers | None = None) -> str:
     """Return the text with the spans replaced by placeholders."""
     parts, reached = [], 0
@@ -424,3 +426,46 @@ def replaced(text: str, spans: list[Span], numbers: Numbers | None = None) -> st
         parts += [text[reached : span.start], f"[REDACTED:{span.label}{number}]"]
         reached = span.end
     return "".join([*parts, text[reached:]])
+
+
+def count_placeholders(text: str) -> Counter[str]:
+    """Return the number of placeholders in a text, by label.
+
+    >>> count_placeholders("[REDACTED:email#1] wrote to [REDACTED:email#2]")
+    Counter({'email': 2})
+    """
+    return Counter(match["label"] for match in PLACEHOLDER.finditer(text) if match["label"])
+
+
+def redact_text(
+    text: str,
+    *,
+    level: "PrivacyLevel" = "private",
+    policy: Policy = _NO_POLICY,
+    known: KnownSecrets | None = None,
+) -> Redacted:
+    """Redact a text for a privacy level.
+
+    Secrets and payment cards are redacted at every level; identities (national ids, bank accounts)
+    and contacts (e-mail, phone, IP, MAC, home path) at every level except ``private``. A secret
+    found in one place is redacted in every place, as are the ``known`` secrets of other texts, to
+    which those found here are added.
+
+    Raises:
+        RedactionError: ``too_large`` above 1,048,576 characters: redact the parts.
+            ``engine_missing`` or ``engine_failed`` if an engine of the policy does not work.
+
+    >>> redact_text("password=hunter2 for anna@example.org", level="aggregated").text
+    'password=[REDACTED:password] for [REDACTED:email]'
+    """
+    numbers = Numbers(text) if policy.numbered else None
+    with document():
+        book = ruleset(level, policy)
+        known = KnownSecrets() if known is None else known
+        cleaned, gone = take_out(text, book, numbers=numbers, known=known, everywhere=True)
+    found, line, counted_to = [], 1, 0
+    for span in sorted(gone):
+        line += text.count("\n", counted_to, span.start)
+        counted_to = span.start
+        found.append(Found(f"line {line}", span.label, span.end - span.start))
+    return Redacted(cleaned, tuple(found))

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import step, trace
 
-from kp_middleware.embedding import MiniLMEmbedder, embedded_text, specified_text
+from kp_middleware.embedding import MiniLMEmbedder, embedded_text
 from kp_middleware.testing import StandInEmbedder
 
 PAGE = step("observation", "page " * 300, tool="read")
@@ -34,25 +34,25 @@ traces = st.builds(
 def test_the_specified_text_is_the_objective_and_each_content_with_single_spaces():
     recorded = trace(step(content="a"), step("tool_call", tool="t"), objective="goal")
 
-    assert specified_text(recorded) == "goal a "
+    assert embedded_text(recorded) == "goal a "
 
 
 def test_an_embedder_that_does_not_choose_gets_the_specified_text():
     recorded = trace(PAGE)
 
-    assert embedded_text(recorded, StandInEmbedder()) == specified_text(recorded)
+    assert embedded_text(recorded, StandInEmbedder()) == embedded_text(recorded)
 
 
 def test_the_default_model_reads_the_task_first(tiny):
     recorded = trace(PAGE)
 
-    assert embedded_text(recorded, tiny) == tiny.text_of(recorded) != specified_text(recorded)
+    assert embedded_text(recorded, tiny) == tiny.text_of(recorded) != embedded_text(recorded)
 
 
 def test_the_specified_text_can_be_selected():
     recorded = trace(PAGE)
 
-    assert MiniLMEmbedder(reading="specified").text_of(recorded) == specified_text(recorded)
+    assert MiniLMEmbedder(reading="specified").text_of(recorded) == embedded_text(recorded)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_text_that_fits_is_the_specified_one(tiny, spare, specified):
         step("observation", "a " * (252 - spare), tool="read"), step(content="b"), objective="c"
     )
 
-    assert (tiny.text_of(recorded) == specified_text(recorded)) == specified
+    assert (tiny.text_of(recorded) == embedded_text(recorded)) == specified
 
 
 def test_what_was_said_is_whole_and_a_tool_result_is_cut_to_its_ends(tiny):
@@ -123,9 +123,7 @@ def test_the_rest_of_a_run_that_only_used_tools_has_the_room_of_one_part(tiny):
 def test_the_choice_of_a_text_that_fits_is_the_specified_text(tiny, tokenizer, recorded):
     text = tiny.text_of(recorded)
 
-    assert (
-        text == specified_text(recorded) or tokenizer.encode(specified_text(recorded)).overflowing
-    )
+    assert text == embedded_text(recorded) or tokenizer.encode(embedded_text(recorded)).overflowing
 
 
 @given(traces)
@@ -140,7 +138,7 @@ def test_the_length_of_a_chosen_text_is_bounded(tiny, recorded):
     text = tiny.text_of(recorded)
 
     most = 9 * (96 + 64 * len(recorded.steps))
-    assert text == specified_text(recorded) or len(text) <= most
+    assert text == embedded_text(recorded) or len(text) <= most
 
 
 @given(st.lists(st.sampled_from(["thought", "observation", "error_recovery"]), min_size=1))
