@@ -9,7 +9,6 @@ from kp_middleware.privacy._documents import (
     RedactedTrace,
     RedactedValue,
     check_clean,
-    document_in,
     redact_jsonable,
     redact_trace,
     spread_in_jsonable,
@@ -17,6 +16,7 @@ from kp_middleware.privacy._documents import (
 )
 from kp_middleware.privacy._other_secrets import KnownSecrets
 from kp_middleware.privacy._policy import ENGINE_TROUBLE, Policy
+from kp_middleware.privacy._reading import document_in
 from kp_middleware.privacy._rules import REDACTOR
 from kp_middleware.privacy._ruleset import Found, Redacted, count_placeholders, redact_text
 

@@ -87,12 +87,10 @@ def _line_before(match: re.Match[str]) -> str:
 
 
 def _sign(match: re.Match[str]) -> str:
-    """Return what stands between name and value."""
     return match.string[match.end("name") : matched_value(match)[0]]
 
 
 def _whole(match: re.Match[str]) -> str:
-    """Return the whole identifier around the ``name`` group of a match."""
     return whole_name(match.string, *match.span("name"))
 
 
@@ -160,13 +158,11 @@ def is_typed(match: re.Match[str]) -> bool:
 
 
 def is_called(match: re.Match[str]) -> bool:
-    """Return whether ``setPassword("…")`` or ``token("…")`` gives a secret."""
     sets = _SETS.search(_before(match, 24, "name") + match["name"])
     return is_told(match) if sets else is_typed(match)
 
 
 def is_second(match: re.Match[str]) -> bool:
-    """Return whether ``set("password", "…")`` gives a secret, not a list of names."""
     if _LISTED_BEFORE.search(_before(match, 60, "name")):
         return is_strong(value_of(match))
     return is_told(match)
@@ -179,12 +175,10 @@ def is_cell(match: re.Match[str]) -> bool:
 
 
 def is_line_of_password(match: re.Match[str]) -> bool:
-    """Return whether a Gradle line such as ``password 'secret'`` gives a password."""
     return is_of_password(match["name"]) and " " not in value_of(match)
 
 
 def is_whole_line(match: re.Match[str]) -> bool:
-    """Return whether the whole line is a value with spaces: ``password: Tr0ub 4dor &3``."""
     first, *others = value_of(match).split()
     if len(_line_before(match).split()) > 1 or not is_of_password(match["name"]):
         return False
@@ -194,7 +188,6 @@ def is_whole_line(match: re.Match[str]) -> bool:
 
 
 def is_default(match: re.Match[str]) -> bool:
-    """Return whether the value is a shell default in braces: ``${PASSWORD:-…}``."""
     before = _before(match, 64, "name")
     if not is_argument(match):
         return False
@@ -248,7 +241,6 @@ def _is_working_folder(name: str, value: str) -> bool:
 
 
 def is_flag(match: re.Match[str]) -> bool:
-    """Return whether the value of a command-line flag ``--name`` passes `is_given`."""
     if _FLAG_BEFORE.search(_before(match, 48)) is None or _FONT.fullmatch(value_of(match)):
         return False
     return is_given(match)
@@ -345,7 +337,6 @@ def is_rest_of_line(match: re.Match[str]) -> bool:
 
 
 def is_compared(match: re.Match[str]) -> bool:
-    """Return whether the value with which a secret is compared is no word and no pattern."""
     value = value_of(match)
     if is_of_password(match["name"]) and not is_pattern(value):
         return is_argument(match) and " " not in value
@@ -362,7 +353,6 @@ def is_built(match: re.Match[str]) -> bool:
 
 
 def is_named_after(match: re.Match[str]) -> bool:
-    """Return whether ``… as the password`` follows a value that is no word and no code."""
     value = value_of(match)
     if "(" in value or " for " in match[0] or "log" in match[0][len(value) :]:
         return is_strong_mix(value)
@@ -370,14 +360,12 @@ def is_named_after(match: re.Match[str]) -> bool:
 
 
 def is_of_a_secret(match: re.Match[str]) -> bool:
-    """Return whether the same manifest is of a Kubernetes Secret."""
     before = _before(match, 2000).rpartition("\n---")[2]
     after = match.string[match.end() : match.end() + 2000].partition("---")[0]
     return _KIND.search(before + after) is not None and "{{" not in match["value"]
 
 
 def is_issued_by_vendor(match: re.Match[str]) -> bool:
-    """Return whether a vendor's name is followed by a key, not by a word or another value."""
     name, value = match["name"].strip(), value_of(match)
     known = _VENDOR.match(match["name"])
     if known is None or _OTHER.search(name):

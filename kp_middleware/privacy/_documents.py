@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._other_secrets import JSON_TYPES, KnownSecrets, alternates
 from kp_middleware.privacy._policy import Policy, document
-from kp_middleware.privacy._reading import PLACEHOLDER, is_counter, is_of_account
+from kp_middleware.privacy._reading import (
+    BEGINS_JSON,
+    PLACEHOLDER,
+    document_in,
+    is_counter,
+    is_of_account,
+    unique,
+)
 from kp_middleware.privacy._ruleset import (
     DENIED,
     MAX_CHARACTERS,
@@ -63,36 +70,6 @@ class Place(NamedTuple):
         return "".join(
             f"[{part}]" if isinstance(part, int) else f".{part[:40]}" for part in self.path
         ).removeprefix(".")
-
-
-def _finite(literal: str) -> float:
-    number = float(literal)
-    if not math.isfinite(number):
-        raise ValueError("not a number of JSON")
-    return number
-
-
-def unique(members: list[tuple[str, object]]) -> dict[str, object]:
-    """Return the members of a JSON object, or raise ValueError if a key comes twice."""
-    document = dict(members)
-    if len(document) < len(members):
-        raise ValueError("duplicate key")
-    return document
-
-
-_BEGINS_JSON = frozenset('{["')
-_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_finite, object_pairs_hook=unique)
-
-
-def document_in(text: str) -> object:
-    """Parse a text that is a JSON object, list or string; return None for anything else."""
-    if text.lstrip()[:1] not in _BEGINS_JSON:
-        return None
-    try:
-        parsed: object = _JSON.decode(text)
-    except (ValueError, RecursionError):
-        return None
-    return parsed
 
 
 _MAX_DEPTH = 64
@@ -213,7 +190,7 @@ class Walk:
         stays = place.kept and place.kept.get("[]" if isinstance(key, int) else key) == {}
         if not (stays or place.blank or blank):
             if isinstance(value, str):
-                if len(value) <= MAX_CHARACTERS and value.lstrip()[:1] not in _BEGINS_JSON:
+                if len(value) <= MAX_CHARACTERS and value.lstrip()[:1] not in BEGINS_JSON:
                     stays = self._book.is_plain(value, f"{name[-64:]}: " if name else "")
             elif value is None or isinstance(value, bool):
                 return value

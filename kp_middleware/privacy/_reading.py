@@ -3,6 +3,8 @@
 Escapes are entities, terminal colours and invisible characters, too.
 """
 
+import json
+import math
 import re
 from bisect import bisect_right
 from functools import lru_cache
@@ -153,6 +155,36 @@ def _meaning(sign: re.Match[str]) -> str:
     code = int(sign[kind], {"octal": 8, "decimal": 10}.get(kind, 16))
     is_printed = code < 0xD800 or 0xE000 < code < 0x110000  # not surrogates nor private use
     return chr(code) if is_printed else " "
+
+
+def _finite(literal: str) -> float:
+    number = float(literal)
+    if not math.isfinite(number):
+        raise ValueError("not a number of JSON")
+    return number
+
+
+def unique(members: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the members of a JSON object, or raise ValueError if a key comes twice."""
+    document = dict(members)
+    if len(document) < len(members):
+        raise ValueError("duplicate key")
+    return document
+
+
+BEGINS_JSON = frozenset('{["')
+_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_finite, object_pairs_hook=unique)
+
+
+def document_in(text: str) -> object:
+    """Parse a text that is a JSON object, list or string; return None for anything else."""
+    if text.lstrip()[:1] not in BEGINS_JSON:
+        return None
+    try:
+        parsed: object = _JSON.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return parsed
 
 
 _LISTS: Final = TABLE["names"]

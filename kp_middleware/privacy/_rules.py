@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from string import digits
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.privacy import _checks, _values
 from kp_middleware.privacy._reading import (
@@ -35,37 +35,24 @@ LONG = 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
-    """A redaction rule for one kind of value.
+    """A redaction rule for one kind of value; its pattern is bounded, so that no text makes it slow.
 
-    Patterns are compiled with ``re.ASCII``. Each is bounded, so that no text makes it slow.
-
-    Attributes:
-        label: What the placeholder says.
-        group: Decides at which levels the thing goes.
-        pattern: What to find. If it has groups whose names begin with ``value``, only the one that
-            matched goes; otherwise the whole match does.
-        starts: How each match begins, in lower case: only such places are tried. ``0`` stands for
-            any run of digits in a text of at least eight, ``0000`` for one of at least four, ``0.``
-            for digits before a dot and one more, ``A`` for any run of capitals. Empty: every place
-            is tried.
-        needs: A text without any of these, in lower case, is not searched. Empty: all texts are.
-            ``LONG`` stands for a word of at least `LONG` characters; alone, without ``starts``, for
-            one of at least 24 with a digit.
-        in_long: Each match begins in a `LONG` word: its start is looked for in no other.
-        check: Says of a match whether it is really one.
-        reach: How many characters before and after a match its check reads at the most.
-        region: Looked for only where the user names this region, such as ``DE``. Empty: everywhere.
+    A match begins with one of ``starts``, in lower case: ``0`` stands for any run of digits in a
+    text of at least eight, ``0000`` for one of at least four, ``0.`` for digits before a dot and
+    one more, ``A`` for any run of capitals. A text without any of ``needs``, in lower case, is not
+    searched; ``LONG`` stands for a word of at least `LONG` characters, without ``starts`` for one
+    of at least 24 with a digit. Where these are empty, every place and every text is tried.
     """
 
     label: str
     group: Group
-    pattern: str
+    pattern: str  # of its groups that begin with ``value`` the one that matched goes, or all
     starts: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     check: Check | None = None
-    region: str = ""
-    reach: int = 200
-    in_long: bool = False
+    region: str = ""  # that the user must name, such as ``DE``
+    reach: int = 200  # characters that the check reads before and after a match, at most
+    in_long: bool = False  # begins in a `LONG` word
 
 
 _FRAGMENT = re.compile(r"<([A-Z][A-Z_0-9]*)(?::([\d,]+))?>")
@@ -155,17 +142,13 @@ def _formed(row: dict[str, Any], check: Check | None) -> Iterator[Rule]:
 
 def _near(cues: str, check: Check | None) -> Check:
     """Return a check that one of the cues is nearby, before or after the match."""
+    pattern = rf"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:{cues})(?![a-z])"
 
     def announced(match: re.Match[str]) -> bool:
         around = match.string[max(0, match.start() - 100) : match.end() + 40]
-        return _compiled_cues(cues).search(around) is not None and (check is None or check(match))
+        return re.search(pattern, around) is not None and (check is None or check(match))
 
     return announced
-
-
-@cache
-def _compiled_cues(cues: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:{cues})(?![a-z])")
 
 
 def _cued(row: dict[str, Any], check: Check | None) -> Rule:
@@ -227,12 +210,7 @@ def lowered(text: str) -> str:
 
 
 class IndexedText:
-    """A text with the rules that can find something in it, and the places where they can.
-
-    Attributes:
-        rules: Those rules, each with how its matches can begin.
-        signs: The names of what its words hold beside.
-    """
+    """A text with the rules that can find something in it, and how their matches can begin."""
 
     def __init__(self, text: str, index: "Index", words: set[str] | None = None) -> None:
         self.text = text
@@ -293,13 +271,17 @@ class IndexedText:
         return self._places[word]
 
 
+_Held: TypeAlias = tuple[list[tuple[Rule, set[str]]], set[str], list[tuple[str, str]]]
+"""The rules that may find something in a text, with how; its signs; and what those rules need, with
+the part of each that is in one word."""
+
+
 class Index(dict[str, frozenset[tuple[int | str, str]]]):
     """The rules of a ruleset, by the words in which their matches can begin.
 
     Each word has the numbers of rules, each with how it begins, the names of `_SIGNS`, and
     ``START`` with how the name of a secret begins. The words of one run are those of the next: what
-    is known of them decides which rules can find something, before any of them is tried. Nothing
-    begins in a ``boring`` word.
+    is known of them decides which rules are tried. Nothing begins in a ``boring`` word.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
@@ -309,18 +291,17 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
         self._united = lru_cache(_MOST_TEXTS)(self._unite)  # those of one run are alike
         self._named = [at for at, rule in enumerate(rules) if rule.starts is NAME_STARTS]
         self._starts: dict[str, list[_Start]] = {}  # by their first three characters
-        starts = [*_starts(Rule("", "secret", "", NAME_STARTS), "START")]
-        for number, rule in enumerate(rules):
-            if rule.starts is not NAME_STARTS:
-                starts += _starts(rule, number)
-        for start in starts:
-            self._starts.setdefault(start.part[:3], []).append(start)
+        name = Rule("", "secret", "", NAME_STARTS)
+        others = [one for one in enumerate(rules) if one[1].starts is not NAME_STARTS]
+        for number, rule in (("START", name), *others):
+            for start in _starts(rule, number):
+                self._starts.setdefault(start.part[:3], []).append(start)
 
-    def held(self, words: set[str]) -> "_Held":
+    def held(self, words: set[str]) -> _Held:
         """Return what is in a text of these words."""
         return self._united(frozenset(map(self.__getitem__, words - self.boring)))
 
-    def _unite(self, parts: frozenset[frozenset[tuple[int | str, str]]]) -> "_Held":
+    def _unite(self, parts: frozenset[frozenset[tuple[int | str, str]]]) -> _Held:
         rules: dict[int, set[str]] = {}
         signs: dict[str, set[str]] = {}
         for part in parts:
@@ -334,7 +315,7 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
             rules.update(dict.fromkeys(self._named, names))
         found = [(self._rules[number], rules[number]) for number in sorted(rules)]
         needs = {need for rule, _ in found for need in rule.needs}
-        return _Held(found, {*signs}, [(_part(need), need) for need in needs])
+        return found, {*signs}, [(_part(need), need) for need in needs]
 
     def __missing__(self, word: str) -> frozenset[tuple[int | str, str]]:
         sizes = range(4)
@@ -352,17 +333,6 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
             else:
                 self.boring.add(word)
         return held
-
-
-class _Held(NamedTuple):
-    """The rules that may find something in a text, with how; its signs; what those rules need.
-
-    The needs are given with the part of each that is in one word.
-    """
-
-    rules: list[tuple[Rule, set[str]]]
-    signs: set[str]
-    needs: list[tuple[str, str]]
 
 
 class _Start(NamedTuple):

@@ -58,20 +58,12 @@ _KEYS = 2048  # remembered: documents have the same few
 
 
 class Member(NamedTuple):
-    """The meaning of a key for its value.
-
-    Attributes:
-        name: The name that it gives to its value.
-        blank: The label for all below it, or an empty string.
-        role: What it may be beside its siblings: a ``value`` that another one names, the
-            ``content`` of something, a ``token``, or ``describing`` a value.
-        stays: Whether the key itself holds nothing to redact.
-    """
+    """The meaning of a key for its value."""
 
     name: str
-    blank: str
-    role: str
-    stays: bool
+    blank: str  # the label for all below it
+    role: str  # a ``value`` that a sibling names, ``content``, a ``token``, or ``describing`` one
+    stays: bool  # the key itself holds nothing to redact
 
 
 class Ruleset:

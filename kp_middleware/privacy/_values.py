@@ -47,7 +47,6 @@ def words(divided: str) -> tuple[str, ...]:
 
 
 def spelled(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the words in both Unicode normal forms."""
     return tuple(dict.fromkeys(form for word in words for form in (word, normalize("NFD", word))))
 
 
@@ -80,16 +79,13 @@ def value_of(match: re.Match[str]) -> str:
     return match.string[start:end]
 
 
-ValueCheck: TypeAlias = Callable[[str], bool]
-
-
 def pattern(name: str) -> re.Pattern[str]:
     """Compile a pattern of the table, with the others that it names."""
     text: str = TABLE["patterns"][name]
     return re.compile(_NAMED.sub(lambda other: pattern(other[1]).pattern, text))
 
 
-def _whole(found: re.Pattern[str]) -> ValueCheck:
+def _whole(found: re.Pattern[str]) -> Callable[[str], bool]:
     """Return a check that a pattern matches the whole value."""
     return lambda value: found.fullmatch(value) is not None
 
@@ -118,6 +114,8 @@ _TEMPLATE = re.compile(
 )
 _MAPPED = bytes(10) + b"\xff\xff"
 
+_DASH = re.compile(r"[-_./+=~]|(?<=[a-z])(?=[A-Z][a-z])")
+_OF_NAME = re.compile(r"v?\d+|(?:[A-Z]?[a-z]+|[A-Z]*)\d{0,4}")  # MyService-2024, releases/V2
 _OF_TITLE = re.compile(r"[A-Za-z]?[a-z'.,-]*|[A-Z]+[.,]?|\W+")
 _HEX_KEY = re.compile(rf"(?:[0-9a-fA-F]{{20,}}|{_UUID})\Z")
 
@@ -133,7 +131,6 @@ def is_stand_in(value: str) -> bool:
 
 
 def is_usual(value: str) -> bool:
-    """Return whether a value is a word of schemas or a placeholder."""
     return is_usual_word(value) or is_stand_in(value)
 
 
@@ -152,7 +149,6 @@ def is_filled_in(value: str) -> bool:
 
 
 def is_wordy(value: str) -> bool:
-    """Return whether a value is hyphenated words of one case, as in a dictionary."""
     return _WORDY.fullmatch(_TYPESET.sub("-", value).rstrip("-")) is not None
 
 
@@ -188,7 +184,6 @@ def is_strong_text(value: str) -> bool:
 
 
 def is_mixed(value: str) -> bool:
-    """Return whether a value has letters and digits, three kinds of signs, or many capitals."""
     digit, capital, small, _ = kinds = [
         any(_kind(character) == kind for character in value.strip(_AROUND)) for kind in range(4)
     ]
@@ -204,7 +199,6 @@ def is_number_or_mix(value: str) -> bool:
 
 
 def is_password_of_flag(value: str) -> bool:
-    """Return whether ``-p …`` gives a password, not a port, a folder or a commit."""
     return is_strong_mix(value) and not is_hexadecimal(value)
 
 
@@ -231,7 +225,6 @@ def is_array_of_secrets(value: str) -> bool:
 
 
 def is_of_router(value: str) -> bool:
-    """Return whether a value in a router's configuration has a digit and is no placeholder."""
     return has_digits(value) and not is_stand_in(value)
 
 
@@ -250,10 +243,8 @@ def is_no_template(value: str) -> bool:
 
 def is_credential(value: str) -> bool:
     """Return whether the value after ``Bearer`` or the like is no word or placeholder."""
-    words = value.split()
-    if is_stand_in(value) or (
-        len(words) > 1 and all(is_wordy(word.strip(".,:;!?()")) for word in words)
-    ):
+    words = [word.strip(".,:;!?()") for word in value.split()]
+    if is_stand_in(value) or (len(words) > 1 and all(map(is_wordy, words))):
         return False
     return is_passphrase(value) or not is_wordy(value)
 
@@ -281,13 +272,12 @@ def is_type_name(value: str) -> bool:
 
 def is_plain(value: str) -> bool:
     """Return whether a value is only words, variable names and numbers, with separators."""
-    return all(map(_is_plain_part, _BETWEEN.split(_TYPESET.sub("-", value))))
-
-
-def _is_plain_part(part: str) -> bool:
-    if _SEGMENT.fullmatch(part) or (part.isalpha() and not part.isascii()):
-        return True
-    return len(part) >= 3 * sum(map(str.isupper, part)) and _CAMEL.fullmatch(part) is not None
+    return all(
+        _SEGMENT.fullmatch(part)
+        or (part.isalpha() and not part.isascii())
+        or (_CAMEL.fullmatch(part) and len(part) >= 3 * sum(map(str.isupper, part)))
+        for part in _BETWEEN.split(_TYPESET.sub("-", value))
+    )
 
 
 def is_unlike_words(value: str) -> bool:
@@ -309,7 +299,6 @@ def alternates_often(value: str) -> bool:
 
 
 def is_issued(value: str) -> bool:
-    """Return whether an ambiguous prefix is followed by a long run of letters and digits."""
     runs = re.findall("[A-Za-z0-9]+", value)
     longest = max(runs, key=len)
     if has_both_cases(longest):
@@ -322,19 +311,14 @@ def is_key_of_vendor(value: str, *, alone: bool, told: bool) -> bool:
     if _HEX_KEY.match(value):
         return told and len(set(value)) > 6
     digits = sum(map(str.isdigit, value))
-    if digits == len(value) or entropy(value) < 3 or _is_made_of_words(value):
+    is_made_of_words = all(map(_OF_NAME.fullmatch, _DASH.split(value)))
+    if is_made_of_words or digits == len(value) or entropy(value) < 3:
         return False
     if has_both_cases(value):
         many_changes = case_changes(value) * 3 > sum(map(str.isalpha, value))
         return len(value) >= (14 if told else 20) and (digits > 1 or many_changes)
     is_one_run = re.search("[A-Za-z0-9]{14}", value) is not None
     return told and digits >= 4 and (len(value) >= 24 or not alone) and is_one_run
-
-
-def _is_made_of_words(value: str) -> bool:
-    """Return whether the value is like ``MyService-2024-Production`` or ``releases/V2/linux64``."""
-    parts = re.split(r"[-_./+=~]|(?<=[a-z])(?=[A-Z][a-z])", value)
-    return all(re.fullmatch(r"v?\d+|(?:[A-Z]?[a-z]+|[A-Z]*)\d{0,4}", part) for part in parts)
 
 
 def has_digits(value: str, least: int = 1) -> bool:
@@ -359,7 +343,6 @@ def _kind(character: str) -> int:
 
 
 def entropy(value: str) -> float:
-    """Return the entropy in bits per character."""
     size = len(value)
     return -sum(count / size * math.log2(count / size) for count in Counter(value).values())
 
@@ -380,11 +363,10 @@ def is_valid(module: str, value: str) -> bool:
 def is_card(value: str) -> bool:
     """Return whether the number has a known issuer's prefix and length, and passes Luhn."""
     digits = _bare(value)
-    issued = any(
-        first <= digits[: len(first)] <= last and len(digits) in lengths
-        for first, last, lengths in TABLE["cards"]["issued"]
-    )
-    return issued and is_valid("stdnum.luhn", value)
+    for first, last, lengths in TABLE["cards"]["issued"]:
+        if first <= digits[: len(first)] <= last and len(digits) in lengths:
+            return is_valid("stdnum.luhn", value)
+    return False
 
 
 def is_iban(value: str) -> bool:
@@ -392,28 +374,23 @@ def is_iban(value: str) -> bool:
     return is_valid("stdnum.iso7064.mod_97_10", _bare(value)[4:] + _bare(value)[:4])
 
 
-def _is_dated(value: str, *, month: int, day: int) -> bool:
-    """Return whether the digits at these positions are a month and a day."""
-    text = _bare(value)
-    return 1 <= int(text[month : month + 2]) <= 12 and 1 <= int(text[day : day + 2]) <= 31
+def is_month_day(value: str, *, day: int = 4) -> bool:
+    """Return whether the digits in the middle are a month, and those after it a day."""
+    return 1 <= int(_bare(value)[2:4]) <= 12 and 1 <= int(_bare(value)[day : day + 2]) <= 31
 
 
-def _is_number(value: str, *, least: int, most: int) -> bool:
+def is_phone(value: str, *, least: int = 7, most: int = 15) -> bool:
     return least <= sum(map(str.isdigit, value)) <= most and not _NO_PHONE.fullmatch(value)
 
 
-is_month_day = partial(_is_dated, month=2, day=4)
-is_day_month = partial(_is_dated, month=2, day=0)
-is_phone = partial(_is_number, least=7, most=15)
-is_short_phone = partial(_is_number, least=9, most=12)
+is_day_month = partial(is_month_day, day=0)
+is_short_phone = partial(is_phone, least=9, most=12)
 
 
 def is_host_v6(value: str) -> bool:
     """Return whether it is a global, local, link-local or mapped IPv6 address, unlike ``a::b``."""
-    try:
-        address = socket.inet_pton(
-            socket.AF_INET6, re.split("[/%]", value)[0]
-        )  # not slow ipaddress
+    try:  # `ipaddress` would be slow
+        address = socket.inet_pton(socket.AF_INET6, re.split("[/%]", value)[0])
     except OSError:
         return False
     if address.startswith(_MAPPED):
