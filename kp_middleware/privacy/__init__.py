@@ -6,8 +6,6 @@ Names, postal addresses and birth dates are not found by rules. A `Policy` adds 
 """
 
 from kp_middleware.privacy._documents import (
-    RedactedTrace,
-    RedactedValue,
     check_clean,
     redact_jsonable,
     redact_trace,
@@ -16,9 +14,15 @@ from kp_middleware.privacy._documents import (
 )
 from kp_middleware.privacy._other_secrets import KnownSecrets
 from kp_middleware.privacy._policy import ENGINE_TROUBLE, Policy
-from kp_middleware.privacy._reading import document_in
+from kp_middleware.privacy._reading import count_placeholders, document_in
 from kp_middleware.privacy._rules import REDACTOR
-from kp_middleware.privacy._ruleset import Found, Redacted, count_placeholders, redact_text
+from kp_middleware.privacy._ruleset import (
+    Found,
+    Redacted,
+    RedactedTrace,
+    RedactedValue,
+    redact_text,
+)
 
 __all__ = [
     "ENGINE_TROUBLE",

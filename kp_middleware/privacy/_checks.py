@@ -3,7 +3,7 @@
 import re
 from functools import wraps
 
-from kp_middleware.privacy._reading import is_name, is_of_password, is_probable, pages, whole_name
+from kp_middleware.privacy._reading import is_name, is_of_password, is_probable, pages
 from kp_middleware.privacy._values import (
     TABLE,
     Check,
@@ -44,6 +44,7 @@ _NOT_SECRET = re.compile(
     r"sha(?:1|256|384|512)-|/|(?:chatcmpl|call|toolu|msg|run|resp|req|thread)[_-]"
 )
 _NAME_OF_HASH, _VERSION_BEFORE = pattern("NAME_OF_HASH"), pattern("VERSION_BEFORE")
+_DIVIDER = re.compile(r"[^\w-]")
 _SETS = re.compile(r"(?i)(?<![A-Za-z])(?:set|with)\w{0,24}\Z")
 _ASKED = re.compile(r"(?i)(?:get|fetch|read|load|find|has|delete|the|no|any)[ _]?[\w.-]{0,30}\Z")
 _LISTED_BEFORE = re.compile(r"""["']\s{0,4},\s{0,8}["'][\w.-]{0,40}\Z""")
@@ -91,7 +92,10 @@ def _sign(match: re.Match[str]) -> str:
 
 
 def _whole(match: re.Match[str]) -> str:
-    return whole_name(match.string, *match.span("name"))
+    """Return the identifier around the name, of at most 48 characters more on each side."""
+    text, (start, end) = match.string, match.span("name")
+    before = _DIVIDER.split(text[max(0, start - 48) : start])[-1]
+    return before + text[start:end] + _DIVIDER.split(text[end : end + 48], maxsplit=1)[0]
 
 
 def named(check: Check) -> Check:
@@ -148,9 +152,8 @@ def is_named_strong(match: re.Match[str]) -> bool:
 def is_typed(match: re.Match[str]) -> bool:
     """Return whether ``with password …`` or ``password("…")`` gives a secret."""
     value = value_of(match).strip("`")
-    if _ASKED.search(_before(match, 40, "name")):
-        return False
-    if is_plain(value.strip("[](){}<>\\&*|.,;:!?")) or "\\" in value:
+    is_word = is_plain(value.strip("[](){}<>\\&*|.,;:!?")) or "\\" in value
+    if is_word or _ASKED.search(_before(match, 40, "name")):
         return False
     if is_of_password(match["name"]) and len(value) >= 6 and is_told(match):
         return has_digits(value) or is_strong_or_phrase(value)
@@ -189,9 +192,8 @@ def is_whole_line(match: re.Match[str]) -> bool:
 
 def is_default(match: re.Match[str]) -> bool:
     before = _before(match, 64, "name")
-    if not is_argument(match):
-        return False
-    return before.rpartition("${")[2].replace("_", "").isalnum() or before.endswith("${")
+    begun = before.rpartition("${")[2].replace("_", "").isalnum() or before.endswith("${")
+    return begun and is_argument(match)
 
 
 def is_opaque(match: re.Match[str]) -> bool:
@@ -225,11 +227,8 @@ def is_given(match: re.Match[str]) -> bool:
         return False
     if pages(name) or _is_of_model(match, name, value) or _is_working_folder(name, value):
         return False
-    if "\n" in sign and (  # a docstring, or the line after a condition
-        match["value_triple"]
-        or match["value_three"]
-        or _CONDITION.search(_before(match, 48, "name"))
-    ):
+    is_docstring = match["value_triple"] or match["value_three"]
+    if "\n" in sign and (is_docstring or _CONDITION.search(_before(match, 48, "name"))):
         return False
     check = _is_bare_value if is_bare else _is_quoted_value
     return check(match, value, name, sign)
@@ -275,12 +274,8 @@ def _is_bare_value(match: re.Match[str], value: str, name: str, sign: str) -> bo
     if sign == "=" and _ENV.fullmatch(name) and value[0] not in "[{(":
         return not (is_usual(value) or is_call(value) or value.lower() == own)
     first = _SEGMENTS.split(value, maxsplit=1)[0]
-    if _is_no_value(value.rstrip(".:"), own, name) or (
-        len(first) > 2
-        and first[0] not in ":$%{<"
-        and first[-1] != ":"
-        and _is_no_value(first, own, name)
-    ):
+    is_whole = len(first) > 2 and first[0] not in ":$%{<" and first[-1] != ":"
+    if any(_is_no_value(one, own, name) for one in (value.rstrip(".:"), first)[: 1 + is_whole]):
         return False
     if value[0] == "(" and is_of_password(name) and " " not in sign:
         return True

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -18,6 +17,7 @@ from kp_middleware.privacy._policy import Policy, document
 from kp_middleware.privacy._reading import (
     BEGINS_JSON,
     PLACEHOLDER,
+    Numbers,
     document_in,
     is_counter,
     is_of_account,
@@ -26,9 +26,9 @@ from kp_middleware.privacy._reading import (
 from kp_middleware.privacy._ruleset import (
     DENIED,
     MAX_CHARACTERS,
-    Findings,
     Found,
-    Numbers,
+    RedactedTrace,
+    RedactedValue,
     is_too_large,
     known_in,
     plainly,
@@ -215,17 +215,13 @@ class Walk:
         for index, item in enumerate(value):
             name = blank = ""
             if isinstance(before, str) and (is_pair or before[:1] == "-"):
-                name, blank = self._announced(before, item)
+                name = before if before in _USER_FLAGS else ""
+                blank = self._book.blanks(before) if _WORD.fullmatch(before) else ""
+                if before == "-p" and isinstance(item, str) and is_strong(item):
+                    blank = "password"
             cleaned.append(self._member(item, place, index, name or place.name, blank))
             before = item
         return cleaned
-
-    def _announced(self, before: str, item: object) -> tuple[str, str]:
-        """Return the name and label of an item after a flag ``--token``, or a pair's name."""
-        name = before if before in _USER_FLAGS else ""
-        if before == "-p" and isinstance(item, str) and is_strong(item):
-            return name, "password"
-        return name, self._book.blanks(before) if _WORD.fullmatch(before) else ""
 
     def _string(self, text: str, place: Place) -> str:
         if is_too_large(text):
@@ -340,25 +336,6 @@ _KEPT: Kept = {
     ),
 }
 """Fields whose type cannot hold anything to redact."""
-
-
-@dataclass(frozen=True, slots=True)
-class RedactedTrace(Findings):
-    """A redacted trace, validated again, and what its placeholders stand for, by path."""
-
-    trace: "ReasoningTrace"
-    found: tuple[Found, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RedactedValue(Findings):
-    """A redacted structure of the same shape, and what its placeholders stand for, by path.
-
-    A placeholder such as ``[REDACTED:email]`` can stand for a number, too.
-    """
-
-    value: Any
-    found: tuple[Found, ...]
 
 
 def redact_trace(

@@ -105,12 +105,10 @@ def spans_in_columns(indexed: IndexedText, blanks: Callable[[str], str]) -> Iter
     def label_of(name: str) -> str:
         return blanks(name) if _HEADING.fullmatch(name) else ""
 
-    if "|" in text and "--" in text:
-        yield from _below_headings(text, _RULED, "|", label_of)
-    if "," in text or ";" in text or "\t" in text:
-        yield from _below_headings(text, _LISTED, "", label_of)
-    if "  " in text:
-        yield from _below_headings(text, _ALIGNED, "  ", label_of)
+    tables = (_RULED, "|", ["|"]), (_LISTED, "", [",", ";", "\t"]), (_ALIGNED, "  ", ["  "])
+    for headings, divider, signs in tables:
+        if any(sign in text for sign in signs):
+            yield from _below_headings(text, headings, divider, label_of)
     if "insert" in indexed.lowered or "replace" in indexed.lowered:
         yield from _inserted(text, label_of)
 
@@ -348,6 +346,7 @@ def _is_torn(text: str, start: int, end: int) -> bool:
 
 
 def _forms(value: str) -> Iterator[str]:
+    """Yield what else a secret may be written as, and the secret part of ``sid=x``, ``user:x``."""
     bytewise = value.encode(errors="replace").decode("latin-1")  # as escapes of a URL are read
     for form in dict.fromkeys((value, plain(value), bytewise)):
         if "; " not in form:  # a header of cookies, of which each by itself is one
@@ -356,25 +355,18 @@ def _forms(value: str) -> Iterator[str]:
         if password := _USERINFO.search(form):
             yield password["password"]
         for piece in _JOINTS.split(form, _PIECES)[:_PIECES]:
-            yield from _parts(piece)
-
-
-def _parts(piece: str) -> Iterator[str]:
-    """Yield the secret part of ``sid=x`` and ``user:x``."""
-    piece = piece.strip(_AROUND)
-    if "://" in piece:
-        return
-    named = _NAMED.fullmatch(piece)
-    part = named["rest"] if named else piece
-    if any(map(str.isdigit, part)) and any(map(str.isalpha, part)):
-        yield part
-    if password := _after_colon(piece):
-        yield password
+            bare = piece.strip(_AROUND)
+            if "://" not in bare:
+                named = _NAMED.fullmatch(bare)
+                part = named["rest"] if named else bare
+                if any(map(str.isdigit, part)) and any(map(str.isalpha, part)):
+                    yield part
+                yield _after_colon(bare)
 
 
 def _after_colon(piece: str) -> str:
     """Return the password of ``user:password`` in base64, or an empty string."""
-    if len(piece) < LEAST or len(piece) > 1024 or piece.isdecimal():
+    if not LEAST <= len(piece) <= 1024 or piece.isdecimal():
         return ""
     try:
         decoded = base64.b64decode(piece + "=" * (-len(piece) % 4), validate=True).decode()

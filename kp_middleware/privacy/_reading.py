@@ -4,14 +4,22 @@ Escapes are entities, terminal colours and invisible characters, too.
 """
 
 import json
-import math
 import re
 from bisect import bisect_right
+from collections import Counter
 from functools import lru_cache
 from typing import Final
 from unicodedata import digit, normalize
 
-from kp_middleware.privacy._values import TABLE, compiled, in_any_case, is_strong, spelled, words
+from kp_middleware.privacy._values import (
+    TABLE,
+    Span,
+    compiled,
+    in_any_case,
+    is_strong,
+    spelled,
+    words,
+)
 
 PLACEHOLDER = re.compile(
     r"\[REDACTED:(?P<label>[a-z0-9_]{1,40})(?:[#]\d{1,9})?\]"
@@ -21,6 +29,39 @@ PLACEHOLDER = re.compile(
 
 HIDDEN = "\ue000"
 """The character that replaces a placeholder: no word, number or white space to any rule."""
+
+_NUMBERED = re.compile(r"\[REDACTED:([a-z0-9_]{1,40})#(\d{1,9})\]")
+
+
+class Numbers:
+    """The placeholder numbers of the contacts of one document, which mean nothing outside of it."""
+
+    def __init__(self, document: object) -> None:
+        """Continue after those in the document."""
+        self._known: dict[tuple[str, str], str] = {}
+        self._last: Counter[str] = Counter()
+        for label, number in _NUMBERED.findall(str(document)):
+            self._last[label] = max(self._last[label], int(number))
+
+    def of(self, span: Span, value: str) -> str:
+        """Return the suffix of the label in the placeholder: ``#1``, or nothing."""
+        if span.group != "contact":
+            return ""
+        key = span.label, value.casefold()
+        if key not in self._known:
+            self._last[span.label] += 1
+            self._known[key] = f"#{self._last[span.label]}"
+        return self._known[key]
+
+
+def count_placeholders(text: str) -> Counter[str]:
+    """Return the number of placeholders in a text, by label.
+
+    >>> count_placeholders("[REDACTED:email#1] wrote to [REDACTED:email#2]")
+    Counter({'email': 2})
+    """
+    return Counter(match["label"] for match in PLACEHOLDER.finditer(text) if match["label"])
+
 
 _UNSEEN = (
     "\u0000\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\u3164"
@@ -157,13 +198,6 @@ def _meaning(sign: re.Match[str]) -> str:
     return chr(code) if is_printed else " "
 
 
-def _finite(literal: str) -> float:
-    number = float(literal)
-    if not math.isfinite(number):
-        raise ValueError("not a number of JSON")
-    return number
-
-
 def unique(members: list[tuple[str, object]]) -> dict[str, object]:
     """Return the members of a JSON object, or raise ValueError if a key comes twice."""
     document = dict(members)
@@ -173,7 +207,6 @@ def unique(members: list[tuple[str, object]]) -> dict[str, object]:
 
 
 BEGINS_JSON = frozenset('{["')
-_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_finite, object_pairs_hook=unique)
 
 
 def document_in(text: str) -> object:
@@ -181,7 +214,7 @@ def document_in(text: str) -> object:
     if text.lstrip()[:1] not in BEGINS_JSON:
         return None
     try:
-        parsed: object = _JSON.decode(text)
+        parsed: object = json.loads(text, object_pairs_hook=unique)
     except (ValueError, RecursionError):
         return None
     return parsed
@@ -248,20 +281,12 @@ _PASSWORD = re.compile(r"(?i)pass|pw|psk|phrase|mnemonic|[^\x00-\x7f]|" + "|".jo
     word for word in _LISTS["foreign"] if word.isascii()
 ))  # fmt: skip
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_DIVIDER = re.compile(r"[^\w-]")
 _OF_PAGES = frozenset(words(_LISTS["of_pages"]))
 _TOKENS = frozenset(("token", "tokens"))
 _OF_ACCESS = frozenset(("access", "refresh", "auth", "api", "secret", "bearer", "oauth"))
 _OF_NONE = frozenset(words(_LISTS["of_none"]))
 _COUNTER = re.compile(r"(?:tokens|counts?|total|limit|length|size|ttl|expires_(?:in|at)|version)\Z")
 _OF_ACCOUNT = frozenset(words(_LISTS["of_account"]))
-
-
-def whole_name(text: str, start: int, end: int) -> str:
-    """Return the identifier around a part of it, of at most 48 characters more on each side."""
-    before = _DIVIDER.split(text[max(0, start - 48) : start])[-1]
-    after = _DIVIDER.split(text[end : end + 48], maxsplit=1)[0]
-    return f"{before}{text[start:end]}{after}"
 
 
 @lru_cache(1024)

@@ -35,7 +35,7 @@ LONG = 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
-    """A redaction rule for one kind of value; its pattern is bounded, so that no text makes it slow.
+    """A redaction rule for one kind of value, with a bounded pattern that no text makes slow.
 
     A match begins with one of ``starts``, in lower case: ``0`` stands for any run of digits in a
     text of at least eight, ``0000`` for one of at least four, ``0.`` for digits before a dot and

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unicodedata import normalize
 
 from kp_middleware.errors import MissingExtraError, RedactionError
@@ -26,6 +26,7 @@ from kp_middleware.privacy._reading import (
     ESCAPED,
     HIDDEN,
     PLACEHOLDER,
+    Numbers,
     Reading,
     names_a_secret,
     readings,
@@ -43,7 +44,7 @@ from kp_middleware.privacy._rules import (
 from kp_middleware.privacy._values import TABLE, Group, Span, compiled, matched_value, words
 
 if TYPE_CHECKING:
-    from kp_middleware.traces import PrivacyLevel
+    from kp_middleware.traces import PrivacyLevel, ReasoningTrace
 
 DENIED = "denied"
 """The label for the findings of a user's own rules."""
@@ -241,30 +242,6 @@ class Found(NamedTuple):
     length: int
 
 
-_NUMBERED = re.compile(r"\[REDACTED:([a-z0-9_]{1,40})#(\d{1,9})\]")
-
-
-class Numbers:
-    """The placeholder numbers of the contacts of one document, which mean nothing outside of it."""
-
-    def __init__(self, document: object) -> None:
-        """Continue after those in the document."""
-        self._known: dict[tuple[str, str], str] = {}
-        self._last: Counter[str] = Counter()
-        for label, number in _NUMBERED.findall(str(document)):
-            self._last[label] = max(self._last[label], int(number))
-
-    def of(self, span: Span, value: str) -> str:
-        """Return the suffix of the label in the placeholder: ``#1``, or nothing."""
-        if span.group != "contact":
-            return ""
-        key = span.label, value.casefold()
-        if key not in self._known:
-            self._last[span.label] += 1
-            self._known[key] = f"#{self._last[span.label]}"
-        return self._known[key]
-
-
 class Findings:
     """The parts that a redaction took out, by path or by line."""
 
@@ -282,6 +259,25 @@ class Redacted(Findings):
     """A text with placeholders such as ``[REDACTED:email]``, and what they stand for, by line."""
 
     text: str
+    found: tuple[Found, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedTrace(Findings):
+    """A redacted trace, validated again, and what its placeholders stand for, by path."""
+
+    trace: "ReasoningTrace"
+    found: tuple[Found, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedValue(Findings):
+    """A redacted structure of the same shape, and what its placeholders stand for, by path.
+
+    A placeholder such as ``[REDACTED:email]`` can stand for a number, too.
+    """
+
+    value: Any
     found: tuple[Found, ...]
 
 
@@ -344,34 +340,30 @@ def find(
     parts = book.spans(indexed)
     if "ESCAPE" in indexed.signs:
         parts = (part for reading in readings(whole) for part in _parts(reading, book, indexed))
-    if cue:
-        parts = (
-            Span(max(0, part.start - len(cue)), part.end - len(cue), part.label, part.group)
-            for part in parts
-        )
-    inside = [part for part in parts if part.end > part.start]
+    size = len(cue)
+    moved = (part._replace(start=max(0, part.start - size), end=part.end - size) for part in parts)
+    inside = [part for part in moved if part.end > part.start]
     if not inside:
         book.learn_clean(whole)
         return []
-    if known is not None:
-        # before they are merged: a merged text would be found nowhere else
+    if known is not None:  # before they are merged: a merged text would be found nowhere else
         secrets = (part for part in inside if part.group == "secret")
-        values = ((text[part.start : part.end], part.label) for part in secrets)
-        for value, label in dict.fromkeys(values):
+        for value, label in dict.fromkeys((text[at.start : at.end], at.label) for at in secrets):
             known.learn(value, label, book.allows)
-    return list(_whole(text, [*_united(inside)]))
+    return [*_whole(text, inside)]
 
 
 def known_in(text: str, known: KnownSecrets) -> list[Span]:
     """Return the known secrets in a text, in order, not overlapping."""
-    return list(_whole(text, [*_united(known.spans(text))]))
+    return [*_whole(text, known.spans(text))]
 
 
-def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
-    """Yield the spans extended to whole escapes: half an escape would break the JSON."""
-    escapes = iter([sign.span() for sign in ESCAPED.finditer(text)] if spans else [])
+def _whole(text: str, spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield the spans merged and extended to whole escapes: half of one would break the JSON."""
+    united = [*_united(spans)]
+    escapes = iter([sign.span() for sign in ESCAPED.finditer(text)] if united else [])
     start, end = next(escapes, _NO_ESCAPE)
-    for span in spans:
+    for span in united:
         first, last = span.start, span.end
         while end <= first:
             start, end = next(escapes, _NO_ESCAPE)
@@ -418,15 +410,6 @@ def replaced(text: str, spans: list[Span], numbers: Numbers | None = None) -> st
         parts += [text[reached : span.start], f"[REDACTED:{span.label}{number}]"]
         reached = span.end
     return "".join([*parts, text[reached:]])
-
-
-def count_placeholders(text: str) -> Counter[str]:
-    """Return the number of placeholders in a text, by label.
-
-    >>> count_placeholders("[REDACTED:email#1] wrote to [REDACTED:email#2]")
-    Counter({'email': 2})
-    """
-    return Counter(match["label"] for match in PLACEHOLDER.finditer(text) if match["label"])
 
 
 def redact_text(
