@@ -275,7 +275,6 @@ class VectorCache:
         return values.astype(np.float32)
 
     def _append(self, unit: Vector, key: str | None, embedder: str) -> None:
-        """Add a vector to the ring of its embedder, which is current."""
         ring, seq = self._rings[embedder], 0
         now_ms = self._latest_ms = max(self._latest_ms, int(self._clock()))
         if self._table is not None:
@@ -323,6 +322,5 @@ class VectorCache:
         return len(seqs)
 
     def _expired_ms(self, ttl_ms: float) -> int:
-        """Return the time at or before which entries have expired."""
         self._latest_ms = max(self._latest_ms, int(self._clock()))
         return math.floor(self._latest_ms - ttl_ms)

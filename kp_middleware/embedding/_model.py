@@ -243,7 +243,6 @@ class _Model:
 
 
 def _mean(tokens: Vector) -> Vector:
-    """Return the mean of the tokens' vectors, of length 1."""
     mean = tokens.mean(0, dtype=np.float64)
     return np.asarray(mean / np.linalg.norm(mean), np.float32)
 

@@ -172,7 +172,6 @@ def is_second(match: re.Match[str]) -> bool:
 
 
 def is_cell(match: re.Match[str]) -> bool:
-    """Return whether the next cell of a table row is a secret, not an alternative in a regex."""
     in_table = _line_before(match).lstrip().startswith("|")
     return (in_table or any(map(str.isspace, _sign(match)))) and is_told(match)
 
@@ -235,7 +234,6 @@ def is_given(match: re.Match[str]) -> bool:
 
 
 def _is_working_folder(name: str, value: str) -> bool:
-    """Return whether the value is a shell's own variable: ``PWD=/srv/app``."""
     return name in {"PWD", "OLDPWD"} and value.startswith(("/", "~"))
 
 
@@ -246,7 +244,6 @@ def is_flag(match: re.Match[str]) -> bool:
 
 
 def _is_of_model(match: re.Match[str], name: str, value: str) -> bool:
-    """Return whether a token is a language model's: ``{"token": "Yes", "logprob": -0.1}``."""
     if name.lower() not in {"token", "tokens"} or not is_sign_of_model(value):
         return False
     around = match.string[max(0, match.start() - 200) : match.end() + 200]
@@ -390,11 +387,9 @@ def is_host(match: re.Match[str]) -> bool:
 
 
 def is_hardware(match: re.Match[str]) -> bool:
-    """Return whether it is a MAC address, not all one digit, nor hyphenated decimal pairs."""
     digits = re.sub(r"[^0-9a-f]", "", value_of(match).lower())
     return len(set(digits)) > 1 and not ("-" in match[0] and digits.isdecimal())
 
 
 def is_home(match: re.Match[str]) -> bool:
-    """Return whether it is a home path, not a route of a web application."""
     return not _ROUTE_BEFORE.search(_before(match, 16))

@@ -66,7 +66,6 @@ class Place(NamedTuple):
         return Place((*self.path, key), name, self.blank or blank, self.depth + 1, kept)
 
     def __str__(self) -> str:
-        """Return the place as a person reads it: ``steps[3].input.url``."""
         return "".join(
             f"[{part}]" if isinstance(part, int) else f".{part[:40]}" for part in self.path
         ).removeprefix(".")
@@ -94,7 +93,6 @@ class Walk:
         *,
         kept: Kept | None = None,
     ) -> None:
-        """Start a walk; ``known`` learns the secrets it redacts."""
         self.found: list[Found] = []
         self._book = ruleset(level, policy)
         self._known = KnownSecrets() if known is None else known
@@ -103,7 +101,6 @@ class Walk:
         self._nodes = 0
 
     def clean(self, value: object, place: Place | None = None) -> Any:
-        """Return the redacted value, or raise a RedactionError."""
         place = place or self._top
         if place.depth > _MAX_DEPTH:
             raise RedactionError("too_deep", str(place))
@@ -300,7 +297,6 @@ class Walk:
 
 
 def _is_json_schema(value: Mapping[Any, object]) -> bool:
-    """Recognize what describes a value: tools' parameters are told so."""
     kind = value.get("type")
     kinds = kind if isinstance(kind, list) else [kind]
     if kind is None:

@@ -246,7 +246,6 @@ _CLOSED_BY = (
 
 
 def spans_at_cuts(indexed: IndexedText) -> Iterator[Span]:
-    """Yield what stands before each cut, as far as it may be part of a torn value."""
     for mark in _MARK.finditer(indexed.text):
         before = indexed.text[max(0, mark.start() - REACH) : mark.start()]
         whole = before.rstrip(_UNBROKEN)
@@ -318,7 +317,6 @@ class KnownSecrets:
                     insort(values.setdefault(offset, []), form, key=lambda value: -len(value))
 
     def label(self, value: str) -> str:
-        """Return the label of a value that is a known secret, or an empty string."""
         return self._labels.get(value, "")
 
     def spans(self, text: str) -> Iterator[Span]:
@@ -339,7 +337,6 @@ class KnownSecrets:
 
 
 def _is_torn(text: str, start: int, end: int) -> bool:
-    """Return whether a part of a text begins or ends within a word."""
     return (text[max(0, start - 1) : start].isalnum() and text[start].isalnum()) or (
         text[end - 1].isalnum() and text[end : end + 1].isalnum()
     )
@@ -376,7 +373,6 @@ def _after_colon(piece: str) -> str:
 
 
 def _is_one(value: str) -> bool:
-    """Return whether a value is distinctive enough not to occur by chance."""
     if not LEAST <= len(value) <= _LONGEST or HIDDEN in value or is_usual(value):
         return False
     ordinary = _ORDINARY.fullmatch(value)

@@ -49,7 +49,6 @@ class Policy:
 
     @classmethod
     def of(cls, settings: "Settings") -> Self:
-        """Return the policy of the settings."""
         return cls(**{one.name: getattr(settings, f"redact_{one.name}") for one in fields(cls)})
 
     @property
@@ -88,7 +87,6 @@ def texts_of(entries: Iterable[str]) -> list[str]:
 
 @cache
 def _version(engine: str) -> str:
-    """Return the package version or the file digest of an engine."""
     kind, _, argument = engine.partition(":")
     if kind == "gitleaks":  # its rules are read once, too
         content = Path(argument).expanduser().read_bytes()

@@ -171,12 +171,10 @@ def plain_readings(text: str) -> list[Reading]:
 
 
 def plain(text: str) -> str:
-    """Return the text with all escapes decoded, as in the last of `plain_readings`."""
     return Reading(text, _PLAIN).text
 
 
 def seen(text: str) -> str:
-    """Return the text without invisible characters."""
     return Reading(text, _SEEN).text
 
 
@@ -311,7 +309,6 @@ def is_probable(name: str) -> bool:
 
 
 def is_name(text: str, start: int, end: int) -> bool:
-    """Return whether a part of a text ends in what `NAME` matches."""
     first = max(0, start - 2)  # what its lookbehinds read
     return _ends_in_name(text[first:end], start - first)
 

@@ -100,7 +100,7 @@ def _check(name: str) -> Check | None:
         return None
     if name.startswith("stdnum."):
         return lambda match: _values.is_valid(name, value_of(match))
-    check = vars(_values).get(name)
+    check = _values.CHECKS.get(name) or vars(_values).get(name)
     return getattr(_checks, name) if check is None else lambda match: check(value_of(match))
 
 
@@ -200,7 +200,6 @@ _MOST_TEXTS = 512
 
 
 def words_of(text: str) -> set[str]:
-    """Return the words of a text, in lower case, with zeros for all digits."""
     return {*text.translate(_DIVIDERS).lower().split()}
 
 
@@ -298,7 +297,6 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
                 self._starts.setdefault(start.part[:3], []).append(start)
 
     def held(self, words: set[str]) -> _Held:
-        """Return what is in a text of these words."""
         return self._united(frozenset(map(self.__getitem__, words - self.boring)))
 
     def _unite(self, parts: frozenset[frozenset[tuple[int | str, str]]]) -> _Held:

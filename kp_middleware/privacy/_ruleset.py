@@ -59,8 +59,6 @@ _KEYS = 2048  # remembered: documents have the same few
 
 
 class Member(NamedTuple):
-    """The meaning of a key for its value."""
-
     name: str
     blank: str  # the label for all below it
     role: str  # a ``value`` that a sibling names, ``content``, a ``token``, or ``describing`` one
@@ -102,15 +100,25 @@ class Ruleset:
         return indexed if indexed.rules or indexed.signs or self._looks_at_all else None
 
     def spans(self, indexed: IndexedText) -> Iterator[Span]:
-        """Yield the spans to redact; they may overlap."""
+        """Return the spans to redact; they may overlap."""
+        spans = self._found(indexed)
+        if not self._exempts:
+            return spans
+        text, allows = indexed.text, cache(self.allows)  # a text full of one value asks once
+        return (
+            span
+            for span in spans
+            if span.label == DENIED or not allows(text[span.start : span.end], span.group)
+        )
+
+    def _found(self, indexed: IndexedText) -> Iterator[Span]:
         yield from self._plain(indexed)
         for looks in self._engines:
-            yield from self._exempting(indexed, iter(looks.spans(indexed.text)))
+            yield from looks.spans(indexed.text)
         if "BASE64" in indexed.signs:
-            found = spans_in_base64(
+            yield from spans_in_base64(
                 indexed.text, lambda decoded: self._plain(IndexedText(decoded, self.index))
             )
-            yield from self._exempting(indexed, found)
         if "[cut: " in indexed.text:
             yield from spans_at_cuts(indexed)
             for start, before, closing in readings_of_cut(indexed.text):
@@ -120,7 +128,6 @@ class Ruleset:
                     yield span._replace(start=min(start + span.start, end), end=end)
 
     def learn_clean(self, text: str) -> None:
-        """Remember that nothing was found in a text."""
         if self._clean_size > _REMEMBERED:
             self._clean, self._clean_size = set(), 0
         self._clean.add(text)
@@ -152,11 +159,10 @@ class Ruleset:
         return not self._looks_at_all and self.index.boring.issuperset(words_of(whole))
 
     def _plain(self, indexed: IndexedText) -> Iterator[Span]:
-        """Yield the findings of the rules, and of what the user denies."""
-        yield from self._exempting(indexed, self._by_rules(indexed))
+        yield from self._by_rules(indexed)
         if "NAME" in indexed.signs or self._denied_keys:
-            yield from self._exempting(indexed, spans_below_keys(indexed, self.blanks))
-            yield from self._exempting(indexed, spans_in_columns(indexed, self.blanks))
+            yield from spans_below_keys(indexed, self.blanks)
+            yield from spans_in_columns(indexed, self.blanks)
         for text in self._denied_texts:
             for start in occurrences(text, indexed.lowered):
                 yield Span(start, start + len(text), DENIED, "sensitive")
@@ -179,14 +185,6 @@ class Ruleset:
                             glued_to = span.end
                             yield span
 
-    def _exempting(self, indexed: IndexedText, spans: Iterator[Span]) -> Iterator[Span]:
-        if not self._exempts:
-            return spans
-        allows = cache(self.allows)  # a text full of one value asks once
-        return (
-            span for span in spans if not allows(indexed.text[span.start : span.end], span.group)
-        )
-
     def allows(self, text: str, group: Group = "secret") -> bool:
         """Return whether the user exempts a finding with this exact text."""
         if text in self._allowed_texts:
@@ -198,7 +196,6 @@ class Ruleset:
 
 @cache
 def ruleset(level: "PrivacyLevel", policy: "Policy") -> Ruleset:
-    """Return the ruleset of a level and a policy, created on first use."""
     return Ruleset(level, policy)
 
 
@@ -403,7 +400,6 @@ def _united(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def replaced(text: str, spans: list[Span], numbers: Numbers | None = None) -> str:
-    """Return the text with the spans replaced by placeholders."""
     parts, reached = [], 0
     for span in spans:
         number = numbers.of(span, text[span.start : span.end]) if numbers else ""

@@ -80,13 +80,11 @@ def value_of(match: re.Match[str]) -> str:
 
 
 def pattern(name: str) -> re.Pattern[str]:
-    """Compile a pattern of the table, with the others that it names."""
     text: str = TABLE["patterns"][name]
     return re.compile(_NAMED.sub(lambda other: pattern(other[1]).pattern, text))
 
 
 def _whole(found: re.Pattern[str]) -> Callable[[str], bool]:
-    """Return a check that a pattern matches the whole value."""
     return lambda value: found.fullmatch(value) is not None
 
 
@@ -140,14 +138,6 @@ def describes(value: str) -> bool:
     return (_DESCRIBED.fullmatch(value) or _MASKED.fullmatch(value)) is not None
 
 
-def is_no_code(value: str) -> bool:
-    return not (is_code(value) or is_stand_in(value) or describes(value))
-
-
-def is_filled_in(value: str) -> bool:
-    return not (is_stand_in(value) or _ASKS.fullmatch(value))
-
-
 def is_wordy(value: str) -> bool:
     return _WORDY.fullmatch(_TYPESET.sub("-", value).rstrip("-")) is not None
 
@@ -194,18 +184,6 @@ def is_strong_mix(value: str) -> bool:
     return "\\" not in value and is_strong(value) and is_mixed(value)
 
 
-def is_number_or_mix(value: str) -> bool:
-    return value.isdecimal() or is_strong_mix(value)
-
-
-def is_password_of_flag(value: str) -> bool:
-    return is_strong_mix(value) and not is_hexadecimal(value)
-
-
-def is_password_of_user(value: str) -> bool:
-    return is_strong(value.partition(":")[2])
-
-
 def is_user_and_password(value: str) -> bool:
     """Return whether ``user:password``, or a key as the user, is no template."""
     user, _, password = value.partition(":")
@@ -215,19 +193,6 @@ def is_user_and_password(value: str) -> bool:
     return is_strong(password.strip("{}")) or not (is_stand_in(password) or password.isdecimal())
 
 
-def is_list_of_secrets(value: str) -> bool:
-    return any(is_strong(item.strip("-\"'")) for item in value.split())
-
-
-def is_array_of_secrets(value: str) -> bool:
-    values = re.split(r"[\"']\s*,\s*[\"']", value)
-    return any(has_digits(one) and is_strong(one) for one in values)
-
-
-def is_of_router(value: str) -> bool:
-    return has_digits(value) and not is_stand_in(value)
-
-
 def is_of_kubernetes(value: str) -> bool:
     """Return whether the value is base64 of a text, as in a Kubernetes Secret."""
     try:
@@ -235,10 +200,6 @@ def is_of_kubernetes(value: str) -> bool:
     except ValueError:
         return False
     return not value.isdecimal() and all(sign.isprintable() or sign.isspace() for sign in decoded)
-
-
-def is_no_template(value: str) -> bool:
-    return not _TEMPLATE.fullmatch(value)
 
 
 def is_credential(value: str) -> bool:
@@ -278,10 +239,6 @@ def is_plain(value: str) -> bool:
         or (_CAMEL.fullmatch(part) and len(part) >= 3 * sum(map(str.isupper, part)))
         for part in _BETWEEN.split(_TYPESET.sub("-", value))
     )
-
-
-def is_unlike_words(value: str) -> bool:
-    return has_digits(value) or case_changes(value) >= 3
 
 
 def is_random(value: str) -> bool:
@@ -375,7 +332,6 @@ def is_iban(value: str) -> bool:
 
 
 def is_month_day(value: str, *, day: int = 4) -> bool:
-    """Return whether the digits in the middle are a month, and those after it a day."""
     return 1 <= int(_bare(value)[2:4]) <= 12 and 1 <= int(_bare(value)[day : day + 2]) <= 31
 
 
@@ -384,7 +340,6 @@ def is_phone(value: str, *, least: int = 7, most: int = 15) -> bool:
 
 
 is_day_month = partial(is_month_day, day=0)
-is_short_phone = partial(is_phone, least=9, most=12)
 
 
 def is_host_v6(value: str) -> bool:
@@ -397,3 +352,21 @@ def is_host_v6(value: str) -> bool:
         return address[len(_MAPPED)] != 127
     first = int.from_bytes(address[:2])
     return 0x2000 <= first < 0x4000 or first >= 0xFC00 or first == 0x64
+
+
+CHECKS: Final[dict[str, Callable[[str], bool]]] = {
+    "is_array_of_secrets": lambda value: any(
+        has_digits(one) and is_strong(one) for one in re.split(r"[\"']\s*,\s*[\"']", value)
+    ),
+    "is_filled_in": lambda value: not (is_stand_in(value) or _ASKS.fullmatch(value)),
+    "is_list_of_secrets": lambda value: any(is_strong(one.strip("-\"'")) for one in value.split()),
+    "is_no_code": lambda value: not (is_code(value) or is_stand_in(value) or describes(value)),
+    "is_no_template": lambda value: not _TEMPLATE.fullmatch(value),
+    "is_number_or_mix": lambda value: value.isdecimal() or is_strong_mix(value),
+    "is_of_router": lambda value: has_digits(value) and not is_stand_in(value),
+    "is_password_of_flag": lambda value: is_strong_mix(value) and not is_hexadecimal(value),
+    "is_password_of_user": lambda value: is_strong(value.partition(":")[2]),
+    "is_short_phone": partial(is_phone, least=9, most=12),
+    "is_unlike_words": lambda value: has_digits(value) or case_changes(value) >= 3,
+}
+"""Those that only a rule names."""
