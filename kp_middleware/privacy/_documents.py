@@ -125,7 +125,7 @@ class Walk:
     def spread(self, value: Any, place: Place | None = None) -> Any:
         """Return a redacted value also without secrets that were found after it."""
         place = place or self._top
-        if not self._known or place.kept == {}:
+        if not self._known.labels or place.kept == {}:
             return value
         match value:
             case str():
@@ -142,7 +142,7 @@ class Walk:
                 return type(value)(
                     self.spread(item, place.under(index)) for index, item in enumerate(value)
                 )
-            case int() | float() if label := self._known.label(str(value)):
+            case int() | float() if label := self._known.labels.get(str(value)):
                 return self._gone(label, str(value), place)
             case _:
                 return value
@@ -185,6 +185,8 @@ class Walk:
         if self._nodes >= _MAX_NODES:
             raise RedactionError("too_large", str(place.under(key)))
         stays = place.kept and place.kept.get("[]" if isinstance(key, int) else key) == {}
+        if isinstance(value, str) and value[:3] == "kp:" and _OUR_ID.fullmatch(value):
+            stays = True
         if not (stays or place.blank or blank):
             if isinstance(value, str):
                 if len(value) <= MAX_CHARACTERS and value.lstrip()[:1] not in BEGINS_JSON:
@@ -223,8 +225,6 @@ class Walk:
     def _string(self, text: str, place: Place) -> str:
         if is_too_large(text):
             raise RedactionError("too_large", str(place))
-        if text[:3] == "kp:" and _OUR_ID.fullmatch(text):
-            return text
         if place.blank:
             return self._blanked(text, place)
         return self._text(self._document(text, place), place)

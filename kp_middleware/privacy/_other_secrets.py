@@ -292,36 +292,33 @@ class KnownSecrets:
     """
 
     def __init__(self) -> None:
-        self._labels: dict[str, str] = {}
+        self.labels: dict[str, str] = {}
         self._mixed: set[str] = set()  # those that may be part of a longer word
         self._parts: dict[str, dict[int, list[str]]] = {}
         """The values that have five characters at an offset, the longest first: of a value of eight
         characters, wherever it stands, five begin at a multiple of four of the text."""
 
     def __len__(self) -> int:
-        return len(self._labels)
+        return len(self.labels)
 
     def learn(self, value: str, label: str, may_stay: Callable[[str], bool]) -> None:
         """Add a secret in all its forms, except those for which ``may_stay`` is true."""
-        if label == _TORN or len(value) < LEAST or value in self._labels:
+        if label == _TORN or len(value) < LEAST or value in self.labels:
             return
         for form in _forms(value):
-            if len(self._labels) == _MOST:
+            if len(self.labels) == _MOST:
                 return
-            if form not in self._labels and _is_one(form) and not may_stay(form):
-                self._labels[form] = label
+            if form not in self.labels and _is_one(form) and not may_stay(form):
+                self.labels[form] = label
                 if alternates(form):
                     self._mixed.add(form)
                 for offset in range(4):
                     values = self._parts.setdefault(form[offset : offset + 5], {})
                     insort(values.setdefault(offset, []), form, key=lambda value: -len(value))
 
-    def label(self, value: str) -> str:
-        return self._labels.get(value, "")
-
     def spans(self, text: str) -> Iterator[Span]:
         """Yield the known secrets in a text, however escaped; spans may overlap."""
-        if not self._labels or len(text) < LEAST:
+        if not self.labels or len(text) < LEAST:
             return
         for reading in plain_readings(text):
             read = reading.text
@@ -332,7 +329,7 @@ class KnownSecrets:
                         if read.startswith(value, start) and (
                             not _is_torn(read, start, end) or value in self._mixed
                         ):
-                            yield Span(*reading.origin(start, end), self._labels[value], "secret")
+                            yield Span(*reading.origin(start, end), self.labels[value], "secret")
                             break
 
 

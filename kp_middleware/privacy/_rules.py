@@ -187,7 +187,7 @@ _BEFORE = re.compile(r"\(\?<!(?:\\w|\[(?=\^|A-Za-z|\\w|\\d)(?:[!-Z^-~]|\\.)+\])\
 _ANYWHERE = re.compile("")
 _REMEMBERED = 500  # verdicts: a text with more matches than that is long anyway
 _STRETCH = 4096  # characters of a word: there may be anything in a longer one
-_DIVIDERS = str.maketrans(
+DIVIDERS = str.maketrans(
     {**dict.fromkeys("\"'`{}[],<>", " "), **dict.fromkeys(digits, "0"), "\u212a": "ķ", "İ": "ı"}
 )
 """What divides words; and all numbers are alike, so that most words have been seen before. No sign
@@ -199,10 +199,6 @@ _LONGEST_WORD = 40
 _MOST_TEXTS = 512
 
 
-def words_of(text: str) -> set[str]:
-    return {*text.translate(_DIVIDERS).lower().split()}
-
-
 def lowered(text: str) -> str:
     """Return a text in lower case, of the same length: ``İ`` alone would become longer."""
     return "İ".join(map(str.lower, text.split("İ")))
@@ -211,11 +207,10 @@ def lowered(text: str) -> str:
 class IndexedText:
     """A text with the rules that can find something in it, and how their matches can begin."""
 
-    def __init__(self, text: str, index: "Index", words: set[str] | None = None) -> None:
+    def __init__(self, text: str, index: "Index", words: set[str]) -> None:
         self.text = text
         self.lowered = lowered(text)
         self._places: dict[str, list[int]] = {}
-        words = words_of(text) if words is None else words
         self._verdicts: dict[tuple[Rule, int, int, str], bool] = {}
         rules, self.signs, needed = index.held(words)
         joined = " ".join(words)  # these are fewer in a long text, where most say it all
@@ -360,7 +355,7 @@ class _Start(NamedTuple):
 @cache
 def _part(text: str) -> str:
     """Return the longest part of a text that is in one word, and not in most texts."""
-    parts = text.translate(_DIVIDERS).split()
+    parts = text.translate(DIVIDERS).split()
     return max(parts, key=lambda part: (part not in _FREQUENT, len(part)), default="")
 
 
@@ -372,7 +367,7 @@ def _starts(rule: Rule, number: int | str) -> Iterator[_Start]:
             for part, size in _SHOWN_BY[text]:
                 yield _Start(text, number, part, max(least, size))
         elif text[:1] == "0" or not any(text[:size] in rule.starts for size in range(1, len(text))):
-            divided, part = text.translate(_DIVIDERS), _part(text)
+            divided, part = text.translate(DIVIDERS), _part(text)
             at = divided.find(part)
             found = _BEFORE.match(rule.pattern) if rule.starts and at == 0 else None
             before = compiled(found[0]) if found else _ANYWHERE

@@ -33,13 +33,13 @@ from kp_middleware.privacy._reading import (
     seen,
 )
 from kp_middleware.privacy._rules import (
+    DIVIDERS,
     RULES,
     Index,
     IndexedText,
     Rule,
     lowered,
     occurrences,
-    words_of,
 )
 from kp_middleware.privacy._values import TABLE, Group, Span, compiled, matched_value, words
 
@@ -99,6 +99,9 @@ class Ruleset:
         indexed = IndexedText(text, self.index, words)
         return indexed if indexed.rules or indexed.signs or self._looks_at_all else None
 
+    def read(self, text: str) -> IndexedText:
+        return IndexedText(text, self.index, words_of(text))
+
     def spans(self, indexed: IndexedText) -> Iterator[Span]:
         """Return the spans to redact; they may overlap."""
         spans = self._found(indexed)
@@ -116,15 +119,12 @@ class Ruleset:
         for looks in self._engines:
             yield from looks.spans(indexed.text)
         if "BASE64" in indexed.signs:
-            yield from spans_in_base64(
-                indexed.text, lambda decoded: self._plain(IndexedText(decoded, self.index))
-            )
+            yield from spans_in_base64(indexed.text, lambda said: self._plain(self.read(said)))
         if "[cut: " in indexed.text:
             yield from spans_at_cuts(indexed)
             for start, before, closing in readings_of_cut(indexed.text):
-                closed = IndexedText(before + closing, self.index)
                 end = start + len(before)
-                for span in self._by_rules(closed, beyond=len(before)):
+                for span in self._by_rules(self.read(before + closing), beyond=len(before)):
                     yield span._replace(start=min(start + span.start, end), end=end)
 
     def learn_clean(self, text: str) -> None:
@@ -192,6 +192,10 @@ class Ruleset:
         return group != "secret" and any(
             pattern.fullmatch(text) for pattern in self._allowed_patterns
         )
+
+
+def words_of(text: str) -> set[str]:
+    return {*text.translate(DIVIDERS).lower().split()}
 
 
 @cache
@@ -305,8 +309,9 @@ def take_out(
     looked_for = 0
     for _ in range(_MAX_PASSES):  # what is gone can uncover the edge of something else
         spans = find(text, book, cue=cue, known=known)
-        if everywhere and known is not None and len(known) > looked_for:
-            spans, looked_for = [*_united([*spans, *known_in(text, known)])], len(known)
+        if everywhere and known is not None and len(known.labels) > looked_for:
+            looked_for = len(known.labels)
+            spans = [*_united([*spans, *known_in(text, known)])]
         if not spans:
             return text, gone
         gone += spans
@@ -374,7 +379,7 @@ def _whole(text: str, spans: Iterable[Span]) -> Iterator[Span]:
 def _parts(reading: Reading, book: Ruleset, whole: IndexedText) -> Iterator[Span]:
     """Yield the spans to redact in one reading, counted in the original text."""
     text = reading.text
-    for span in book.spans(whole if text == whole.text else IndexedText(text, book.index)):
+    for span in book.spans(whole if text == whole.text else book.read(text)):
         parts = [(span.start, span.end)]
         if HIDDEN in text[span.start : span.end]:
             shown = _SHOWN.finditer(text, span.start, span.end)
