@@ -212,7 +212,7 @@ def _fetch(download: _Download) -> None:
     try:
         from fastembed.common.utils import define_cache_dir
         from huggingface_hub import hf_hub_download, model_info
-        from huggingface_hub.utils import disable_progress_bars
+        from huggingface_hub.utils.tqdm import disable_progress_bars
 
         siblings = model_info(_REPOSITORY, timeout=_HUB_TIMEOUT_S).siblings or []
         if (took_s := download.took_s) > _HUB_ANSWERS_S:  # the caller has given up

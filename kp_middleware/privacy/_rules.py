@@ -285,11 +285,11 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
         self._united = lru_cache(_MOST_TEXTS)(self._unite)  # those of one run are alike
         self._named = [at for at, rule in enumerate(rules) if rule.starts is NAME_STARTS]
         self._starts: dict[str, list[_Start]] = {}  # by their first three characters
-        name = Rule("", "secret", "", NAME_STARTS)
-        others = [one for one in enumerate(rules) if one[1].starts is not NAME_STARTS]
-        for number, rule in (("START", name), *others):
-            for start in _starts(rule, number):
-                self._starts.setdefault(start.part[:3], []).append(start)
+        starts = [*_starts(Rule("", "secret", "", NAME_STARTS), "START")]
+        for number, rule in enumerate(rules):
+            starts += _starts(rule, number) if rule.starts is not NAME_STARTS else ()
+        for start in starts:
+            self._starts.setdefault(start.part[:3], []).append(start)
 
     def held(self, words: set[str]) -> _Held:
         return self._united(frozenset(map(self.__getitem__, words - self.boring)))
