@@ -17,10 +17,10 @@ from kp_middleware.privacy._values import (
     is_hexadecimal,
     is_key_of_vendor,
     is_mixed,
+    is_of_model,
     is_passphrase,
     is_pattern,
     is_plain,
-    is_sign_of_model,
     is_stand_in,
     is_strong,
     is_strong_mix,
@@ -224,7 +224,10 @@ def is_given(match: re.Match[str]) -> bool:
         return False
     if is_stand_in(value) or describes(value) or text.startswith("...", end):
         return False
-    if pages(name) or _is_of_model(match, name, value) or _is_working_folder(name, value):
+    if pages(name) or _is_working_folder(name, value):
+        return False
+    around = text[max(0, match.start() - 200) : match.end() + 200]
+    if name.lower() in {"token", "tokens"} and is_of_model(value, around):
         return False
     is_docstring = match["value_triple"] or match["value_three"]
     if "\n" in sign and (is_docstring or _CONDITION.search(_before(match, 48, "name"))):
@@ -241,13 +244,6 @@ def is_flag(match: re.Match[str]) -> bool:
     if _FLAG_BEFORE.search(_before(match, 48)) is None or _FONT.fullmatch(value_of(match)):
         return False
     return is_given(match)
-
-
-def _is_of_model(match: re.Match[str], name: str, value: str) -> bool:
-    if name.lower() not in {"token", "tokens"} or not is_sign_of_model(value):
-        return False
-    around = match.string[max(0, match.start() - 200) : match.end() + 200]
-    return is_usual_word(value.strip()) or "prob" in around
 
 
 def _is_quoted_value(match: re.Match[str], value: str, name: str, sign: str) -> bool:

@@ -39,9 +39,8 @@ from kp_middleware.privacy._ruleset import (
 from kp_middleware.privacy._values import (
     TABLE,
     describes,
-    is_sign_of_model,
+    is_of_model,
     is_strong,
-    is_usual_word,
     words,
 )
 
@@ -164,8 +163,10 @@ class Walk:
             if not stays:
                 shown = self._text(shown, place.under("{key}")._replace(blank=""))
                 name, blank, role, _ = self._book.member(shown)
-            around, exempt = place, role == "token" and _is_of_model(member, value)
-            if role == "describing":
+            around, exempt = place, False
+            if role == "token" and isinstance(member, str):
+                exempt = is_of_model(member, str(value.keys()).lower())
+            elif role == "describing":
                 if is_schema is None:
                     is_schema = place.blank != DENIED and _is_json_schema(value)
                 exempt = is_schema
@@ -302,13 +303,6 @@ def _is_json_schema(value: Mapping[Any, object]) -> bool:
     if kind is None:
         return not value.keys().isdisjoint(("anyOf", "allOf", "oneOf", "$ref"))
     return any(isinstance(one, str) and one in JSON_TYPES for one in kinds)
-
-
-def _is_of_model(token: object, value: Mapping[Any, object]) -> bool:
-    """Return whether it is a language model's token: ``{"token": "Yes", "logprob": -0.1}``."""
-    if not (isinstance(token, str) and is_sign_of_model(token)):
-        return False
-    return is_usual_word(token.strip()) or any("prob" in str(key).lower() for key in value)
 
 
 def _free(key: str, taken: Mapping[str, object], numbers: dict[str, int]) -> str:

@@ -103,23 +103,13 @@ class Ruleset:
         return IndexedText(text, self.index, words_of(text))
 
     def spans(self, indexed: IndexedText) -> Iterator[Span]:
-        """Return the spans to redact; they may overlap."""
-        spans = self._found(indexed)
-        if not self._exempts:
-            return spans
-        text, allows = indexed.text, cache(self.allows)  # a text full of one value asks once
-        return (
-            span
-            for span in spans
-            if span.label == DENIED or not allows(text[span.start : span.end], span.group)
-        )
-
-    def _found(self, indexed: IndexedText) -> Iterator[Span]:
+        """Yield the spans to redact; they may overlap."""
         yield from self._plain(indexed)
         for looks in self._engines:
-            yield from looks.spans(indexed.text)
+            yield from self._exempting(indexed, iter(looks.spans(indexed.text)))
         if "BASE64" in indexed.signs:
-            yield from spans_in_base64(indexed.text, lambda said: self._plain(self.read(said)))
+            found = spans_in_base64(indexed.text, lambda said: self._plain(self.read(said)))
+            yield from self._exempting(indexed, found)
         if "[cut: " in indexed.text:
             yield from spans_at_cuts(indexed)
             for start, before, closing in readings_of_cut(indexed.text):
@@ -159,16 +149,22 @@ class Ruleset:
         return not self._looks_at_all and self.index.boring.issuperset(words_of(whole))
 
     def _plain(self, indexed: IndexedText) -> Iterator[Span]:
-        yield from self._by_rules(indexed)
+        yield from self._exempting(indexed, self._by_rules(indexed))
         if "NAME" in indexed.signs or self._denied_keys:
-            yield from spans_below_keys(indexed, self.blanks)
-            yield from spans_in_columns(indexed, self.blanks)
+            yield from self._exempting(indexed, spans_below_keys(indexed, self.blanks))
+            yield from self._exempting(indexed, spans_in_columns(indexed, self.blanks))
         for text in self._denied_texts:
             for start in occurrences(text, indexed.lowered):
                 yield Span(start, start + len(text), DENIED, "sensitive")
         for pattern in self._denied_patterns:
             for match in pattern.finditer(indexed.text):
                 yield Span(*match.span(), DENIED, "sensitive")
+
+    def _exempting(self, indexed: IndexedText, spans: Iterator[Span]) -> Iterator[Span]:
+        if not self._exempts:
+            return spans
+        text, allows = indexed.text, cache(self.allows)  # a text full of one value asks once
+        return (span for span in spans if not allows(text[span.start : span.end], span.group))
 
     def _by_rules(self, indexed: IndexedText, *, beyond: int = 0) -> Iterator[Span]:
         """Yield the findings of the built-in rules that end at ``beyond`` or later."""
@@ -189,9 +185,7 @@ class Ruleset:
         """Return whether the user exempts a finding with this exact text."""
         if text in self._allowed_texts:
             return True
-        return group != "secret" and any(
-            pattern.fullmatch(text) for pattern in self._allowed_patterns
-        )
+        return group != "secret" and any(one.fullmatch(text) for one in self._allowed_patterns)
 
 
 def words_of(text: str) -> set[str]:

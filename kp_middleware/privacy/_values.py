@@ -142,9 +142,11 @@ def is_wordy(value: str) -> bool:
     return _WORDY.fullmatch(_TYPESET.sub("-", value).rstrip("-")) is not None
 
 
-def is_sign_of_model(value: str) -> bool:
-    """Return whether a value is a language model's token: ``Yes``, `` the``, ``ization``."""
-    return len(value) <= 17 and _LOGGED.fullmatch(value) is not None
+def is_of_model(token: str, around: str) -> bool:
+    """Return whether a token is a language model's: ``{"token": "Yes", "logprob": -0.1}``."""
+    if len(token) > 17 or not _LOGGED.fullmatch(token):
+        return False
+    return "prob" in around or is_usual_word(token.strip())
 
 
 def is_strong(value: str) -> bool:
