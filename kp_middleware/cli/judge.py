@@ -3,11 +3,11 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -29,6 +29,9 @@ from kp_middleware.storage import (
 from kp_middleware.views.gate import p_in_words
 from kp_middleware.views.trace import delivery_status, listed_state
 from kp_middleware.views.wording import cut, minute, one_line, outcome, short_id
+
+if TYPE_CHECKING:
+    from kp_middleware.pipeline import Reevaluation
 
 _KEYS: Final = "did it succeed?  y yes  n no  s skip  o open  q quit "
 _NEEDS_KEYS: Final = (
@@ -88,13 +91,9 @@ def review(db: Path, *, limit: int, filters: Filters) -> None:
 
 
 def _ask_all(db: Path, items: Sequence[ReviewItem], answered: Counter[bool]) -> None:
-    from kp_middleware.pipeline import Feedback, Reevaluation
+    from kp_middleware.pipeline import Feedback
 
-    settings = options.read_settings(db)
-    with closing(options.open_to_write(db)) as file:
-        history = History(file)
-        options.hint_at_another_gate(history, settings)
-        reevaluation = Reevaluation.of(SqliteStore(file), settings)
+    with _learning(db) as (history, reevaluation):
         for number, item in enumerate(items, 1):
             seq = history.find(item.trace_id)
             state = listed_state(history.run(seq))
@@ -108,21 +107,30 @@ def _ask_all(db: Path, items: Sequence[ReviewItem], answered: Counter[bool]) -> 
                 click.echo(f"→ {one_line(delivery_status(history.run(seq)))}")
 
 
+@contextmanager
+def _learning(db: Path) -> Iterator[tuple[History, "Reevaluation"]]:
+    from kp_middleware.pipeline import Reevaluation
+
+    settings = options.read_settings(db)
+    with closing(options.open_to_write(db)) as file:
+        history = History(file)
+        options.hint_at_another_gate(history, settings)
+        yield history, Reevaluation.of(SqliteStore(file), settings)
+
+
 def _question(item: ReviewItem, place: str, state: str) -> str:
     width = screen_width()
     score = "" if item.score is None else f"  score {item.score:.3f}"
-    passed = f"it passed the gate ({state})"
-    asked = {"forwarded": passed, "uncertain": "its outcome is not known"}[item.why]
+    why = "its outcome is not known" if item.why == "uncertain" else f"it passed the gate ({state})"
     if item.p_success is not None:
-        asked += f"; P(success) {p_in_words(item.p_success, item.p_reasons)}"
-    facts = (short_id(item.trace_id), item.domain, f"{minute(item.started_at)} UTC{score}")
-    way = [indented(cut(one_line(line), width - 4), "    ") for line in item.way]
+        why += f"; P(success) {p_in_words(item.p_success, item.p_reasons)}"
+    facts = (place, short_id(item.trace_id), item.domain, f"{minute(item.started_at)} UTC{score}")
     return drawn(
         "",
-        plain(cut(f"{place}  {'  '.join(map(one_line, facts))}", width)),
-        indented(asked, "why     "),
+        plain(cut("  ".join(map(one_line, facts)), width)),
+        indented(why, "why     "),
         indented(cut(one_line(item.objective), 3 * width), "asked   "),
-        *way,
+        *(indented(cut(one_line(line), width - 4), "    ") for line in item.way),
         indented(cut(one_line(item.result), 4 * width) or "(nothing)", "result  "),
     )
 
@@ -181,10 +189,10 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
                 rescoring = Rescoring(store, settings, embedder, selection, dry_run=dry_run)
             except EmbedderUnavailableError as error:
                 raise click.ClickException(f"nothing was changed: {error}") from error
-            began_s = time.monotonic()
-            steps, total = rescoring.steps(), rescoring.remaining()
+            began_s, total = time.monotonic(), rescoring.remaining()
+            steps = console.progress(rescoring.steps(), total=total, what="runs rescored", size=int)
             try:
-                scored = sum(console.progress(steps, total=total, what="runs rescored", size=int))
+                scored = sum(steps)
             except KeyboardInterrupt:
                 hint("stopped: the same command starts again")
                 raise
@@ -193,12 +201,12 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
     named = ", ".join(f"{counts[one]:,} {words}" for one, words in _COUNTS.items() if counts[one])
     pace = f"in {took_s:.1f} s, {scored / max(took_s, 1e-3):,.0f} a second"
     words = f"{scored:,} {'would be ' if dry_run else ''}rescored {pace}: {named}"
-    told = {name: counts[name] for name in _COUNTS}
-    found = {"dry_run": dry_run, "scored": scored, **told, "took_s": round(took_s, 3)}
+    told = {name: counts[name] for name in _COUNTS} | {"took_s": round(took_s, 3)}
+    found = {"dry_run": dry_run, "scored": scored, **told}
     console.answer(found, words if scored else "nothing to rescore")
     if unread:
-        first = f"the first is {short_id(unread[0])}"
-        console.warn(f"{len(unread):,} runs cannot be read and are left alone: {first}")
+        left = f"{len(unread):,} runs cannot be read and are left alone"
+        console.warn(f"{left}: the first is {short_id(unread[0])}")
 
 
 @click.command()
@@ -221,15 +229,11 @@ def feedback(db: Path, *, trace_id: str, success: bool | None, confidence: float
     """
     if success is None and confidence is None:
         raise click.UsageError("give --success or --failure, --confidence, or both")
-    from kp_middleware.pipeline import Feedback, Reevaluation
+    from kp_middleware.pipeline import Feedback
 
-    settings = options.read_settings(db)
-    with closing(options.open_to_write(db)) as file:
-        history = History(file)
-        options.hint_at_another_gate(history, settings)
+    with _learning(db) as (history, reevaluation):
         before = history.run(seq := history.find(trace_id))
-        told = Feedback(before.id, success, confidence, time.time())
-        is_news = Reevaluation.of(SqliteStore(file), settings).learn(told)
+        is_news = reevaluation.learn(Feedback(before.id, success, confidence, time.time()))
         after = history.run(seq)
     facts = {"before": _facts(before), "after": _facts(after)}
     status = delivery_status(after)

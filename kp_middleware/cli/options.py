@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import wraps
+from functools import reduce, wraps
 from pathlib import Path
 from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -139,9 +139,8 @@ def wrong_settings() -> list[str]:
 
 def shared_url() -> str | None:
     """Return the URL of the shared log that is set outside of programs, with its password."""
-    if not any(name.upper() == "KP_SHARED" and value for name, value in os.environ.items()):
-        return None  # without loading pydantic
-    shared = typed_settings({}).shared
+    is_set = any(name.upper() == "KP_SHARED" for name in os.environ)  # without loading pydantic
+    shared = typed_settings({}).shared if is_set else None
     return None if shared is None else shared.get_secret_value()
 
 
@@ -256,10 +255,7 @@ def bundled(
             made = make(**{field: more.pop(field) for field in fields if field in more})
             return command(*values, **{name: made}, **more)
 
-        decorated: Command = run
-        for option in reversed(options):  # click lists the last applied first
-            decorated = option(decorated)
-        return decorated
+        return reduce(lambda made, option: option(made), reversed(options), run)
 
     return decorate
 
@@ -405,17 +401,13 @@ def output_options(*, in_pipe: str = "tsv") -> Callable[[Command], Command]:
     return bundled("output", Output._fields, make, (*formats, *_ROW_OPTIONS))
 
 
-def _columns(_: click.Context, __: click.Parameter, typed: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(filter(None, map(str.strip, ",".join(typed).split(","))))
-
-
 _ROW_OPTIONS: Final = (
     click.option(
         "-c",
         "--column",
         "columns",
         multiple=True,
-        callback=_columns,
+        callback=lambda _context, _option, typed: tuple(re.findall(r"[^,\s]+", ",".join(typed))),
         help="Columns to print: -c id,score. Repeatable.",
     ),
     click.option("--headers/--no-headers", default=True, help="Print a header row."),

@@ -1,7 +1,6 @@
 """The commands that recall past runs which succeeded: for a person, and for agents (MCP)."""
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,17 +78,17 @@ def recall(
             output.print(rows, _COLUMNS, for_people=lambda row: {**row, "id": short_id(row["id"])})
     elif recalled or console.has_flag("as_json"):
         facts = [{**_facts(run), "digest": run.digest()} for run in recalled]
-        console.answer(facts, "\n".join(line for run in recalled for line in _lines(run)))
+        words = (
+            f"{short_id(one.trace_id)}  similarity {one.similarity:.2f}\n"
+            + "\n".join(f"  {printable(line)}" for line in one.digest().split("\n"))
+            for one in recalled
+        )
+        console.answer(facts, "\n".join(words))
     if not recalled and (allowed["unconfirmed"] or memory.has_a_success()):
         remedy = "" if explain else ": --explain shows the nearest runs"
         hint(f"no match{remedy}; runs with an owner need --owner")
     elif not recalled:
         hint(_NONE_KNOWN)
-
-
-def _lines(run: "Recalled") -> Iterator[str]:
-    yield f"{short_id(run.trace_id)}  similarity {run.similarity:.2f}"
-    yield from (f"  {printable(line)}" for line in run.digest().split("\n"))
 
 
 def _memory(db: Path) -> "Memory | None":

@@ -73,8 +73,7 @@ def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
         yield plain(f"Its gate: {one_line(why.gate)}.")
     if why.estimate is not None:
         yield plain(why.estimate)
-    for told in why.feedback:
-        yield plain(f"Feedback at {one_line(told)}")
+    yield from (plain(f"Feedback at {one_line(told)}") for told in why.feedback)
     yield ""
     if why.score is None:
         return

@@ -12,10 +12,9 @@ from typing import Final
 import click
 
 from kp_middleware.cli import console, options
-from kp_middleware.cli.console import COLUMNS, Figure, Output, Progress, hint, print_json, show
+from kp_middleware.cli.console import COLUMNS, Figure, Output, Progress, print_json, show
 from kp_middleware.cli.run_text import difference, run_parts, why_parts
 from kp_middleware.core.formula import PROFILES, Weights
-from kp_middleware.errors import DatabaseError
 from kp_middleware.storage import Filters, FreeQuery, History, RunSummary
 from kp_middleware.views import trace
 from kp_middleware.views.explanation import compared, explain_score
@@ -27,7 +26,6 @@ _SIMILAR_KEYS: Final = (
     *("seq", "id", "started_at", "domain", "score", "success", "success_source", "objective"),
 )
 _EVERY_S: Final = 0.5
-_PATIENCE: Final = 20
 _WIDTHS: Final = dict(zip(COLUMNS, (8, 5, 9, 10, 12, 8, 7, 12), strict=False))
 _SORTED: Final = {  # the column that shows it
     "started": "started_at",
@@ -92,7 +90,7 @@ def list_(
 def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
     """Print runs as they end. Ctrl-C stops.
 
-    --json prints one object per line. The file need not exist yet.
+    --json prints one object per line.
 
     \b
     kp-middleware tail
@@ -122,7 +120,7 @@ def _how_many(typed: str) -> int | None:
 @click.option("--steps", metavar="NUMBER|all", default="20", type=_how_many, help="Default: 20.")
 @click.option("--why", is_flag=True, help="Explain the score and what would change the decision.")
 @click.option("--threshold", type=options.UNIT, help="With --why: compare with this, 0 to 1.")
-@click.option("--weights", "profile", help="With --why: use this profile, such as code.")
+@click.option("--weights", help="With --why: use this profile, such as code.")
 @click.option("--json", "form", flag_value="json", help="Print JSON with all steps.")
 @click.option("--md", "form", flag_value="md", help="Print Markdown, to paste into a chat.")
 @click.option("--payload", "form", flag_value="payload", help="Print the ReasoningTrace.")
@@ -134,7 +132,7 @@ def show_(
     steps: int | None,
     why: bool,
     threshold: float | None,
-    profile: str | None,
+    weights: str | None,
     form: str | None,
 ) -> None:
     """Show a run: its score, delivery and steps.
@@ -147,11 +145,11 @@ def show_(
     kp-middleware show @last --why --threshold 0.7
     kp-middleware show @last --steps all --md
     """
-    if not why and (threshold is not None or profile is not None):
+    if not why and (threshold is not None or weights is not None):
         raise click.UsageError("--threshold and --weights need --why")
     if why and form in {"md", "payload"}:
         raise click.UsageError(f"--why is text or JSON: leave out --{form}")
-    weights = None if profile is None else _weights(db, profile)
+    tried = None if weights is None else _weights(db, weights)
     with History.open(db) as history:
         seq = history.find(trace_id)
         if form == "payload":
@@ -164,7 +162,7 @@ def show_(
         prices = read_prices()
         cost = prices.costs(history, [seq]).get(seq)
     if why:
-        account = explain_score(run, threshold=threshold, weights=weights)
+        account = explain_score(run, threshold=threshold, weights=tried)
         if form == "json":
             print_json(account.as_json())
         else:
@@ -235,20 +233,7 @@ def follow(
     db: Path, *, first: int = 0, follows: bool = True, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[RunSummary]:
     """Yield the last ``first`` runs that ended, then each as it ends, for ever if it follows."""
-    patience = _PATIENCE if follows else -1
-    if follows and not db.exists():
-        hint(f"waiting for {db}: a program that records creates it")
-        first = sys.maxsize  # of a new file, all is new
-    while True:
-        try:
-            history = History.open(db)
-            break
-        except DatabaseError:  # it may have no tables yet
-            patience -= db.exists()
-            if patience < 0:
-                raise
-        sleep(_EVERY_S)
-    with history:
+    with History.open(db) as history:
         for ended in history.tail(first=first):
             yield from ended
             if not follows:

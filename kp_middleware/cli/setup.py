@@ -67,12 +67,10 @@ def demo(*, into: Path | None) -> None:
         ) as kp,
     ):
         run_tasks(kp)
-        backlog = kp.flush(timeout_s=60)
+        kp.flush(timeout_s=60)
         stored = len(registry.documents)
     with History.open(path) as history:
         rows = [console.run_row(run) for run in reversed(history.runs(limit=100))]
-    if backlog:
-        console.warn(f"still to do: {backlog.unscored} to score, {backlog.unsent} to send")
     if console.has_flag("as_json"):
         console.print_json({"path": str(path), "sent": stored, "runs": rows})
         return

@@ -96,7 +96,7 @@ def _rows(history: History, by: str, domain: str | None = None) -> list[dict[str
 
 
 def _bins(scores: ScoreSlices, hundredths: int) -> list[tuple[float, int]]:
-    """Return how many runs each part of the scale has; the last one has 1, too."""
+    """Count runs by parts of the scale; the last one has 1, too."""
     reaching = [scores.reaching(start) for start in range(0, 100, hundredths)]
     counts = (first - then for first, then in pairwise([*reaching, 0]))
     return [(place * hundredths / 100, count) for place, count in enumerate(counts)]

@@ -11,7 +11,6 @@ from terminal import typed
 
 from kp_middleware.cli.runs import follow
 from kp_middleware.database import connect
-from kp_middleware.errors import DatabaseError
 
 COMMAND = [sys.executable, "-m", "kp_middleware"]
 
@@ -48,20 +47,6 @@ def test_the_last_ones_come_first(db):
     [keep(db, name) for name in "abc"]
 
     assert told(db, Script(lambda: keep(db, "d")), count=3, first=2) == ["b", "c", "d"]
-
-
-def test_it_waits_for_a_file_that_is_not_there_yet_and_tells_all_of_it(db, capsys):
-    script = Script(lambda: None, db.touch, lambda: [keep(db, name) for name in "ab"])
-
-    assert told(db, script, count=2) == ["a", "b"]
-    assert f"waiting for {db}" in capsys.readouterr().err
-
-
-def test_a_file_of_another_kind_is_an_error_after_some_patience(db):
-    db.write_text("a letter to my aunt, " * 100)
-
-    with pytest.raises(DatabaseError, match="is not an SQLite file"):
-        told(db, Script(*[lambda: None] * 50), count=1)
 
 
 @pytest.mark.parametrize(
