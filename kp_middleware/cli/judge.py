@@ -22,7 +22,6 @@ from kp_middleware.storage import (
     PastRuns,
     ReviewItem,
     Run,
-    Selection,
     SharedRuns,
     SqliteStore,
 )
@@ -171,12 +170,11 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
     kp-middleware rescore --dry-run
     kp-middleware rescore --since 30d --domain code
     """
-    selection = Selection(domain, since)
     counts, scored, unread, took_s = Counter[str](), 0, list[str](), 0.0
     with closing(Database(db, read_only=True) if dry_run else options.open_to_write(db)) as file:
         if not dry_run and SharedRuns(file).in_log(0, 1):
             raise click.ClickException("runs here are in the shared log: use --dry-run")
-        if PastRuns(file, selection, None).count(after=0):  # which needs no settings
+        if PastRuns(file, domain=domain, since=since).count(after=0):  # which needs no settings
             from kp_middleware.embedding import shared_embedder
             from kp_middleware.pipeline import Rescoring
 
@@ -186,7 +184,9 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
             try:
                 options.wait_for_model(embedder)
                 store = SqliteStore(file)
-                rescoring = Rescoring(store, settings, embedder, selection, dry_run=dry_run)
+                rescoring = Rescoring(
+                    store, settings, embedder, domain=domain, since=since, dry_run=dry_run
+                )
             except EmbedderUnavailableError as error:
                 raise click.ClickException(f"nothing was changed: {error}") from error
             began_s, total = time.monotonic(), rescoring.remaining()

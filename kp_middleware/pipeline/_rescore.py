@@ -24,7 +24,7 @@ from kp_middleware.estimate import Features, features
 from kp_middleware.pipeline._dispatch import Reevaluation
 from kp_middleware.pipeline._steps import Estimating
 from kp_middleware.settings import Settings
-from kp_middleware.storage import PastRun, Selection, SqliteStore
+from kp_middleware.storage import PastRun, SqliteStore
 from kp_middleware.traces import ReasoningTrace
 
 Became: TypeAlias = Literal[
@@ -72,8 +72,9 @@ class Rescoring:
         store: SqliteStore,
         settings: Settings,
         embedder: Embedder | None,
-        selection: Selection | None = None,
         *,
+        domain: str | None = None,
+        since: str | None = None,
         dry_run: bool = False,
     ) -> None:
         name = None if embedder is None else embedder.name  # before all else: it loads the model
@@ -81,7 +82,7 @@ class Rescoring:
         self.counts: Counter[Became] = Counter()
         self._store = store
         self._settings = settings
-        self._runs = store.past_runs(selection or Selection(), name)
+        self._runs = store.past_runs(domain, since, name)
         self._embedder, self._name = embedder, name
         self._now_ms = 0
         self._cache = VectorCache(
@@ -100,10 +101,9 @@ class Rescoring:
 
     def steps(self) -> Iterator[int]:
         """Rescore in short steps; yield how many of the selected runs each has done."""
-        for before in self._runs.before(self._done + 1, self._settings.cache_size):
-            self._now_ms = before.added_at_ms
-            vector = np.frombuffer(before.vector, dtype="<f4")
-            self._cache.add(vector, before.key, embedder=self._name or "")
+        before = self._runs.before(self._done + 1, self._settings.cache_size)
+        for key, vector, self._now_ms in before:
+            self._cache.add(np.frombuffer(vector, "<f4"), key, embedder=self._name or "")
         while runs := self._runs.after(self._done, _BATCH):
             replayed = self._replayed(runs)
             while some := [*islice(replayed, _AT_ONCE)]:

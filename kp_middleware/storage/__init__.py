@@ -47,7 +47,7 @@ from kp_middleware.storage._pacing import (
     lift_stops,
     read_paces,
 )
-from kp_middleware.storage._past_runs import PastRun, PastRuns, Selection
+from kp_middleware.storage._past_runs import PastRun, PastRuns
 from kp_middleware.storage._records import (
     Embedding,
     FeedbackRecord,
@@ -144,7 +144,6 @@ __all__ = [
     "RunSummary",
     "ScoreSlices",
     "Scoring",
-    "Selection",
     "SharedPace",
     "SharedRuns",
     "Slice",

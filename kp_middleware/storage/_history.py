@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Self, TypeAlias
+from typing import Final, Literal, Self
 
 from kp_middleware.core.gates import ScoredRun
 from kp_middleware.database import connect
@@ -38,9 +38,6 @@ _OF_STATES: Final = ":states = '[]' OR o.state IN (SELECT value FROM json_each(:
 _BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
 
 
-WhyAsked: TypeAlias = Literal["forwarded", "uncertain"]
-"""Why a run is asked about: the gate lets it leave, or it is hard to tell how it ended."""
-
 _WAY_LINES: Final = 10
 _BEGINNING: Final = 4
 _LINE: Final = 160
@@ -67,7 +64,7 @@ class ReviewItem:
     """
 
     trace_id: str
-    why: WhyAsked
+    why: Literal["forwarded", "uncertain"]
     is_forwarded: bool
     started_at: str
     domain: str
@@ -78,14 +75,6 @@ class ReviewItem:
     threshold: float | None
     p_success: float | None = None
     p_reasons: tuple[tuple[str, float, float], ...] = ()
-
-
-class Unsure(NamedTuple):
-    """A scored run that nobody has judged."""
-
-    seq: int
-    is_forwarded: bool
-    sureness: float  # how far its estimated success is from 0.5; 0: no estimate
 
 
 class History(Overviews, Maintenance):
@@ -127,15 +116,15 @@ class History(Overviews, Maintenance):
 
     def adjacent(self, seq: int) -> tuple[str | None, str | None]:
         """Return the ids of the runs recorded just before and just after one."""
-        earlier, later = self._row(
-            "SELECT (SELECT id FROM traces WHERE seq < :seq ORDER BY seq DESC LIMIT 1),"
-            " (SELECT id FROM traces WHERE seq > :seq ORDER BY seq LIMIT 1)",
-            {"seq": seq},
+        earlier = self._text(
+            "SELECT id FROM traces WHERE seq < ? ORDER BY seq DESC LIMIT 1", (seq,)
         )
-        return earlier, later
+        return earlier, self._text(
+            "SELECT id FROM traces WHERE seq > ? ORDER BY seq LIMIT 1", (seq,)
+        )
 
     def to_review(self, filters: Filters = _ALL, *, limit: int) -> list[ReviewItem]:
-        """Return the runs to ask a person about, the first one first."""
+        """Return the runs to ask about: those that leave, the newest first, then the doubtful."""
         where, values = self._where(filters)
         sql = f"""
             SELECT t.seq, t.decision = 'forward' AND t.visibility <> 'private',
@@ -143,8 +132,13 @@ class History(Overviews, Maintenance):
             {FROM} WHERE t.state = 'scored' AND {UNJUDGED} AND {where}
             ORDER BY t.seq DESC LIMIT {RECENT}
         """
-        chosen = _asked_first(self._all(Unsure, sql, values), limit)
-        return [_review_item(self.run(one.seq), is_forwarded=one.is_forwarded) for one in chosen]
+        found = self._run(sql, values).fetchall()
+        doubtful = [row for row in found if not row[1]]
+        going = [row for row in found if row[1]]
+        if len(going) >= limit:
+            going = going[: max((limit + 1) // 2, limit - len(doubtful))]
+        chosen = [*going, *sorted(doubtful, key=lambda row: row[2])[: limit - len(going)]]
+        return [_review_item(self.run(seq), is_forwarded=bool(goes)) for seq, goes, _ in chosen]
 
     def similar(
         self, seq: int, *, limit: int, reach: Callable[[int, int], None] = lambda *_: None
@@ -180,12 +174,10 @@ class History(Overviews, Maintenance):
 
     def exporters(self) -> list[ExporterStatus]:
         """Return what has become of the runs for each exporter beside the outbox, by name."""
-        rows = self._run(
-            "SELECT key, value FROM meta WHERE key GLOB ? ORDER BY key", (f"{EXPORT}*",)
-        )
+        sql = "SELECT key, value FROM meta WHERE key GLOB ? ORDER BY key"
         return [
             ExporterStatus(key.removeprefix(EXPORT), *Place(*json.loads(value))[-3:])
-            for key, value in rows
+            for key, value in self._run(sql, (f"{EXPORT}*",))
         ]
 
     def asked(self) -> RecallTable:
@@ -253,16 +245,6 @@ class History(Overviews, Maintenance):
         ]
 
 
-def _asked_first(candidates: Sequence[Unsure], limit: int) -> list[Unsure]:
-    """Return which runs to ask about: those that leave, the newest first, then the doubtful."""
-    going = [one for one in candidates if one.is_forwarded]
-    others = [one for one in candidates if not one.is_forwarded]
-    others.sort(key=lambda one: one.sureness)
-    if len(going) >= limit:
-        going = going[: max((limit + 1) // 2, limit - len(others))]
-    return [*going, *others[: limit - len(going)]]
-
-
 def _review_item(run: Run, *, is_forwarded: bool) -> ReviewItem:
     steps, result = run.steps, run.result_summary
     if len(steps) > 1 and steps[-1].tool is None and steps[-1].content == result:
@@ -298,17 +280,18 @@ def _way_of(steps: Sequence[StepRecord]) -> tuple[str, ...]:
             text = step.content or step.output_summary or ""
             mark = "! " if step.type == "error_recovery" else ""
             lines.append(f"{mark}{f'{step.tool}: ' if step.tool else ''}{text}")
-    told = [" ".join(line.split()) for line in lines]
-    cut = [line if len(line) <= _LINE else f"{line[: _LINE - 1]}…" for line in told]
-    if len(cut) <= _WAY_LINES:
-        return tuple(cut)
+    told = [_cut(" ".join(line.split()), _LINE - 1) for line in lines]
+    if len(told) <= _WAY_LINES:
+        return (*told,)
     end = _WAY_LINES - _BEGINNING - 1
-    return (*cut[:_BEGINNING], f"… {len(cut) - _BEGINNING - end} more …", *cut[-end:])
+    return (*told[:_BEGINNING], f"… {len(told) - _BEGINNING - end} more …", *told[-end:])
 
 
 def _arguments(given: object) -> str:
-    if not isinstance(given, dict):
-        return ""
-    told = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
-    line = ", ".join(told)
-    return line if len(line) <= _LINE // 2 else f"{line[: _LINE // 2]}…"
+    items = given.items() if isinstance(given, dict) else ()
+    told = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in items)
+    return _cut(", ".join(told), _LINE // 2)
+
+
+def _cut(line: str, most: int) -> str:
+    return line if len(line) <= most else f"{line[:most]}…"

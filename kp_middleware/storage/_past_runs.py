@@ -3,8 +3,8 @@
 import math
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.evaluation import Ending
 from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, Weights
@@ -13,9 +13,6 @@ from kp_middleware.database import Connection, Queries, record
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.storage._records import ENDING
 from kp_middleware.storage._store import CANCELLED_BY_HAND, LOST_ON_ITS_WAY
-
-if TYPE_CHECKING:
-    pass
 
 _KEPT: Final = frozenset({"sending", "sent", "rejected"})
 
@@ -42,17 +39,8 @@ _FROM: Final = """
       SELECT max(seq) FROM vectors WHERE trace_seq = t.seq AND embedder = :embedder)
     LEFT JOIN feedback f ON f.seq = (SELECT min(seq) FROM feedback WHERE trace_seq = t.seq)
 """
-_SCORED: Final = """
-    (t.state = 'scored' OR (t.state = 'failed' AND t.reason_code = 'not_scored'))
-"""
+_SCORED: Final = "(t.state = 'scored' OR (t.state = 'failed' AND t.reason_code = 'not_scored'))"
 _CHOSEN: Final = f"FROM traces t WHERE {_SCORED} AND {_SELECTED}"
-
-
-class Selection(NamedTuple):
-    """The runs to rescore: those that match all criteria."""
-
-    domain: str | None = None
-    since: str | None = None  # started then or later
 
 
 class PastRun(NamedTuple):
@@ -122,26 +110,21 @@ class PastRun(NamedTuple):
         return int(epoch_s(self.started_at) * 1000) + self.duration_ms
 
 
-class Remembered(NamedTuple):
-    """One vector of an earlier run: float32, little-endian; added at a time in epoch ms."""
-
-    key: str
-    vector: bytes
-    added_at_ms: int
-
-
 class PastRuns(Queries):
     """The runs of one file that were scored, or whose scoring failed."""
 
     def __init__(
         self,
         connection: Connection,
-        selection: Selection,
-        embedder: str | None,
+        *,
+        domain: str | None = None,
+        since: str | None = None,
+        embedder: str | None = None,
     ) -> None:
+        """Select the runs of a domain, or that started at an instant or later; or all."""
         super().__init__(connection)
         self._embedder = embedder
-        self._asked = {**selection._asdict(), "embedder": embedder}
+        self._asked = {"domain": domain, "since": since, "embedder": embedder}
 
     def count(self, *, after: int) -> int:
         sql = f"SELECT count(*) {_CHOSEN} AND t.seq > :after"
@@ -151,9 +134,9 @@ class PastRuns(Queries):
         """Return the ``seq`` of the first selected run; None if there is none."""
         return self._seq(f"SELECT min(t.seq) {_CHOSEN}", self._asked)
 
-    def before(self, seq: int, limit: int) -> Iterator[Remembered]:
-        """Yield the vectors of the last runs before a ``seq``, the oldest first."""
-        rows = self._run(
+    def before(self, seq: int, limit: int) -> list[tuple[str, bytes, int]]:
+        """Return the ids, vectors and epoch ms of the last runs before a ``seq``, oldest first."""
+        return self._run(
             """
             SELECT t.id, v.vector, v.added_at_ms
             FROM vectors v CROSS JOIN traces t ON t.seq = v.trace_seq
@@ -163,8 +146,7 @@ class PastRuns(Queries):
             ORDER BY v.trace_seq
             """,
             {"embedder": self._embedder, "seq": seq, "limit": limit},
-        )
-        return map(Remembered._make, rows)
+        ).fetchall()
 
     def after(self, seq: int, limit: int) -> list[PastRun]:
         """Return the next runs after a ``seq``, selected or not."""
@@ -241,12 +223,7 @@ class GateHistory(Queries):
     """The scores and decisions before one run."""
 
     def __init__(
-        self,
-        connection: Connection,
-        domain: str,
-        seq: int,
-        *,
-        let_through_at: str | None = None,
+        self, connection: Connection, domain: str, seq: int, *, let_through_at: str | None = None
     ) -> None:
         super().__init__(connection)
         self.rank_key = 0.0

@@ -32,7 +32,7 @@ from kp_middleware.storage._learning import EstimateTable, RecallTable
 from kp_middleware.storage._maintenance import Pruning, rescue
 from kp_middleware.storage._outbox import OutboxTable
 from kp_middleware.storage._overview import read_last_decisions
-from kp_middleware.storage._past_runs import GateHistory, PastRun, PastRuns, Selection
+from kp_middleware.storage._past_runs import GateHistory, PastRun, PastRuns
 from kp_middleware.storage._records import ENDING, Run, marked
 from kp_middleware.storage._shared_runs import SharedRuns
 from kp_middleware.storage._statistics import BACKLOG, Backlog, Counts, Statistics
@@ -163,7 +163,7 @@ class SqliteStore(Queries):
         return GateHistory(self._connection, domain, seq, let_through_at=let_through_at)
 
     def scored(self, seq: int) -> PastRun | None:
-        return PastRuns(self._connection, Selection(), None).run(seq)
+        return PastRuns(self._connection).run(seq)
 
     def copied(self) -> Self:
         """Return a store on a copy that goes with it: what is changed there is only supposed."""
@@ -172,8 +172,8 @@ class SqliteStore(Queries):
             file.backup(copy)
         return type(self)(copy, self._path)
 
-    def past_runs(self, selection: Selection, embedder: str | None) -> PastRuns:
-        return PastRuns(self._connection, selection, embedder)
+    def past_runs(self, domain: str | None, since: str | None, embedder: str | None) -> PastRuns:
+        return PastRuns(self._connection, domain=domain, since=since, embedder=embedder)
 
     def shared_runs(self) -> SharedRuns:
         return SharedRuns(self._connection)

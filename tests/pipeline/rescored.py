@@ -10,7 +10,7 @@ from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
 from kp_middleware.pipeline import Rescoring
 from kp_middleware.settings import Settings
-from kp_middleware.storage import Selection, SqliteStore
+from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
 
 _WORDS = [
@@ -66,7 +66,8 @@ def rescore(db, embedder, *, domain=None, since=None, dry_run=False, steps=None,
             SqliteStore(connection),
             Settings(db=db, **settings),
             embedder,
-            Selection(domain, since),
+            domain=domain,
+            since=since,
             dry_run=dry_run,
         )
         for done, _ in enumerate(rescoring.steps(), start=1):
