@@ -9,7 +9,14 @@ from kp_middleware.cli.console import cell, grid, indented, plain
 from kp_middleware.storage import Run, StepRecord
 from kp_middleware.views.explanation import Explanation, compared
 from kp_middleware.views.steps import STEP_NAMES, view_step
-from kp_middleware.views.trace import ScoreLine, added_up, arithmetic, chosen_steps, view_trace
+from kp_middleware.views.trace import (
+    ScoreLine,
+    added_up,
+    arithmetic,
+    chosen_steps,
+    delivery_status,
+    view_trace,
+)
 from kp_middleware.views.wording import (
     cut,
     distance,
@@ -63,17 +70,18 @@ def run_parts(run: Run, *, steps: int | None, width: int, cost: str = "") -> "Pa
         yield indented(cut(one_line(view.result), 8 * width), "result: ")
 
 
-def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
+def why_parts(why: Explanation, width: int) -> "Parts":
     """Yield what the score is, why, and what would change the decision."""
-    yield plain(cut(one_line(objective), 3 * width))
-    yield why.id
+    run, view = why.run, view_trace(why.run)
+    yield plain(cut(one_line(run.objective), 3 * width))
+    yield run.id
     yield ""
     yield plain(_verdict(why))
-    if why.gate is not None:
-        yield plain(f"Its gate: {one_line(why.gate)}.")
-    if why.estimate is not None:
-        yield plain(why.estimate)
-    yield from (plain(f"Feedback at {one_line(told)}") for told in why.feedback)
+    if view.gate is not None:
+        yield plain(f"Its gate: {one_line(view.gate)}.")
+    if view.estimate:
+        yield plain(view.estimate)
+    yield from (plain(f"Feedback at {one_line(told)}") for told in view.feedback)
     yield ""
     if why.score is None:
         return
@@ -105,12 +113,12 @@ def _label(part: str) -> str:
 
 def _verdict(why: Explanation) -> str:
     if why.score is None:
-        return f"It has no score: {one_line(why.delivery_status)}."
+        return f"It has no score: {one_line(delivery_status(why.run))}."
     if why.threshold is None or why.margin is None:
         return f"It scores {why.score:.3f}."
     verb, bar = "reaches" if why.cleared else "is below", short_bar(why.threshold)
     told = f"It scores {why.score:.3f}: that {verb} {bar} by {distance(why.margin)}."
-    score, then = why.recorded_score, why.recorded_threshold
+    score, then = why.run.score, getattr(why.run.scoring, "threshold", None)
     if then is not None and (why.score, why.threshold) != (score, then):
         told += f" (As it was scored: {score:.3f} against {short_bar(then)}, which stays.)"
     return told

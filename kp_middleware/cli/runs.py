@@ -166,7 +166,7 @@ def show_(
         if form == "json":
             print_json(account.as_json())
         else:
-            show(*why_parts(account, run.objective, console.screen_width()))
+            show(*why_parts(account, console.screen_width()))
     elif form == "json":
         lines = [line._asdict() for line in trace.arithmetic(run)]
         told = {"state": trace.listed_state(run), "delivery_status": trace.delivery_status(run)}

@@ -116,12 +116,11 @@ class History(Overviews, Maintenance):
 
     def adjacent(self, seq: int) -> tuple[str | None, str | None]:
         """Return the ids of the runs recorded just before and just after one."""
-        earlier = self._text(
-            "SELECT id FROM traces WHERE seq < ? ORDER BY seq DESC LIMIT 1", (seq,)
+        earlier, later = (
+            self._text(f"SELECT id FROM traces WHERE seq {way} LIMIT 1", (seq,))
+            for way in ("< ? ORDER BY seq DESC", "> ? ORDER BY seq")
         )
-        return earlier, self._text(
-            "SELECT id FROM traces WHERE seq > ? ORDER BY seq LIMIT 1", (seq,)
-        )
+        return earlier, later
 
     def to_review(self, filters: Filters = _ALL, *, limit: int) -> list[ReviewItem]:
         """Return the runs to ask about: those that leave, the newest first, then the doubtful."""

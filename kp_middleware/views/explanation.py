@@ -1,7 +1,7 @@
 """Explain a score: why it is what it is, what would change the decision; compare two runs."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any, Final, Literal, NamedTuple
@@ -18,7 +18,6 @@ from kp_middleware.core.formula import (
 )
 from kp_middleware.storage import Run, Scoring, StepRecord
 from kp_middleware.views import trace
-from kp_middleware.views.gate import estimate_in_words
 from kp_middleware.views.wording import counted, cut, one_line, outcome, short_id, zero_or_one
 
 _QUOTED: Final = 60
@@ -29,6 +28,11 @@ _RULES: Final = {
     " whatever the signals say",
     "many_recoveries": "{ended} after {recoveries} recoveries, which is more than 2",
     "single_tool": "all its tool calls are of one tool",
+}
+_KNOWN: Final = {
+    "tools": "tool_count",
+    "recoveries": "recovery_count",
+    **{name: name for name in ("confidence", "success", "confidence_source", "success_source")},
 }
 _NO_THRESHOLD: Final = ("gate_failed", "daily_limit", "in_share", "below_share", "tied_with_share")
 
@@ -65,26 +69,34 @@ class Explanation(NamedTuple):
     why the verdict is not what the threshold alone would have made it; each may be None.
     """
 
-    id: str
-    state: str
-    gate: str | None
+    run: Run
     score: float | None
     threshold: float | None
     margin: float | None
     cleared: bool | None
     other_reason: str | None
-    recorded_score: float | None
-    recorded_threshold: float | None
-    delivery_status: str
-    known: Mapping[str, Any]
-    estimate: str | None
-    feedback: list[str]
     signals: list[SignalExplanation]
     rules: list[RuleExplanation]
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON shows it."""
-        return self._asdict() | {
+        run, view = self.run, trace.view_trace(self.run)
+        return {
+            "id": run.id,
+            "state": run.state,
+            "gate": view.gate,
+            "score": self.score,
+            "threshold": self.threshold,
+            "margin": self.margin,
+            "cleared": self.cleared,
+            "other_reason": self.other_reason,
+            "recorded_score": run.score,
+            "recorded_threshold": getattr(run.scoring, "threshold", None),
+            "delivery_status": view.delivery_status,
+            "known": {"steps": run.step_count, "kinds": kinds_of(run)}
+            | {name: getattr(run, of) for name, of in _KNOWN.items()},
+            "estimate": view.estimate or None,
+            "feedback": [*view.feedback],
             "signals": [one._asdict() for one in self.signals],
             "rules": [one._asdict() for one in self.rules],
         }
@@ -100,54 +112,27 @@ def explain_score(
         forwarded = scoring is not None and scoring.decision == "forward"
         is_overruled = run.reason_code == "custom" and trace.is_cleared(run) != forwarded
         other_reason = run.reason if is_overruled or run.reason_code in _NO_THRESHOLD else None
-    score = margin = None
-    signals, rules = [], []
-    if scoring is not None:
-        parts = scoring.parts._replace(weights=weights or scoring.weights)
-        score = parts.score
-        margin = None if threshold is None else score - threshold
-        asked = threshold if other_reason is None else None
-        signals = [_signal(run, scoring, parts, name, asked) for name in SIGNALS]
-        ended = "it ended without error" if run.known_success is None else "it succeeded"
-        for rule, delta in parts.changes:
-            reason = _RULES[rule].format(ended=ended, recoveries=run.recovery_count)
-            rest = parts._replace(rules=tuple(one for one in parts.rules if one != rule))
-            rules.append(RuleExplanation(rule, delta, reason, rest.score))
-    return Explanation(
-        id=run.id,
-        state=run.state,
-        gate=trace.gate_in_words(run),
-        score=score,
-        threshold=None if margin is None else threshold,
-        margin=margin,
-        cleared=None if margin is None else margin >= 0,
-        other_reason=other_reason,
-        recorded_score=run.score,
-        recorded_threshold=None if scoring is None else scoring.threshold,
-        delivery_status=trace.delivery_status(run),
-        known={
-            "steps": run.step_count,
-            "kinds": _kinds_of(run),
-            "tools": run.tool_count,
-            "recoveries": run.recovery_count,
-            "confidence": run.confidence,
-            "success": run.success,
-            "confidence_source": run.confidence_source,
-            "success_source": run.success_source,
-        },
-        estimate=run.estimate and estimate_in_words(run.estimate),
-        feedback=[*map(trace.feedback_in_words, run.feedback)],
-        signals=signals,
-        rules=rules,
-    )
+    if scoring is None:
+        return Explanation(run, None, None, None, None, other_reason, [], [])
+    parts = scoring.parts._replace(weights=weights or scoring.weights)
+    margin = None if threshold is None else parts.score - threshold
+    asked = threshold if other_reason is None else None
+    signals = [_signal(run, scoring, parts, name, asked) for name in SIGNALS]
+    ended = "it ended without error" if run.known_success is None else "it succeeded"
+    rules = []
+    for rule, delta in parts.changes:
+        reason = _RULES[rule].format(ended=ended, recoveries=run.recovery_count)
+        rest = parts._replace(rules=tuple(one for one in parts.rules if one != rule))
+        rules.append(RuleExplanation(rule, delta, reason, rest.score))
+    cleared = None if margin is None else margin >= 0
+    return Explanation(run, parts.score, threshold, margin, cleared, other_reason, signals, rules)
 
 
 def _signal(
     run: Run, scoring: Scoring, parts: Parts, name: str, threshold: float | None
 ) -> SignalExplanation:
-    """Explain a signal; without a threshold, nothing is said of what would have changed."""
     value, weight = getattr(scoring.signals, name), getattr(parts.weights, name)
-    least, told = None, ""
+    least, told = None, ""  # nothing is said of what would have changed
     if threshold is not None:
         least = parts.least(name, threshold)
         told = remedy(run, parts, name, threshold, measured=scoring.embedder is not None)
@@ -155,7 +140,8 @@ def _signal(
     return SignalExplanation(name, value, weight, value * weight, reason, least, told)
 
 
-def _kinds_of(run: Run) -> list[str]:
+def kinds_of(run: Run) -> list[str]:
+    """Return the kinds of step that a run has, as the formula orders them."""
     return [kind for kind in STEP_TYPES if any(step.type == kind for step in run.steps)]
 
 
@@ -163,7 +149,7 @@ def _reason(run: Run, scoring: Scoring, signal: str) -> str:
     steps, capped = counted(run.step_count, "step"), "; more than 1 counts as 1"
     match signal:
         case "complexity":
-            kinds, parts = len(_kinds_of(run)), complexity_parts(shape_of(run))
+            kinds, parts = len(kinds_of(run)), complexity_parts(shape_of(run))
             give = "gives" if kinds == 1 else "give"
             told = f"{kinds} of 4 kinds of step {give} {parts[0]:.3f}"
             if run.recovery_count:

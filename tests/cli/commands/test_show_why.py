@@ -158,7 +158,7 @@ To stay below 0.75, one of these alone would have to be
 def test_another_threshold_is_asked_about_and_the_stored_one_stays(leak, account):
     asked = account(leak, threshold=0.3)
 
-    assert (asked.cleared, asked.threshold, asked.recorded_threshold) == (True, 0.3, 0.75)
+    assert (asked.cleared, asked.threshold, asked.run.scoring.threshold) == (True, 0.3, 0.75)
     assert asked.score == asked.recorded_score
 
 
