@@ -93,7 +93,7 @@ class Explanation(NamedTuple):
             "recorded_score": run.score,
             "recorded_threshold": getattr(run.scoring, "threshold", None),
             "delivery_status": view.delivery_status,
-            "known": {"steps": run.step_count, "kinds": kinds_of(run)}
+            "known": {"steps": run.step_count, "kinds": _kinds_of(run)}
             | {name: getattr(run, of) for name, of in _KNOWN.items()},
             "estimate": view.estimate or None,
             "feedback": [*view.feedback],
@@ -140,8 +140,7 @@ def _signal(
     return SignalExplanation(name, value, weight, value * weight, reason, least, told)
 
 
-def kinds_of(run: Run) -> list[str]:
-    """Return the kinds of step that a run has, as the formula orders them."""
+def _kinds_of(run: Run) -> list[str]:
     return [kind for kind in STEP_TYPES if any(step.type == kind for step in run.steps)]
 
 
@@ -149,7 +148,7 @@ def _reason(run: Run, scoring: Scoring, signal: str) -> str:
     steps, capped = counted(run.step_count, "step"), "; more than 1 counts as 1"
     match signal:
         case "complexity":
-            kinds, parts = len(kinds_of(run)), complexity_parts(shape_of(run))
+            kinds, parts = len(_kinds_of(run)), complexity_parts(shape_of(run))
             give = "gives" if kinds == 1 else "give"
             told = f"{kinds} of 4 kinds of step {give} {parts[0]:.3f}"
             if run.recovery_count:

@@ -159,7 +159,7 @@ def test_another_threshold_is_asked_about_and_the_stored_one_stays(leak, account
     asked = account(leak, threshold=0.3)
 
     assert (asked.cleared, asked.threshold, asked.run.scoring.threshold) == (True, 0.3, 0.75)
-    assert asked.score == asked.recorded_score
+    assert asked.score == asked.run.score
 
 
 @pytest.mark.usefixtures("leak")
