@@ -34,20 +34,7 @@ from kp_middleware.views.wording import (
     share,
     shortened,
 )
-from kp_middleware.web.charts import (
-    activity_bars,
-    novelty_band,
-    period_table,
-    removal_bars,
-    score_histogram,
-    scores_by_domain,
-    state_bars,
-    success_by_score,
-    threshold_curve,
-    timeline_bars,
-    tool_bars,
-    waterfall,
-)
+from kp_middleware.web import charts
 from kp_middleware.web.marks import Chart, Links, Table, TableRow, render
 from kp_middleware.web.run_pages import run_rows
 from kp_middleware.web.trace_map import MostAlike, trace_map
@@ -58,15 +45,6 @@ if TYPE_CHECKING:
 NO_PRICES: Final = Prices()
 _CELL: Final = 100
 _LAST_DAYS: Final = 7
-
-
-class Total(NamedTuple):
-    """A number at the top; without an amount it is not shown."""
-
-    name: str
-    amount: int | str
-    href: str | None = None
-    is_loss: bool = False
 
 
 class FullRun(NamedTuple):
@@ -109,48 +87,50 @@ def overview_html(
         last=overview.last,
         warning=success_warning(overview.successes, overview.unjudged),
         chosen=record_in_words(overview.successes),
-        totals=[total for total in _totals(overview, links, prices, spent) if total.amount],
+        totals=_totals(overview, links, prices, spent),
         unpriced=spent.unpriced if costs else (),
         every=every,
         newest=run_rows(
             newest, links, {seq: prices.in_words(one) for seq, one in spent.runs.items()}
         ),
-        activity=activity_bars(overview.days, links),
-        endings=success_by_score(overview.endings, links),
-        models=period_table("Model", overview.models, links, costs),
-        days=period_table("Day", overview.days[: -_LAST_DAYS - 1 : -1], links, costs),
+        activity=charts.activity_bars(overview.days, links),
+        endings=charts.success_by_score(overview.endings, links),
+        models=charts.period_table("Model", overview.models, links, costs),
+        days=charts.period_table("Day", overview.days[: -_LAST_DAYS - 1 : -1], links, costs),
         failures=_failures(overview.failures, links),
-        scores=score_histogram(scores, links),
-        states=state_bars(overview.funnel, links),
-        curve=threshold_curve(scores, links),
+        scores=charts.score_histogram(scores, links),
+        states=charts.state_bars(overview.funnel, links),
+        curve=charts.threshold_curve(scores, links),
         private=_private(scores),
-        domains=scores_by_domain(scores, links) if len(scores.domains) > 1 else None,
-        tools=tool_bars(overview, links),
-        novelty=novelty_band(overview.novelty),
+        domains=charts.scores_by_domain(scores, links) if len(scores.domains) > 1 else None,
+        tools=charts.tool_bars(overview, links),
+        novelty=charts.novelty_band(overview.novelty),
         map=trace_map(overview.points, scores.domains, links),
-        removals=removal_bars(overview.removals) if overview.removals else None,
+        removals=charts.removal_bars(overview.removals) if overview.removals else None,
         nearest=_nearest(overview.missed, links),
         last_above=sum((run.margin or 0) >= 0 for run in overview.missed),
     )
 
 
-def _totals(overview: Overview, links: Links, prices: Prices, spent: Spending) -> Iterator[Total]:
-    """Yield the numbers at the top; one without an amount is not shown."""
+def _totals(
+    overview: Overview, links: Links, prices: Prices, spent: Spending
+) -> Iterator[tuple[str, int | str, str | None, bool]]:
+    """Yield the numbers at the top, where they lead, and whether they are losses."""
     scores, found, days = overview.scores, overview.funnel, overview.days
     known = sum(one.succeeded + one.failed for one in days)
     part = share(sum(one.succeeded for one in days), known) if known else ""
     reached = "cleared" if scores.threshold is None else f"at or above {exact(scores.threshold)}"
-    yield Total("runs", f"{found.recorded:,}", links.runs())
-    yield Total(f"succeeded, of {known:,} known", part, links.runs(outcome="succeeded"))
     failed = sum(one.failed for one in days)
-    yield Total("failed", failed, links.runs(outcome="failed"), is_loss=True)
-    yield Total(reached, scores.above, links.runs(cleared="1"))
-    yield Total("sent", found.sent, links.runs(state="sent"))
-    yield Total("waiting to be sent", found.waiting, links.runs(state="pending"))
-    for name, amount in (("blocked", found.blocked), ("rejected", found.rejected)):
-        yield Total(name, amount, links.runs(state=name), is_loss=True)
     cost = prices.in_words(sum(spent.days.values())) if spent.days else ""
-    yield Total("spent in 30 days", cost, links.runs(sort="tokens"))
+    yield "runs", found.recorded, links.runs(), False
+    yield f"succeeded, of {known:,} known", part, links.runs(outcome="succeeded"), False
+    yield "failed", failed, links.runs(outcome="failed"), True
+    yield reached, scores.above, links.runs(cleared="1"), False
+    yield "sent", found.sent, links.runs(state="sent"), False
+    yield "waiting to be sent", found.waiting, links.runs(state="pending"), False
+    yield "blocked", found.blocked, links.runs(state="blocked"), True
+    yield "rejected", found.rejected, links.runs(state="rejected"), True
+    yield "spent in 30 days", cost, links.runs(sort="tokens"), False
 
 
 def _nearest(missed: Sequence[RunSummary], links: Links) -> Table:
@@ -159,8 +139,8 @@ def _nearest(missed: Sequence[RunSummary], links: Links) -> Table:
     for run in missed:
         score, threshold = run.score or 0.0, run.threshold
         margin = (run.margin or 0.0) if threshold is None else score - threshold
-        side = "−" if margin < 0 else "+"
-        cells = (shortened(run.objective, _CELL), f"{score:.3f}", f"{side}{distance(margin)}")
+        signed = f"{'−' if margin < 0 else '+'}{distance(margin)}"
+        cells = (shortened(run.objective, _CELL), f"{score:.3f}", signed)
         rows.append(TableRow(cells, links.trace(run.id)))
     return Table(("Objective", "Score", "Margin"), rows)
 
@@ -179,10 +159,10 @@ def gate_html(scores: ScoreSlices, last: LastDecisions, links: Links) -> Markup:
     return render(
         "gate.html",
         last=last,
-        curve=threshold_curve(scores, links),
+        curve=charts.threshold_curve(scores, links),
         private=_private(scores),
         is_fixed=scores.threshold is not None,
-        domains=scores_by_domain(scores, links),
+        domains=charts.scores_by_domain(scores, links),
     )
 
 
@@ -212,8 +192,8 @@ def trace_html(
         run=run,
         cost=prices.in_words(full.cost),
         recalled=run_rows(full.recalled, links),
-        timeline=timeline_bars(timeline(trace), paid) if extent.is_alone else Chart(""),
-        waterfall=waterfall(run),
+        timeline=charts.timeline_bars(timeline(trace), paid) if extent.is_alone else Chart(""),
+        waterfall=charts.waterfall(run),
         body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
         body_bytes=len((body or "").encode()),
         alike=Table(("Objective", "Score", "Similarity"), rows),
@@ -271,30 +251,30 @@ class Cleaning:
         one: Any = record
         is_tuple = isinstance(record, tuple)
         names = one._fields if is_tuple else [each.name for each in fields(one)]
-        values = {name: getattr(one, name) for name in names}
-        clean = {name: self._field(name, value) for name, value in values.items() if value}
+        clean = {name: self._field(name, value) for name in names if (value := getattr(one, name))}
         cleaned: _Record = one._replace(**clean) if is_tuple else replace(one, **clean)
         return cleaned
 
-    def body(self, body: str | None) -> str | None:
-        """Return exactly what was sent, if nothing has to go from it today; else None."""
-        if body is None:
-            return None
-        document = json.loads(body)
-        return body if self._value(document) == document else None
-
     def overview(self, overview: Overview, *, named: set[int]) -> Overview:
         """Clean what the charts draw; on the map only the runs ``named`` say what they were."""
-        models = tuple(one._replace(name=self.text(one.name)) for one in overview.models)
-        domains = {self.text(name): score for name, score in overview.last.domains.items()}
+        points, last = overview.points, overview.last
+        domains = {self.text(name): score for name, score in last.domains.items()}
         changed = overview._replace(
-            points=tuple(
-                one if one.seq in named else one._replace(objective="") for one in overview.points
-            ),
-            models=models,
-            last=overview.last._replace(domains=domains),
+            points=tuple(one if one.seq in named else one._replace(objective="") for one in points),
+            models=tuple(one._replace(name=self.text(one.name)) for one in overview.models),
+            last=last._replace(domains=domains),
         )
         return self.record(changed)
+
+    def full_run(self, history: History, seq: int) -> FullRun:
+        """Return a run and those most like it, with what was sent if nothing must go from it."""
+        alike = MostAlike.among(history.points(around=seq))
+        alike = alike._replace(points=alike.points[: len(alike.similarities) + 1])
+        body = history.outbox_body(seq)
+        if body is not None:
+            document = json.loads(body)
+            body = body if self._value(document) == document else None
+        return FullRun(self.record(history.run(seq)), self.record(alike), body)
 
     def _field(self, name: str, value: Any) -> Any:
         if name in _TEXTS:
@@ -314,25 +294,19 @@ class Cleaning:
             return dict.fromkeys(value, word) if isinstance(value, dict) else word
 
 
-class _Anchors:
-    """The targets of links in one page: the runs that it shows in full."""
-
-    def __init__(self, runs: list[FullRun]) -> None:
-        self._runs = {one.run.id: f"#trace-{one.run.seq}" for one in runs}
-
-    def trace(self, trace_id: str, /) -> str | None:
-        return self._runs.get(trace_id)
-
-    def runs(self, **_: str) -> None:
-        """Return None: the list does not have all runs that match."""
-
-
 def cleaning_by(settings: "Settings") -> Cleaning:
     """Clean by the rules and at the level of the user's settings."""
     from kp_middleware.privacy import Policy, redact_jsonable
 
     policy, level = Policy.of(settings), settings.privacy_level
     return Cleaning(lambda value: redact_jsonable(value, level=level, policy=policy).value)
+
+
+class _Anchors(NamedTuple):
+    """The targets of links in one page, which has not all runs that match."""
+
+    trace: Callable[[str], str | None]
+    runs: Callable[..., None] = lambda **_: None
 
 
 class Report(NamedTuple):
@@ -360,9 +334,10 @@ def make_report(
     listed = history.runs_at(in_full | {run.seq for run in newest})
     listed.sort(key=lambda run: (-1 if run.score is None else run.score, run.seq), reverse=True)
     seqs = [run.seq for run in listed if run.seq in in_full]
-    runs = [*progress((_full_run(history, seq, cleaning) for seq in seqs), len(seqs))]
+    runs = [*progress((cleaning.full_run(history, seq) for seq in seqs), len(seqs))]
     overview, title = cleaning.overview(overview, named=in_full), cleaning.text(db.name)
-    links, domains = _Anchors(runs), overview.scores.domains
+    links = _Anchors({one.run.id: f"#trace-{one.run.seq}" for one in runs}.get)
+    domains = overview.scores.domains
     shown = (trace_html(one, links, domains=domains, extent=EXTENT) for one in runs)
     span = f" since {minute(since)}" if since else ""
     taken_out = (
@@ -379,10 +354,3 @@ def make_report(
         runs=[*zip((one.run for one in runs), shown, strict=True)],
     )
     return Report(html, len(runs), len(listed))
-
-
-def _full_run(history: History, seq: int, cleaning: Cleaning) -> FullRun:
-    alike = MostAlike.among(history.points(around=seq))
-    alike = alike._replace(points=alike.points[: len(alike.similarities) + 1])
-    body = cleaning.body(history.outbox_body(seq))
-    return FullRun(cleaning.record(history.run(seq)), cleaning.record(alike), body)
