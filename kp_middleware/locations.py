@@ -6,7 +6,6 @@ imports this.
 
 import json
 import os
-import re
 import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -165,20 +164,15 @@ def settings_of_file(names: Collection[str]) -> Source:
     try:
         lines = settings_lines()
     except SettingsFileError as error:
-        return Source(
-            {}, {}, problems=[SettingProblem(str(path), "", error.problem)], unclear={*names}
-        )
-    text = path.read_text(encoding="utf-8") if lines else ""
-    source = Source({}, {}, path.name)
+        problem = SettingProblem(str(path), "", error.problem)
+        return Source({}, {}, problems=[problem], unclear={*names})
+    source = Source({}, dict.fromkeys(lines, str(path)), path.name)
     for name, value in lines.items():
-        found = re.search(rf"(?m)^[ \t]*\[*{re.escape(name)}\b", text)
-        line = f", line {text.count(chr(10), 0, found.start()) + 1}" if found else ""
-        source.places[name] = f"{path}{line}"
         if name in names:
             source.values[name] = value
         else:
             words = f"there is no setting {name!a}: {did_you_mean(name, names)}"
-            source.problems.append(SettingProblem(source.places[name], "", words))
+            source.problems.append(SettingProblem(str(path), "", words))
     return source
 
 
