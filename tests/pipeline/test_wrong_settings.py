@@ -155,9 +155,7 @@ def test_a_wrong_variable_is_named_with_what_is_allowed_and_nothing_is_sent(
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_a_wrong_file_is_named_and_nothing_is_sent(
-    case, record, registry, write, caplog
-):
+def test_a_wrong_file_is_named_and_nothing_is_sent(case, record, registry, write, caplog):
     name, content, words = FILES[case]
     file = write(name, content)
 
