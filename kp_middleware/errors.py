@@ -118,9 +118,9 @@ class EmbedderNotReadyError(EmbedderError):
 
 
 _LONGEST_DETAIL: Final = 200
-_ASK: Final = "it is tried again by itself; if it lasts, ask whoever runs the registry"
-_OR_IT: Final = "or try this one again with kp-middleware outbox retry --failed"
-_OR_NO_PROXY: Final = "correct {first} or unset it, or name the registry's host in NO_PROXY"
+_ASK: Final = "it is retried automatically; if it persists, ask the registry's operator"
+_OR_IT: Final = "or retry this one with kp-middleware outbox retry --failed"
+_OR_NO_PROXY: Final = "correct or unset {first}, or add the registry's host to NO_PROXY"
 
 
 class ProblemKind(Enum):
@@ -130,91 +130,91 @@ class ProblemKind(Enum):
     """
 
     REFUSED = (
-        "nothing listens there (connection refused)",
+        "connection refused",
         "start the registry, or correct KP_REGISTRY_URL",
     )
     UNKNOWN_HOST = (
         "there is no host named {detail}",
-        "correct KP_REGISTRY_URL, or see whether this machine has a network",
+        "correct KP_REGISTRY_URL, or check this machine's network",
     )
     UNREACHABLE = (
-        "no way leads there ({detail})",
-        "see whether this machine has a network, and whether a firewall lets it out",
+        "the host is unreachable ({detail})",
+        "check this machine's network and firewall",
     )
     NO_CONNECTION = (
         "no connection within {detail} s",
-        "see whether a firewall is in between, and whether KP_REGISTRY_URL is right",
+        "check KP_REGISTRY_URL, and whether a firewall is in between",
     )
-    SILENCE = ("no answer within {detail} s, though it took the connection", _ASK)
-    SLOW = ("the answer is too slow: it was not over within {detail} s", _ASK)
-    BROKEN = ("the connection broke off ({detail})", _ASK)
+    SILENCE = ("connected, but no response within {detail} s", _ASK)
+    SLOW = ("the response was not complete within {detail} s", _ASK)
+    BROKEN = ("the connection was lost ({detail})", _ASK)
     UNTRUSTED = (
-        "its certificate is not trusted here ({detail})",
-        "name the file of the authority that signed it in SSL_CERT_FILE",
+        "its certificate is not trusted ({detail})",
+        "set SSL_CERT_FILE to the certificate of the authority that signed it",
     )
     BAD_CERTIFICATE = (
         "its certificate is not valid ({detail})",
-        "correct KP_REGISTRY_URL or this machine's clock, or ask whoever runs it for another",
+        "correct KP_REGISTRY_URL or this machine's clock, or ask the operator for a new one",
     )
     CERTIFICATE_FILE = (
-        "{first} is {rest}, where no certificates can be read",
-        "correct {first} or unset it",
+        "{first} is {rest}, which has no readable certificates",
+        "correct or unset {first}",
     )
     NO_TLS = (
-        "what listens there does not speak TLS ({detail})",
+        "the server does not speak TLS ({detail})",
         "correct the host or the port in KP_REGISTRY_URL",
     )
-    PROXY = ("the proxy that {first} names cannot be reached ({rest})", _OR_NO_PROXY)
+    PROXY = ("the proxy in {first} cannot be reached ({rest})", _OR_NO_PROXY)
     PROXY_REFUSES = (
-        "the proxy that {first} names does not let us through (it answered {rest})",
+        "the proxy in {first} refuses the connection (it answered {rest})",
         _OR_NO_PROXY,
     )
     PROXY_UNUSABLE = (
-        "what {first} says of a proxy cannot be used ({rest})",
-        "correct {first} or unset it",
+        "the proxy in {first} cannot be used ({rest})",
+        "correct or unset {first}",
     )
     WRONG_PATH = (
-        "there is a server, but no registry at this address (it answered {detail})",
+        "a server answers, but there is no registry at this address (it answered {detail})",
         "correct KP_REGISTRY_URL: it ends before /v1/knowledge",
     )
     REDIRECT = (
-        "it sends us elsewhere ({detail})",
-        "set KP_REGISTRY_URL to where the registry is: an API key follows no redirect",
+        "the server redirects ({detail})",
+        "set KP_REGISTRY_URL to the registry's own address: API keys are never sent to a redirect",
     )
     NO_REGISTRY = (
-        "something else answers there ({detail}, with nothing that a registry says)",
-        "correct KP_REGISTRY_URL, or see whether a login page or a proxy is in between",
+        "the response is not from a registry ({detail})",
+        "correct KP_REGISTRY_URL, or check for a login page or proxy in between",
     )
     GATEWAY = (
-        "what stands before the registry does not get through to it (it answered {detail})",
+        "a gateway cannot reach the registry (it answered {detail})",
         _ASK,
     )
-    TROUBLE = ("the registry is in trouble itself (it answered {detail})", _ASK)
+    TROUBLE = ("the registry failed (it answered {detail})", _ASK)
     BARRED = (
-        "something before the registry does not let us in (it answered {detail}, with a page)",
-        "see whether a firewall or a login is in between, and ask whoever runs it",
+        "a firewall or login page blocks the registry (it answered {detail}, with a page)",
+        "check for a firewall or login in between, or ask the registry's operator",
     )
     LIMIT = (
-        "the registry has asked for patience (429)",
-        "there is nothing to do; let nothing else send with this key",
+        "the rate limit is exceeded (429)",
+        "sending resumes by itself; let nothing else send with this key",
     )
     UNHEARD = (
-        "two programs ended while they waited for its answer, and another 429 may cost the key",
-        "there is nothing to do; kp.close(timeout_s=…) waits longer for an answer",
+        "two programs exited while waiting for an answer, and another 429 may cost the key",
+        "sending resumes by itself; kp.close(timeout_s=…) waits longer for an answer",
     )
     DEAD_KEY = (
-        "the registry has refused the API key (unknown there, or revoked)",
-        f"set KP_API_KEY to another (after three 429s in an hour, wait an hour first), {_OR_IT}",
+        "the registry refused the API key (unknown or revoked)",
+        f"set KP_API_KEY to another key (wait an hour after three 429s), {_OR_IT}",
     )
     READ_ONLY_KEY = (
-        "the API key may only read",
-        "register one with the scope write, and set KP_API_KEY to it",
+        "the API key is read-only",
+        "register a key with the write scope, and set KP_API_KEY to it",
     )
     FORBIDDEN = (
-        "the registry takes nothing from this agent ({detail})",
+        "the registry accepts nothing from this agent ({detail})",
         f"set KP_API_KEY to a key of an agent in good standing, {_OR_IT}",
     )
-    OTHER = ("the registry was in trouble", "if it lasts: kp-middleware doctor")
+    OTHER = ("the registry failed", "if it persists, run kp-middleware doctor")
 
     def __str__(self) -> str:
         return self.name.lower()

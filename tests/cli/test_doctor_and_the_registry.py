@@ -66,13 +66,13 @@ def test_a_key_that_may_write_is_taken_and_nothing_is_stored_or_deleted(db, exam
 @pytest.mark.parametrize(
     ("server", "words"),
     [
-        (lambda: at.at_a_registry(key=at.KEY), "has refused the API key (unknown there"),
-        (lambda: at.at_a_registry(prepare=LocalRegistry.revoke), "(unknown there, or revoked)"),
+        (lambda: at.at_a_registry(key=at.KEY), "refused the API key (unknown"),
+        (lambda: at.at_a_registry(prepare=LocalRegistry.revoke), "(unknown or revoked)"),
         (
             lambda: at.at_a_registry(may_write=False),
-            "the API key may only read; register one with the scope write",
+            "the API key is read-only; register a key with the write scope",
         ),
-        (at.no_reputation, "takes nothing from this agent (Minimum KP-REP score"),
+        (at.no_reputation, "accepts nothing from this agent (Minimum KP-REP score"),
     ],
     ids=["wrong", "revoked", "read-only", "no reputation"],
 )
@@ -106,15 +106,15 @@ def test_what_is_no_registry_is_told_as_what_it_is(examined):
         found, exit_code = examined(url, key)
 
     assert exit_code == 5
-    assert "something else answers there" in found["detail"]
+    assert "the response is not from a registry" in found["detail"]
 
 
 def test_a_dead_proxy_is_told_by_its_variable(examined):
     with at.behind_a_proxy() as (url, key):
         found, _ = examined(url, key)
 
-    assert "the proxy that HTTPS_PROXY names cannot be reached" in found["detail"]
-    assert "correct HTTPS_PROXY" in found["detail"]
+    assert "the proxy in HTTPS_PROXY cannot be reached" in found["detail"]
+    assert "correct or unset HTTPS_PROXY" in found["detail"]
 
 
 def rehashed(certificate):
@@ -157,9 +157,9 @@ def test_a_variable_that_names_no_certificates_is_told(examined, tmp_path, monke
         found, _ = examined(registry.url, registry.api_key)
 
     assert (
-        f"{variable} is {tmp_path / 'none'}, where no certificates can be read" in found["detail"]
+        f"{variable} is {tmp_path / 'none'}, which has no readable certificates" in found["detail"]
     )
-    assert f"correct {variable} or unset it" in found["detail"]
+    assert f"correct or unset {variable}" in found["detail"]
 
 
 @pytest.fixture

@@ -17,91 +17,88 @@ from kp_middleware.testing import FakeClock, LocalRegistry
 
 pytestmark = pytest.mark.usefixtures("usual_network")
 INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
-ASK = "it is tried again by itself; if it lasts, ask whoever runs the registry"
+ASK = "it is retried automatically; if it persists, ask the registry's operator"
 WAYS = {
     "refused": (
         at.at_a_closed_port,
-        (
-            "nothing listens there (connection refused); start the registry, or correct"
-            " KP_REGISTRY_URL"
-        ),
+        ("connection refused; start the registry, or correct KP_REGISTRY_URL"),
     ),
     "unknown host": (
         lambda: at_nobody("https://registry.invalid"),
         (
-            "there is no host named registry.invalid; correct KP_REGISTRY_URL, or see whether this"
-            " machine has a network"
+            "there is no host named registry.invalid; correct KP_REGISTRY_URL, or check this"
+            " machine's network"
         ),
     ),
     "wrong path": (
         lambda: at.at_a_registry(path="/api"),
         (
-            "there is a server, but no registry at this address (it answered 404); correct"
+            "a server answers, but there is no registry at this address (it answered 404); correct"
             " KP_REGISTRY_URL: it ends before /v1/knowledge"
         ),
     ),
     "a page with 200": (
         lambda: at.at_a_server(at.page("200 OK", "Content-Type: text/html")),
         (
-            "something else answers there (200, with nothing that a registry says); correct"
-            " KP_REGISTRY_URL, or see whether a login page or a proxy is in between"
+            "the response is not from a registry (200); correct"
+            " KP_REGISTRY_URL, or check for a login page or proxy in between"
         ),
     ),
     "a page with 502": (
         lambda: at.at_a_server(at.page("502 Bad Gateway")),
-        "what stands before the registry does not get through to it (it answered 502); " + ASK,
+        "a gateway cannot reach the registry (it answered 502); " + ASK,
     ),
     "a page with 403": (
         lambda: at.at_a_server(at.page("403 Forbidden")),
         (
-            "something before the registry does not let us in (it answered 403, with a page); see"
-            " whether a firewall or a login is in between, and ask whoever runs it"
+            "a firewall or login page blocks the registry (it answered 403, with a page);"
+            " check for a firewall or login in between, or ask the registry's operator"
         ),
     ),
     "500": (
         lambda: at.at_a_registry(answers=[500, 500]),
-        "the registry is in trouble itself (it answered 500); " + ASK,
+        "the registry failed (it answered 500); " + ASK,
     ),
     "redirect": (
         lambda: at.at_a_server(
             at.page("301 Moved", "Location: https://bob:secret@login.example/in?token=secret")
         ),
         (
-            "it sends us elsewhere (301, to https://login.example); set KP_REGISTRY_URL to where"
-            " the registry is: an API key follows no redirect"
+            "the server redirects (301, to https://login.example); set KP_REGISTRY_URL to the"
+            " registry's own address: API keys are never sent to a redirect"
         ),
     ),
     "silence": (
         lambda: at.at_a_server(at.silent),
-        "no answer within 2 s, though it took the connection; " + ASK,
+        "connected, but no response within 2 s; " + ASK,
     ),
     "slow body": (
         lambda: at.at_a_server(at.slow),
-        "the answer is too slow: it was not over within 2 s; " + ASK,
+        "the response was not complete within 2 s; " + ASK,
     ),
     "no TLS": (
         lambda: tls_at(at.at_a_server(at.page("400 Bad Request"))),
-        "what listens there does not speak TLS (",
+        "the server does not speak TLS (",
     ),
     "dead proxy": (
         at.behind_a_proxy,
         (
-            "the proxy that HTTPS_PROXY names cannot be reached (connection refused); correct"
-            " HTTPS_PROXY or unset it, or name the registry's host in NO_PROXY"
+            "the proxy in HTTPS_PROXY cannot be reached (connection refused); correct or"
+            " unset HTTPS_PROXY, or add the registry's host to NO_PROXY"
         ),
     ),
     "proxy with a password": (
         lambda: at.behind_a_proxy(at.page("407 Proxy Authentication Required")),
         (
-            "the proxy that HTTPS_PROXY names does not let us through (it answered 407 Proxy"
-            " Authentication Required); correct HTTPS_PROXY or unset it, or name the registry's"
-            " host in NO_PROXY"
+            "the proxy in HTTPS_PROXY refuses the connection (it answered 407 Proxy"
+            " Authentication Required); correct or unset HTTPS_PROXY, or add the registry's"
+            " host to NO_PROXY"
         ),
     ),
 }
 DEAD = (
-    "the registry has refused the API key (unknown there, or revoked); set KP_API_KEY to"
-    " another (after three 429s in an hour, wait an hour first), or try this one again with"
+    "the registry refused the API key (unknown or revoked); set KP_API_KEY to"
+    " another key (wait an hour after three 429s), or retry this one with"
     " kp-middleware outbox retry --failed"
 )
 KEYS = {
@@ -109,13 +106,13 @@ KEYS = {
     "revoked key": (lambda: at.at_a_registry(prepare=LocalRegistry.revoke), DEAD),
     "read-only key": (
         lambda: at.at_a_registry(may_write=False),
-        "the API key may only read; register one with the scope write, and set KP_API_KEY to it",
+        "the API key is read-only; register a key with the write scope, and set KP_API_KEY to it",
     ),
     "no reputation": (
         at.no_reputation,
         (
-            "the registry takes nothing from this agent (Minimum KP-REP score of 0.1 required); set"
-            " KP_API_KEY to a key of an agent in good standing, or try this one again with"
+            "the registry accepts nothing from this agent (Minimum KP-REP score of 0.1 required);"
+            " set KP_API_KEY to a key of an agent in good standing, or retry this one with"
             " kp-middleware outbox retry --failed"
         ),
     ),
@@ -228,8 +225,8 @@ def test_what_is_wrong_with_a_key_is_told_until_the_user_acts(
             "IP:127.0.0.1",
             False,
             (
-                "its certificate is not trusted here (self-signed certificate); name the file of"
-                " the authority that signed it in SSL_CERT_FILE"
+                "its certificate is not trusted (self-signed certificate); set SSL_CERT_FILE to"
+                " the certificate of the authority that signed it"
             ),
         ),
         ("DNS:another.example", True, "its certificate is not valid (IP address mismatch"),
@@ -284,10 +281,7 @@ def test_patience_is_told_with_when_it_ends(queue, program, troubles):
     (told,) = troubles()
 
     assert re.search(rf"tried once, next at {INSTANT}", told)
-    assert (
-        "the registry has asked for patience (429); there is nothing to do; let nothing else"
-        in told
-    )
+    assert "the rate limit is exceeded (429); sending resumes by itself; let nothing else" in told
     assert told.endswith("; 3 take about 5 s then")
 
 
@@ -299,7 +293,7 @@ def test_the_list_of_the_outbox_says_the_same(queue, program, troubles, type_com
     listed = type_command("outbox", "list", "--json")
 
     (row,) = json.loads(listed.stdout)
-    assert "nothing listens there (connection refused)" in row["reason"]
+    assert "connection refused" in row["reason"]
     assert listed.stderr.splitlines() == troubles()
 
 

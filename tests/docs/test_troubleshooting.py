@@ -127,7 +127,7 @@ def test_what_cleared_without_a_key_is_queued_when_a_program_has_one(record, row
 
 
 def test_a_refused_key_is_told_and_tried_again_by_the_command(record, ask, rows):
-    [command] = commands('"has refused the API key"')
+    [command] = commands('"refused the API key"')
     with LocalRegistry(answers=[401]) as registry:
         record(**sending(registry))
         refused = CliRunner().invoke(main, ["status", "--json"]).output
@@ -135,7 +135,7 @@ def test_a_refused_key_is_told_and_tried_again_by_the_command(record, ask, rows)
         ask(*command.split()[1:])
         record("another", **sending(registry))
 
-    assert "has refused the API key" in refused
+    assert "refused the API key" in refused
     assert [row["state"] for row in rows()] == ["sent", "sent"]
 
 

@@ -139,7 +139,7 @@ def test_a_registry_that_hangs_is_worth_another_try():
 
 @pytest.mark.parametrize(
     ("behave", "words", "status"),
-    [(drip, "too slow", 201), (drip_headers, "no answer within 0.5 s", None)],
+    [(drip, "not complete", 201), (drip_headers, "no response within 0.5 s", None)],
     ids=["body", "headers"],
 )
 def test_an_answer_that_drips_is_given_up(behave, words, status):
@@ -160,14 +160,14 @@ def test_a_registry_that_hardly_takes_a_byte_is_given_up():
     ):
         registry.export(large)
 
-    assert "no answer within 0.5 s" in str(caught.value)
+    assert "no response within 0.5 s" in str(caught.value)
 
 
 def test_an_answer_that_crawls_is_given_up_and_costs_no_more_than_its_time():
     with LocalRegistry(answers=[Fault.CRAWL]) as local:
         error = error_of(local.url, timeout_s=2)
 
-    assert "no answer within 2 s" in str(error)
+    assert "no response within 2 s" in str(error)
 
 
 def test_over_the_limit_counts_even_if_the_answer_never_ends():
@@ -226,7 +226,7 @@ def test_nobody_at_home_is_worth_another_try():
     error = error_of(url)
 
     assert error.status is None
-    assert "nothing listens there (connection refused)" in str(error)
+    assert "connection refused" in str(error)
 
 
 def test_certificates_that_cannot_be_read_are_worth_another_try(monkeypatch, tmp_path):

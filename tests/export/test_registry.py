@@ -237,5 +237,5 @@ def test_a_proxy_that_cannot_be_used_is_trouble_in_words(monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
     registry = Registry("https://registry.example", SecretStr("kp_" + "0" * 64))
 
-    with pytest.raises(RegistryUnavailableError, match="ALL_PROXY says of a proxy cannot be used"):
+    with pytest.raises(RegistryUnavailableError, match="the proxy in ALL_PROXY cannot be used"):
         registry.reach()

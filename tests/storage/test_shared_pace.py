@@ -227,7 +227,7 @@ def test_two_that_end_while_they_send_may_have_met_two_429s_and_it_is_said(machi
 
     assert HOUR_S - 120 < wait_of(machine.start()) < HOUR_S
     assert len(said(caplog)) == 1
-    assert "two programs ended while they waited" in said(caplog)[0]
+    assert "two programs exited while waiting" in said(caplog)[0]
 
 
 def test_who_has_ended_has_no_say_any_more(machine):
@@ -334,7 +334,7 @@ def test_an_hour_of_patience_is_said_once_by_each_process(machine, caplog):
     [wait_of(other) for _ in range(3)]
 
     assert len(said(caplog)) == 1
-    assert "patience" in said(caplog)[0]
+    assert "the rate limit is exceeded" in said(caplog)[0]
 
 
 def test_a_stop_that_cannot_be_lifted_is_told_with_what_to_do(machine):

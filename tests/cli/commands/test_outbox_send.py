@@ -90,7 +90,7 @@ def test_what_is_left_when_the_time_is_over_is_told_and_how_long_it_would_take(
 
 @pytest.mark.parametrize(
     ("answer", "words"),
-    [(Fault.DEAD_KEY, "KP_API_KEY"), (TWO_HOURS, "has asked for patience (429)")],
+    [(Fault.DEAD_KEY, "KP_API_KEY"), (TWO_HOURS, "the rate limit is exceeded (429)")],
     ids=["a dead key", "two hours' patience"],
 )
 def test_where_nothing_can_be_sent_in_time_it_ends_and_says_why(

@@ -196,7 +196,7 @@ def test_people_read_one_sentence(record, registry, type_command):
         ("KP_API_KEY", "", "set KP_API_KEY"),
         ("KP_AGENT_ID", "", "set KP_AGENT_ID"),
         ("KP_AGENT_ID", "somebody", "can only export your own data"),
-        ("KP_REGISTRY_URL", "http://127.0.0.1:9", "nothing listens there"),
+        ("KP_REGISTRY_URL", "http://127.0.0.1:9", "connection refused"),
     ],
     ids=["no key", "no agent", "another agent", "nobody there"],
 )

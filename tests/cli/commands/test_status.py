@@ -111,8 +111,8 @@ def test_a_pause_of_sending_is_told_with_its_end_and_its_cause(status):
             "until": "2096-10-02T07:06:40.000Z",
             "refused": False,
             "problem": "unheard",
-            "in_words": "two programs ended while they waited for its answer, and another 429 may"
-            " cost the key; there is nothing to do; kp.close(timeout_s=…) waits longer for an"
+            "in_words": "two programs exited while waiting for an answer, and another 429 may cost"
+            " the key; sending resumes by itself; kp.close(timeout_s=…) waits longer for an"
             " answer",
             "since": "2027-01-15T08:00:00.000Z",
             "tries": 2,
@@ -121,7 +121,7 @@ def test_a_pause_of_sending_is_told_with_its_end_and_its_cause(status):
     ]
     assert found["troubles"][0].startswith(
         f"nothing is sent to {REGISTRY} (since 2027-01-15T08:00:00Z, tried 2 times, next at"
-        " 2096-10-02T07:06:40Z if a program is running then): two programs ended while"
+        " 2096-10-02T07:06:40Z if a program is running then): two programs exited while"
     )
 
 
@@ -136,7 +136,7 @@ def test_a_key_that_was_refused_is_told_until_the_user_acts(status, type_command
 
     (pause,) = found["pauses"]
     assert (pause["registry"], pause["until"], pause["refused"]) == (REGISTRY, None, True)
-    assert "has refused the API key (unknown there, or revoked)" in found["troubles"][0]
+    assert "refused the API key (unknown or revoked)" in found["troubles"][0]
     assert "outbox retry --failed" in found["troubles"][0]
     assert status()["troubles"] == []
 
