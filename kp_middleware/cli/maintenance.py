@@ -139,7 +139,7 @@ def migrate_(db: Path, *, only_print: bool) -> None:
         click.echo(sharing.script(), nl=False)
         return
     with closing(_link(db, "migrate")) as link:
-        created = sharing.migrate(link)
+        created = link.migrate()
     click.echo(f"{link.shown}: {'created' if created else 'is up to date'}")
 
 
@@ -157,7 +157,7 @@ def delete_(db: Path, *, trace_id: str) -> None:
     kp-middleware shared delete kp:trace:1339c0de-3f52-4d2b-9d2a-6b1f0c1f8f11
     """
     with closing(_link(db, "delete")) as link:
-        if not sharing.delete(link, trace_id):
+        if not link.delete(trace_id):
             raise KnowledgePulseError(f"the shared log has no run {trace_id[:100]}")
     click.echo(f"deleted {trace_id}")
 

@@ -17,7 +17,7 @@ from kp_middleware.cli import console, options
 from kp_middleware.cli.console import BLOCKED, FOUND, Output, Progress, hint
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.instants import instant
-from kp_middleware.sharing import Link, lift_stops_of_all
+from kp_middleware.sharing import Link
 from kp_middleware.storage import STILL_SENT, History, OutboxAdmin, SharedRuns, lift_stops
 from kp_middleware.views.delivery import BEING_SENT, find_obstacles
 from kp_middleware.views.wording import in_words, printable, short_id
@@ -303,7 +303,7 @@ def _changing(db: Path, *, lift: bool = False) -> Iterator[tuple[OutboxAdmin, Hi
 
             with closing(Link(url, "outbox")) as link:
                 try:
-                    if lift and lift_stops_of_all(link):
+                    if lift and link.lift_stops():
                         console.warn("retrying the API key that was refused to all hosts")
                     take_back(link, runs)
                 except KnowledgePulseError as error:

@@ -25,7 +25,7 @@ from kp_middleware.pipeline import KnowledgePulse
 from kp_middleware.privacy import Policy, redact_text
 from kp_middleware.setting_values import is_loopback
 from kp_middleware.settings import Settings
-from kp_middleware.sharing import Link, examine
+from kp_middleware.sharing import Link
 from kp_middleware.storage import SQLITE_VERSION, TROUBLE, History, in_words, open_to_all
 from kp_middleware.testing import LocalRegistry
 from kp_middleware.views.gate import unjudged_in_words
@@ -250,7 +250,7 @@ def _registry(settings: Settings) -> Finding:
 def _shared_log(url: str) -> Iterator[Finding]:
     try:
         with closing(Link(url, "doctor")) as link:
-            found, shown = examine(link), link.shown
+            found, shown = link.examine(), link.shown
     except errors.KnowledgePulseError as error:
         yield Finding("shared", str(error), ok=False, try_later=True)
         return

@@ -2,10 +2,12 @@
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
@@ -16,7 +18,7 @@ from kp_middleware.embedding import Embedder, shared_embedder
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.export import Exporter
 from kp_middleware.forks import at_fork
-from kp_middleware.pipeline._imports import Imported, Wanted, import_runs
+from kp_middleware.pipeline._imports import Import, Imported, Wanted
 from kp_middleware.pipeline._pipeline import NO_FILE, Pipeline, since_text, tell_once
 from kp_middleware.pipeline._worker import start_daemon
 from kp_middleware.privacy import Policy
@@ -230,7 +232,12 @@ class KnowledgePulse(Pipeline):
             whole_sessions=whole_sessions,
             shareable=shareable,
         )
-        return import_runs(self._store, self.settings, self._embedder, wanted)
+        with (
+            closing(self._store.apart()) as store,
+            Import(store, self.settings, self._embedder, wanted) as importing,
+        ):
+            deque(chain(importing.read(), importing.write()), maxlen=0)
+            return importing.found
 
     @cached_property
     def _memory(self) -> Memory:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -57,21 +57,16 @@ class Wanted(NamedTuple):
         """Return what is wanted, by default from where the tool keeps its runs; else ValueError."""
         if format_ not in {"auto", *FORMATS}:
             raise ValueError(f"{format_!r} is no format: there are {', '.join([*FORMATS, 'auto'])}")
-        named = tuple(map(Path, paths))
-        for path in named:
-            if not path.exists():
-                raise ValueError(f"there is no {path}: name a file or a folder")
-        return cls(format_, named or _usual_places(format_), **how)
-
-
-def _usual_places(format_: str) -> tuple[Path, ...]:
-    formats = FORMATS.values() if format_ == "auto" else [FORMATS[format_]]
-    folders = [folder for one in formats for folder in one.folders()]
-    if not folders:
-        raise ValueError(f"name the files or folders: {format_} has no usual place")
-    if there := tuple(folder for folder in folders if folder.is_dir()):
-        return there
-    raise ValueError(f"there is no {', '.join(map(str, folders))}: name a file or a folder")
+        named = [*map(Path, paths)]
+        formats = FORMATS.values() if format_ == "auto" else [FORMATS[format_]]
+        usual = [folder for one in formats for folder in one.folders()]
+        if not (named or usual):
+            raise ValueError(f"name the files or folders: {format_} has no usual place")
+        there = tuple(path for path in named or usual if path.exists())
+        if len(there) < (len(named) or 1):
+            missing = [str(path) for path in named or usual if not path.exists()]
+            raise ValueError(f"there is no {', '.join(missing)}: name a file or a folder")
+        return cls(format_, there, **how)
 
 
 class Imported(NamedTuple):
@@ -99,8 +94,8 @@ class Imported(NamedTuple):
 class Import:
     """One import; use it in a ``with`` statement.
 
-    What is read waits in a file without a name, because runs are written and scored in the order
-    of their times. What is written stays, also where the import is stopped.
+    What is read waits in a nameless file, to be written and scored in the order of its times. What
+    is written stays, also where the import is stopped.
     """
 
     def __init__(
@@ -129,7 +124,6 @@ class Import:
 
     @property
     def found(self) -> Imported:
-        """The runs in the sources."""
         files, skipped = dict(self.formats), {str(key): n for key, n in self._skipped.items()}
         return Imported(*self._spool.found, len(self._spool), self._known, files, skipped)
 
@@ -176,41 +170,25 @@ class Import:
         self._skipped += book.skipped
 
     def _take(self, run: SourceRun | ReasoningTrace, book: Book) -> None:
-        wanted, is_final = self._wanted, isinstance(run, ReasoningTrace)
+        wanted, recorded = self._wanted, None
         if isinstance(run, ReasoningTrace):
             told = {"task_domain": wanted.domain or run.metadata.task_domain}
             if not wanted.shareable:
                 told["visibility"] = self._filling.visibility
             metadata = run.metadata.model_copy(update=told)
             recorded = bounded(run.model_copy(update={"metadata": metadata}), self._limits)
-        elif (made := run.recorded(self._filling)) is not None:
-            recorded = made
-        else:
+        elif (recorded := run.recorded(self._filling)) is None:
             book.skip("no_answer")
             return
         began_s = epoch_s(recorded.trace.metadata.created_at)
         if wanted.since_s is not None and began_s < wanted.since_s:
             return
-        is_new = self._spool.note(recorded)
+        is_new, is_final = self._spool.note(recorded), isinstance(run, ReasoningTrace)
         stored = self._store.reading(recorded.trace.id)
         if stored is None or (not is_final and stored.says_less_than(recorded)):
             self._spool.put(recorded)
         elif is_new:
             self._known += 1
-
-
-def import_runs(
-    store: Store, settings: Settings, embedder: Embedder | None, wanted: Wanted
-) -> Imported:
-    """Import what is wanted through a connection of its own."""
-    apart = store.apart()
-    try:
-        with Import(apart, settings, embedder, wanted) as importing:
-            for _ in chain(importing.read(), importing.write()):
-                pass
-            return importing.found
-    finally:
-        apart.close()
 
 
 _AT_ONCE: Final = 500

@@ -213,8 +213,8 @@ class Intake:
         with self._store.transaction():
             if (stored := self._store.reading(run.trace.id)) is not None:
                 if not is_ours:
-                    shield.count("submit: a trace with the id of one in the file")
-                    self._warn_once(_THERE, _THERE, run.trace.id)
+                    if shield.count("submit: a trace with the id of one in the file"):
+                        logger.warning(_THERE, run.trace.id)
                     return
                 if not stored.is_of(run):  # else it was written, and is tried again
                     run = _under_another_id(run)
@@ -295,15 +295,12 @@ class Intake:
                     logger.warning("a step of trace %s is not kept: %s", run.trace.id, error)
                     run, too_large = _without_largest_step(run), too_large + 1
                 elif error.reason in privacy.ENGINE_TROUBLE and policy is self._policy:
-                    self._warn_once(error.where, "nothing will be sent: %s", error)
+                    if error.where not in self._said:
+                        self._said.add(error.where)
+                        logger.warning("nothing will be sent: %s", error)
                     policy = policy.without_packages()
                 else:
                     raise
-
-    def _warn_once(self, kind: str, words: str, fact: object) -> None:
-        if kind not in self._said:
-            self._said.add(kind)
-            logger.warning(words, fact)
 
 
 def _as_strict_as(settings: Settings, trace: ReasoningTrace) -> ReasoningTrace:

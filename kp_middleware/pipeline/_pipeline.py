@@ -19,7 +19,7 @@ from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
 from kp_middleware.locations import unknown_variables
 from kp_middleware.pipeline._intake import Built, Feedback, FinishedRun, ThreadEnd, checked
-from kp_middleware.pipeline._sending import MoreSender, SendingWorker
+from kp_middleware.pipeline._sending import WORTH_WAITING_S, MoreSender, SendingWorker
 from kp_middleware.pipeline._shared import SharedWorker
 from kp_middleware.pipeline._steps import is_judging
 from kp_middleware.pipeline._worker import (
@@ -243,7 +243,7 @@ class Pipeline:
             self._shared.wait_until_shipped(deadline)
         self._start_more()  # an earlier process may have left some
         for sender in self._senders:
-            sender.wait_until_sent(deadline)
+            sender.wait_until_idle(deadline, until=deadline + WORTH_WAITING_S)
         if self._shared is not None:
             self._shared.wait_until_shipped(deadline)
         return self._backlog()

@@ -44,7 +44,7 @@ from kp_middleware.traces import ReasoningTrace
 logger = logging.getLogger("kp_middleware")
 
 _AT_MOST_S: Final = 3600.0  # then we look again, whatever the clock did
-_WORTH_WAITING_S: Final = 60.0  # past a deadline: what is due sooner may come sooner
+WORTH_WAITING_S: Final = 60.0  # past a deadline: what is due sooner may come sooner
 _TOKENS: Final = ("input_tokens", "output_tokens")
 _OF_A_RUN: Final = ("started_at", "duration_ms", "state", "reason_code", *_TOKENS)
 _OF_A_STEP: Final = ("call_id", "model_latency_ms", *_TOKENS)
@@ -78,10 +78,6 @@ class SendingWorker(Worker):
             logger.debug("the trace in hand is sent when its lease has ended: %s", error)
             given_back = True
         return not given_back and super().stop(LAST_STEP_S)
-
-    def wait_until_sent(self, deadline: float) -> bool:
-        """Wait until all is sent, or nothing goes for much longer; False if the time is over."""
-        return self.wait_until_idle(deadline, until=deadline + _WORTH_WAITING_S)
 
     def wait_until_idle(self, deadline: float, *, until: float = -math.inf) -> bool:
         """Wait until nothing can be sent, or not before an instant; False if the time is over."""
@@ -265,7 +261,7 @@ def drain(settings: Settings, *, timeout_s: float, look: Callable[[], None]) -> 
     try:
         while (left_s := deadline - time.monotonic()) > 0:
             soon = time.monotonic() + min(left_s, LOOK_AGAIN_S)
-            if worker.wait_until_idle(soon, until=deadline + _WORTH_WAITING_S):
+            if worker.wait_until_idle(soon, until=deadline + WORTH_WAITING_S):
                 break
             look()
         return worker.trouble

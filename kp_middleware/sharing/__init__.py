@@ -4,13 +4,9 @@ from kp_middleware.sharing._link import (
     BEAT,
     Examination,
     Link,
-    delete,
-    examine,
     load,
-    migrate,
     script,
     shown,
-    status,
 )
 from kp_middleware.sharing._log import (
     Decisions,
@@ -32,7 +28,6 @@ from kp_middleware.sharing._rows import (
     SharedRun,
     cancel_items,
     item_states,
-    lift_stops_of_all,
 )
 
 __all__ = [
@@ -52,16 +47,11 @@ __all__ = [
     "SharedOutbox",
     "SharedRun",
     "cancel_items",
-    "delete",
-    "examine",
     "item_states",
-    "lift_stops_of_all",
     "load",
-    "migrate",
     "pages",
     "pull_runs",
     "refused",
     "script",
     "shown",
-    "status",
 ]

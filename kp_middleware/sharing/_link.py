@@ -80,6 +80,45 @@ _BY_PHRASE: Final = {  # libpq has no code for what fails before a session begin
     "time": ("does not answer in time", _WAIT),
 }
 
+BEAT: Final = """
+    INSERT INTO kp.pods (pod, version, settings, cursor, unshipped, oldest_unshipped_at, seen_at)
+    VALUES (%s, %s, %s, %s, %s, %s, now())
+    ON CONFLICT (pod) DO UPDATE SET version = excluded.version, settings = excluded.settings,
+      cursor = excluded.cursor, unshipped = excluded.unshipped,
+      oldest_unshipped_at = excluded.oldest_unshipped_at, seen_at = now()
+"""
+"""A pod's report of each half minute, which tells the others that it is there."""
+
+_STATUS: Final = """
+    SELECT current_setting('server_version'), head,
+      (SELECT count(*) FROM kp.pods WHERE seen_at > now() - interval '2 minutes'),
+      (SELECT extract(epoch FROM now() - decided_at)::float8 FROM kp.log WHERE seq = head),
+      (SELECT count(*) FROM kp.outbox WHERE state IN ('pending', 'sending'))
+    FROM kp.heads WHERE stream = 'main'
+"""
+_SETTINGS: Final = """
+    SELECT pod, settings FROM kp.pods WHERE seen_at > now() - interval '2 minutes' ORDER BY pod
+"""
+_SELF: Final = """
+    SELECT current_setting('server_version'), extract(epoch FROM clock_timestamp())::float8,
+      coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)
+"""
+_TRY: Final = "UPDATE kp.heads SET head = head WHERE stream = 'main'"
+_LIFT: Final = "UPDATE kp.paces SET stops = '{}' WHERE stops <> '{}' RETURNING agent"
+_FOUND: Final = "SELECT 1 FROM kp.log WHERE id = %(id)s AND rev = 0"
+_DELETE: Final = (
+    "DELETE FROM kp.documents WHERE id = %(id)s",
+    "UPDATE kp.log SET vector = NULL WHERE id = %(id)s",
+    "DELETE FROM kp.outbox WHERE id = %(id)s AND state <> 'sending'",
+    """
+    WITH h AS (UPDATE kp.heads SET head = head + 1 WHERE stream = 'main' RETURNING head)
+    INSERT INTO kp.log (seq, id, rev, kind, pod, domain, started_at)
+    SELECT h.head, id, (SELECT max(rev) + 1 FROM kp.log WHERE id = %(id)s), 'gone', pod,
+           domain, started_at
+    FROM kp.log, h WHERE id = %(id)s AND rev = 0
+    """,
+)
+
 
 def shown(url: str) -> str:
     """Return a URL as it may be shown: hosts and database, where it is certain which they are.
@@ -108,6 +147,16 @@ class Transaction(NamedTuple):
         cursors = [self.connection.execute(query, values, binary=True) for query, values in asked]
         self.pipeline.sync()
         return [cursor.fetchall() for cursor in cursors]
+
+
+class Examination(NamedTuple):
+    """The log as seen from here; ``settings`` are those of each pod of the last minutes."""
+
+    server: str
+    round_trip_s: float
+    ahead_s: float
+    is_encrypted: bool
+    settings: Sequence[tuple[str, str]]
 
 
 class Link:
@@ -144,8 +193,7 @@ class Link:
             passed = isinstance(error, psycopg.DataError | psycopg.IntegrityError)
             if not passed:
                 self.close()
-            # without the cause: it may quote the password
-            raise _in_words(self.shown, error.sqlstate, str(error)) from None
+            raise self._in_words(error.sqlstate or "", str(error).lower()) from None
         except BaseException:
             self.close()
             raise
@@ -169,6 +217,53 @@ class Link:
             cursor = connection.execute(query, values)
             return cursor.fetchall() if cursor.description else []
 
+    def migrate(self) -> bool:
+        """Create the schema, or leave a current one as it is; return whether it was created."""
+        with self.session(needs_schema=False) as connection, connection.transaction():
+            row = connection.execute("SELECT to_regclass('kp.meta') IS NOT NULL").fetchone()
+            if row == (True,):
+                return False
+            connection.execute(script())
+            connection.execute("UPDATE kp.meta SET value = %s WHERE key = 'schema'", (str(SCHEMA),))
+        return True
+
+    def status(self) -> str:
+        """Describe the state of the log in one line: pods are those of the last two minutes."""
+        [(server, rows, pods, newest_s, waiting)] = self.ask(_STATUS)
+        newest = "" if newest_s is None else f"; newest row {newest_s:,.0f} s old"
+        seen = f"{pods:,} {'pod' if pods == 1 else 'pods'} in the last 2 minutes"
+        left = f"; {waiting:,} wait to be sent" if waiting else ""
+        return f"PostgreSQL {server.split()[0]}, {rows:,} rows, {seen}{newest}{left}"
+
+    def examine(self) -> Examination:
+        """Connect, write and roll back, and measure."""
+        took_s = []
+        with self.session() as connection:
+            with connection.transaction(force_rollback=True):
+                connection.execute(LIMITS)
+                connection.execute(_TRY)
+            for _ in range(3):
+                began_s = time.perf_counter()
+                connection.execute("SELECT 1").fetchall()
+                took_s.append(time.perf_counter() - began_s)
+            [(server, now, is_encrypted)] = connection.execute(_SELF).fetchall()
+            ahead_s = now - time.time()
+            pods = connection.execute(_SETTINGS).fetchall()
+        return Examination(server, min(took_s), ahead_s, is_encrypted, pods)
+
+    def delete(self, trace_id: str) -> bool:
+        """Delete a run's document and vector, and tell all hosts; return whether it was there."""
+        asked = {"id": trace_id}
+        with self.transaction() as opened:
+            _, found = opened.read((LOCK, ()), (_FOUND, asked))
+            for statement in _DELETE if found else ():
+                opened.connection.execute(statement, asked)
+        return bool(found)
+
+    def lift_stops(self) -> bool:
+        """Allow every host to try refused API keys again; return True if there was one."""
+        return bool(self.ask(_LIFT))
+
     @property
     def is_open(self) -> bool:
         return self._connection is not None and not self._connection.closed
@@ -189,6 +284,16 @@ class Link:
                 nothing = os.open(os.devnull, os.O_RDWR)
                 os.dup2(nothing, connection.fileno())
                 os.close(nothing)
+
+    def _in_words(self, state: str, said: str) -> SharedLogError:
+        """Return an error of psycopg in words of ours: its own may quote the URL's password."""
+        found = _BY_STATE.get(state) or _BY_STATE.get(state[:2])
+        if found is None and not state:
+            found = next((told for phrase, told in _BY_PHRASE.items() if phrase in said), None)
+        problem, remedy = found or (f"cannot be used (SQLSTATE {state or 'unknown'})", _WAIT)
+        error = SharedLogError(self.shown, problem, remedy)
+        error.sqlstate = state or None
+        return error
 
     def _opened(self, psycopg: Any, *, needs_schema: bool) -> Connection:
         if self._connection is not None and not self._connection.closed:
@@ -213,16 +318,9 @@ class Link:
         return connection
 
 
-def _in_words(where: str, sqlstate: str | None, said: str) -> SharedLogError:
-    """Return an error of psycopg in words of ours: its own may quote the URL with its password."""
-    state = sqlstate or ""
-    found = _BY_STATE.get(state) or _BY_STATE.get(state[:2])
-    if found is None and not state:
-        found = next((told for word, told in _BY_PHRASE.items() if word in said.lower()), None)
-    problem, remedy = found or (f"cannot be used (SQLSTATE {state or 'unknown'})", _WAIT)
-    error = SharedLogError(where, problem, remedy)
-    error.sqlstate = sqlstate
-    return error
+def script() -> str:
+    """Return the SQL that creates the schema."""
+    return files("kp_middleware.sharing").joinpath("0001.sql").read_text("utf-8")
 
 
 def load() -> Any:
@@ -268,117 +366,3 @@ def _leave_to_the_parent() -> None:
 
 
 at_fork(after_in_child=_leave_to_the_parent)
-
-
-BEAT: Final = """
-    INSERT INTO kp.pods (pod, version, settings, cursor, unshipped, oldest_unshipped_at, seen_at)
-    VALUES (%s, %s, %s, %s, %s, %s, now())
-    ON CONFLICT (pod) DO UPDATE SET version = excluded.version, settings = excluded.settings,
-      cursor = excluded.cursor, unshipped = excluded.unshipped,
-      oldest_unshipped_at = excluded.oldest_unshipped_at, seen_at = now()
-"""
-"""A pod's report of each half minute, which tells the others that it is there."""
-
-_STATUS: Final = """
-    SELECT current_setting('server_version'), head,
-      (SELECT count(*) FROM kp.pods WHERE seen_at > now() - interval '2 minutes'),
-      (SELECT extract(epoch FROM now() - decided_at)::float8 FROM kp.log WHERE seq = head),
-      (SELECT count(*) FROM kp.outbox WHERE state IN ('pending', 'sending'))
-    FROM kp.heads WHERE stream = 'main'
-"""
-_SETTINGS: Final = """
-    SELECT pod, settings FROM kp.pods WHERE seen_at > now() - interval '2 minutes' ORDER BY pod
-"""
-_SELF: Final = """
-    SELECT current_setting('server_version'), extract(epoch FROM clock_timestamp())::float8,
-      coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)
-"""
-_TRY: Final = "UPDATE kp.heads SET head = head WHERE stream = 'main'"
-_FOUND: Final = "SELECT 1 FROM kp.log WHERE id = %(id)s AND rev = 0"
-_DELETE: Final = (
-    "DELETE FROM kp.documents WHERE id = %(id)s",
-    "UPDATE kp.log SET vector = NULL WHERE id = %(id)s",
-    "DELETE FROM kp.outbox WHERE id = %(id)s AND state <> 'sending'",
-    """
-    WITH h AS (UPDATE kp.heads SET head = head + 1 WHERE stream = 'main' RETURNING head)
-    INSERT INTO kp.log (seq, id, rev, kind, pod, domain, started_at)
-    SELECT h.head, id, (SELECT max(rev) + 1 FROM kp.log WHERE id = %(id)s), 'gone', pod,
-           domain, started_at
-    FROM kp.log, h WHERE id = %(id)s AND rev = 0
-    """,
-)
-
-
-class Examination(NamedTuple):
-    """The log as seen from here; ``settings`` are those of each pod of the last minutes."""
-
-    server: str
-    round_trip_s: float
-    ahead_s: float
-    is_encrypted: bool
-    settings: Sequence[tuple[str, str]]
-
-
-def script() -> str:
-    """Return the SQL that creates the schema."""
-    return files("kp_middleware.sharing").joinpath("0001.sql").read_text("utf-8")
-
-
-def migrate(link: Link) -> bool:
-    """Create the schema, or leave a current one as it is; return whether it was created.
-
-    Raises:
-        SharedLogError: If it cannot be created.
-    """
-    with link.session(needs_schema=False) as connection, connection.transaction():
-        row = connection.execute("SELECT to_regclass('kp.meta') IS NOT NULL").fetchone()
-        if row == (True,):
-            return False
-        connection.execute(script())
-        connection.execute("UPDATE kp.meta SET value = %s WHERE key = 'schema'", (str(SCHEMA),))
-    return True
-
-
-def status(link: Link) -> str:
-    """Describe the state of the log in one line: pods are those of the last two minutes.
-
-    Raises:
-        SharedLogError: If it cannot be read.
-    """
-    [(server, rows, pods, newest_s, waiting)] = link.ask(_STATUS)
-    newest = "" if newest_s is None else f"; newest row {newest_s:,.0f} s old"
-    seen = f"{pods:,} {'pod' if pods == 1 else 'pods'} in the last 2 minutes"
-    left = f"; {waiting:,} wait to be sent" if waiting else ""
-    return f"PostgreSQL {server.split()[0]}, {rows:,} rows, {seen}{newest}{left}"
-
-
-def examine(link: Link) -> Examination:
-    """Connect, write and roll back, and measure.
-
-    Raises:
-        SharedLogError: If any of this fails.
-    """
-    with link.session() as connection:
-        with connection.transaction(force_rollback=True):
-            connection.execute(LIMITS)
-            connection.execute(_TRY)
-        took_s = []
-        for _ in range(3):
-            began_s = time.perf_counter()
-            connection.execute("SELECT 1").fetchall()
-            took_s.append(time.perf_counter() - began_s)
-        [(server, now, is_encrypted)] = connection.execute(_SELF).fetchall()
-        ahead_s = now - time.time()
-        pods = connection.execute(_SETTINGS).fetchall()
-    return Examination(server, min(took_s), ahead_s, is_encrypted, pods)
-
-
-def delete(link: Link, trace_id: str) -> bool:
-    """Delete a run's document and vector, and tell all hosts; return whether it was there."""
-    asked = {"id": trace_id}
-    with link.transaction() as opened:
-        _, found = opened.read((LOCK, ()), (_FOUND, asked))
-        if found:
-            for statement in _DELETE:
-                opened.connection.execute(statement, asked)
-    return bool(found)

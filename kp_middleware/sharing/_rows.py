@@ -319,7 +319,6 @@ _BEGIN: Final = """
     INSERT INTO kp.paces (registry, agent, pace) VALUES (%s, %s, '') ON CONFLICT DO NOTHING
 """
 _WRITE: Final = "UPDATE kp.paces SET pace = %s, stops = %s WHERE registry = %s AND agent = %s"
-_LIFT: Final = "UPDATE kp.paces SET stops = '{}' WHERE stops <> '{}' RETURNING agent"
 _LOCK: Final = """
     SELECT pace, stops, extract(epoch FROM clock_timestamp())::float8
     FROM kp.paces WHERE registry = %s AND agent = %s FOR UPDATE
@@ -368,11 +367,6 @@ class PaceOfAll:
 
     def look(self) -> Pace | None:
         """Return None: there is no reading without asking."""
-
-
-def lift_stops_of_all(link: Link) -> bool:
-    """Allow every host to try refused API keys again; return True if there was one."""
-    return bool(link.ask(_LIFT))
 
 
 def _bucket(agent_id: str | None, key_hash: str) -> str:

@@ -13,7 +13,7 @@ from kp_middleware.errors import KnowledgePulseError, Problem, ProblemKind
 from kp_middleware.instants import instant
 from kp_middleware.locations import why_login_is_unused
 from kp_middleware.rate_limit import Pace, burst_at
-from kp_middleware.sharing import Link, status
+from kp_middleware.sharing import Link
 from kp_middleware.storage import AgentPace, Queue, Unshared, read_paces
 
 BEING_SENT: Final = "being sent by another program, or that was killed: then again at {}"
@@ -199,7 +199,7 @@ def shared_log_as_row(url: str | None, unshared: Unshared) -> dict[str, Any] | N
         with closing(Link(url, "status", writes=False)) as link:
             shown = link.shown
             try:
-                state = status(link)
+                state = link.status()
             except KnowledgePulseError as error:
                 problem = str(error)
     elif unshared.since is None:
