@@ -133,7 +133,6 @@ class Dispatch:
         return prepared(trace, score, self._settings.agent_id, self._policy)
 
     def any_pending(self) -> bool:
-        """Return whether an outbox item waits to be sent, and may be."""
         return self._sends and self.outbox.any_pending()
 
 
@@ -241,7 +240,6 @@ class Reevaluation:
 
 
 def _ended(feedback: Feedback, before: Ending) -> Ending:
-    """Return the ending as it is known after the feedback."""
     ending = before
     if feedback.success is not None:
         ending = ending._replace(success=feedback.success, success_source="feedback")
@@ -294,7 +292,6 @@ def with_score(body: bytes, score: float) -> bytes:
 
 
 def _in_words(step: Step) -> str:
-    """Return a tool call as source code."""
     name = "" if step.tool is None else step.tool.name
     arguments = ", ".join(f"{key}={_written(value)}" for key, value in (step.input or {}).items())
     return _cut(f"{name}({arguments})", _MOST_CHARACTERS)

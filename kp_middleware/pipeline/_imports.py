@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+from kp_middleware import sharing
 from kp_middleware.embedding import Embedder
 from kp_middleware.errors import DatabaseError
 from kp_middleware.imports import (
@@ -27,17 +28,6 @@ from kp_middleware.pipeline._steps import Stages
 from kp_middleware.recording import Limits, bounded
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
-from kp_middleware.sharing import (
-    Link,
-    LogChangedError,
-    LoggedRun,
-    SharedRun,
-    cancel_items,
-    item_states,
-    load,
-    pages,
-    pull_runs,
-)
 from kp_middleware.storage import SharedRuns, SqliteStore, Store
 from kp_middleware.traces import ReasoningTrace, Step
 
@@ -196,35 +186,35 @@ _NO_TEXT: Final = "(its text is not shared)"
 _COUNTS: Final = {"steps": "step_count", "tools": "tool_count", "recoveries": "recovery_count"}
 
 
-def copy_log(link: Link, db: Path, reach: Callable[[int, int], None]) -> int:
+def copy_log(link: sharing.Link, db: Path, reach: Callable[[int, int], None]) -> int:
     """Bring a copy of the log up to date, and return how many runs are new.
 
     ``reach`` is told now and then how many rows of how many are there.
     """
-    load()
+    sharing.load()
     store = SqliteStore.at(db)
     runs = store.shared_runs()
     if not runs.is_copy():
         raise DatabaseError(db, "has runs of its own", "name another file for the copy with --db")
     copied = 0
     try:
-        for page in pages(partial(pull_runs, link), runs.place()):
+        for page in sharing.pages(partial(sharing.pull_runs, link), runs.place()):
             with store.transaction():
                 copied += sum(_copy(store, runs, one) for one in page.rows)
                 runs.forget(page.gone)
                 runs.pulled((), page.place)
             reach(page.place.seq, page.head)
-    except LogChangedError:
+    except sharing.LogChangedError:
         problem = "is a copy of a log that has changed since, by a restore or a failover"
         raise DatabaseError(db, problem, "remove it and pull again") from None
     waiting = runs.open_items(100_000)  # they had not been sent when they were copied
     for first in range(0, len(waiting), _AT_ONCE):
-        runs.note(item_states(link, waiting[first : first + _AT_ONCE]))
+        runs.note(sharing.item_states(link, waiting[first : first + _AT_ONCE]))
     store.close()
     return copied
 
 
-def _copy(store: SqliteStore, runs: SharedRuns, logged: LoggedRun) -> bool:
+def _copy(store: SqliteStore, runs: SharedRuns, logged: sharing.LoggedRun) -> bool:
     """Store one run of the log; return whether it is new here."""
     run = logged.run
     before = store.reading(run.id)
@@ -249,7 +239,7 @@ def _copy(store: SqliteStore, runs: SharedRuns, logged: LoggedRun) -> bool:
     return before is None
 
 
-def _trace(run: SharedRun) -> ReasoningTrace:
+def _trace(run: sharing.SharedRun) -> ReasoningTrace:
     """Return the document of a run; where it is not shared, one that says so."""
     if run.body is not None:
         trace = ReasoningTrace.model_validate_json(run.body)
@@ -267,9 +257,9 @@ def _trace(run: SharedRun) -> ReasoningTrace:
     return trace.model_copy(update={"id": run.id, "metadata": metadata})
 
 
-def take_back(link: Link, runs: SharedRuns) -> None:
+def take_back(link: sharing.Link, runs: SharedRuns) -> None:
     """Cancel in the shared outbox what may not go as it is there, and note what became of items."""
     if wrong := runs.to_take_back(100):
-        cancel_items(link, wrong)
+        sharing.cancel_items(link, wrong)
     if there := runs.open_items(_AT_ONCE):
-        runs.note(item_states(link, there))
+        runs.note(sharing.item_states(link, there))

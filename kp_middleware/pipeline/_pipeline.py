@@ -25,7 +25,6 @@ from kp_middleware.pipeline._steps import is_judging
 from kp_middleware.pipeline._worker import (
     LAST_STEP_S,
     MOMENT_S,
-    RunQueue,
     ScoringWorker,
     wait_for_ends,
 )
@@ -89,7 +88,6 @@ class Pipeline:
     It takes finished runs from the agents' threads; no thread is started before the first.
     """
 
-    _queue: RunQueue
     _scorer: ScoringWorker
     _waits: bool | None
     """True if a run's end waits until it is kept; None: nothing is started yet."""
@@ -201,7 +199,7 @@ class Pipeline:
     @shield
     def _take(self, run: FinishedRun) -> None:
         """Put a run on the queue, and no more: this is the agent's thread."""
-        if self._closed or not self._queue.put(run):
+        if self._closed or not self._scorer.put(run):
             self._drop()
             return
         if self._waits is None:
@@ -214,11 +212,11 @@ class Pipeline:
         if self.settings.sync:
             self._scorer.wait_until_ours_done()
         elif self._waits:
-            self._queue.wait_until_kept(time.monotonic())
+            self._scorer.wait_until_kept(time.monotonic())
 
     def _drop(self) -> None:
         """Count a run that is not recorded; the first is logged."""
-        if self._queue.drop() == 1:
+        if self._scorer.drop() == 1:
             why = _CLOSED if self._closed else _TOO_MANY
             logger.warning("a run was dropped: %s; more are counted, not logged", why)
 
@@ -236,9 +234,9 @@ class Pipeline:
         is_used = self.settings.sync or self._waits is not None
         if timeout_s and not self._closed and (is_used or any(self._backlog())):
             self._scorer.start()
-            self._queue.ask_to_look()  # another process may have left something
+            self._scorer.ask_to_look()  # another process may have left something
         deadline = time.monotonic() + timeout_s
-        self._queue.wait_until_done(timeout_s)
+        self._scorer.wait_until_done(timeout_s)
         if self._shared is not None:
             self._shared.wait_until_shipped(deadline)
         self._start_more()  # an earlier process may have left some
@@ -260,8 +258,8 @@ class Pipeline:
         except TROUBLE as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 trouble = trouble or str(in_words(self.settings.db, error))
-        in_memory, swallowed = self._queue.waiting, dict(shield.failures)
-        return Stats(*counts, in_memory, self._queue.dropped, swallowed, trouble)
+        in_memory, swallowed = self._scorer.waiting, dict(shield.failures)
+        return Stats(*counts, in_memory, self._scorer.dropped, swallowed, trouble)
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Flush, then stop; the next process handles what is left. Idempotent.
@@ -277,21 +275,21 @@ class Pipeline:
         self._closed = True
         deadline = since_s + timeout_s
         self._scorer.try_again()
-        self._queue.wait_until_done(deadline - time.monotonic())
+        self._scorer.wait_until_done(deadline - time.monotonic())
         if self._shared is not None:
             self._shared.wait_until_shipped(deadline)
         for sender in self._senders:
             sender.wait_until_idle(deadline)
-        self._queue.wait_until_kept(since_s, patience_in_trouble_s=timeout_s)
+        self._scorer.wait_until_kept(since_s, patience_in_trouble_s=timeout_s)
         self._scorer.stop(max(MOMENT_S, deadline - time.monotonic()))
         for sender in self._senders:
             sender.stop(0.0)
         if self._shared is not None:
             self._shared.stop(LAST_STEP_S)
-        if self._queue.waiting:
+        if self._scorer.waiting:
             why = self._scorer.trouble or f"{self.settings.db}: kp-middleware doctor looks into it"
             words = "finished runs that could not be kept, and are lost: %d; %s"
-            logger.warning(words, self._queue.waiting, why)
+            logger.warning(words, self._scorer.waiting, why)
 
     def add_exporter(
         self,
@@ -340,7 +338,6 @@ class Pipeline:
         """
         settings, store = self.settings, self._store
         self._waits = None
-        self._queue = RunQueue(settings.max_queue_bytes)
         goes_to: Registry | OwnExporter | None = self._exporter
         if settings.visibility == "private" or settings.problems:
             goes_to = None
@@ -356,7 +353,6 @@ class Pipeline:
                 store, settings, self._gate, goes_to, on_due=self._start_sending
             )
         self._scorer = ScoringWorker(
-            self._queue,
             store,
             settings,
             self._embedder,
@@ -383,7 +379,7 @@ class Pipeline:
 
     def _backlog(self) -> Backlog:
         """Return the backlog of memory and file; an unreadable file counts as empty."""
-        in_memory = self._queue.waiting  # first: a run on its way to the file may count twice
+        in_memory = self._scorer.waiting  # first: a run on its way to the file may count twice
         try:
             if isinstance(self._store, SqliteStore):
                 unscored, unsent = self._store.unfinished()

@@ -179,7 +179,6 @@ class Rescoring:
             self._last_vector = self._runs.move_vector(now)
 
     def _became(self, now: PastRun, replayed: _Replayed, p: float | None) -> Iterator[Became]:
-        """Yield what becomes of a selected run; it is decided on here."""
         if now.has_left or replayed.run.has_left:
             yield "left"
         elif replayed.today is None:

@@ -223,7 +223,6 @@ class MoreSender(SendingWorker):
 
 
 def shared_link(settings: Settings, pod: str = platform.node()) -> Link | None:
-    """Return a connection to the shared log; None where there is none."""
     if settings.shared is None:
         return None
     with no_fork:
@@ -297,18 +296,14 @@ def check_key(registry: Registry, settings: Settings) -> bool:
 
 
 class Reconciliation(NamedTuple):
-    """The comparison of a file's outbox with its registry.
-
-    ``missing`` are the rows of what was sent and is not there; ``of_others`` counts what was sent
-    for another agent or none, ``unknown`` what is there and was not sent from the file.
-    """
+    """The comparison of a file's outbox with its registry."""
 
     registry: str
     agent_id: str
     there: int
-    missing: Sequence[int]
-    of_others: int
-    unknown: int
+    missing: Sequence[int]  # rows of what was sent and is not there
+    of_others: int  # sent for another agent or none
+    unknown: int  # there, and not sent from the file
 
 
 def reconcile(settings: Settings, outbox: OutboxAdmin) -> Reconciliation:
@@ -332,7 +327,6 @@ def reconcile(settings: Settings, outbox: OutboxAdmin) -> Reconciliation:
 
 
 def _registry(settings: Settings, remedy: str) -> Registry:
-    """Return the user's registry; without an API key, raise with the remedy."""
     if settings.api_key is None:
         raise KnowledgePulseError(remedy)
     try:

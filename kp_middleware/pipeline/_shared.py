@@ -14,10 +14,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kp_middleware import sharing
 from kp_middleware.core.evaluation import Evaluation, Run, evaluate
 from kp_middleware.core.formula import Nearest
 from kp_middleware.core.gates import Gate, Reason, ReasonCode, SettingsGate
 from kp_middleware.embedding import Scorer
+from kp_middleware.errors import SharedLogError
 from kp_middleware.export import OwnExporter, Registry
 from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline._dispatch import (
@@ -33,20 +35,7 @@ from kp_middleware.pipeline._sending import shared_link
 from kp_middleware.pipeline._worker import LAST_STEP_S, Worker
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
-from kp_middleware.sharing import (
-    BEAT,
-    Decisions,
-    LockedLog,
-    LogChangedError,
-    LoggedVector,
-    Place,
-    PostgresLog,
-    SharedItem,
-    SharedOutbox,
-    SharedRun,
-    pages,
-    refused,
-)
+from kp_middleware.sharing import LockedLog, LoggedVector, SharedItem, SharedRun
 from kp_middleware.storage import TROUBLE, Asking, SqliteStore, no_fork
 from kp_middleware.traces import ReasoningTrace
 
@@ -93,9 +82,9 @@ class Exchange:
         self._items = None
         if isinstance(exporter, Registry):
             key = exporter.url, exporter.agent_id, exporter.key_hash
-            self._items = SharedOutbox(self.link, *key)
+            self._items = sharing.SharedOutbox(self.link, *key)
         newest = settings.cache_size
-        self._log = PostgresLog(self.link, self._pod, newest=newest, outbox=self._items)
+        self._log = sharing.PostgresLog(self.link, self._pod, newest=newest, outbox=self._items)
         own = exporter if isinstance(exporter, OwnExporter) else None
         self._dispatch = Dispatch(store, settings, self._policy, own)
         self._weights = Scorer(profiles=settings.profiles).weights
@@ -119,7 +108,7 @@ class Exchange:
             if self._items is not None and (left := self._runs.to_hand_over(_AT_ONCE)):
                 taken = self._items.add([item for _, item in left])
                 self._runs.handed_over([one for one in left if one[1].id in taken])
-        except LogChangedError:
+        except sharing.LogChangedError:
             words = "%s is not the log it was: what is missing there is shipped again"
             logger.warning(words, self.link.shown)
             self._begin_anew()
@@ -147,16 +136,16 @@ class Exchange:
         if time.monotonic() < self._beat_at_s:
             return
         to_ship, asking, since = self._runs.unshared()
-        place = self._runs.place() or Place()
+        place = self._runs.place() or sharing.Place()
         told = f"{self._gate.name}, {self._settings.embedder}"
-        self.link.ask(BEAT, (self._pod, _VERSION, told, place.seq, to_ship + asking, since))
+        self.link.ask(sharing.BEAT, (self._pod, _VERSION, told, place.seq, to_ship + asking, since))
         self._beat_at_s = time.monotonic() + _EVERY_S
 
     def _pull(self) -> None:
         if (ours := self._runs.newest()) is not None:
             self._log.check(ours)
         before = self._runs.place()
-        for page in pages(self._log.pull, before):
+        for page in sharing.pages(self._log.pull, before):
             if page.place != before:
                 self._runs.pulled(page.rows, page.place)
             if page.gone:
@@ -169,7 +158,7 @@ class Exchange:
         while known := self._runs.in_log(after, 1000):
             after = known[-1][0]
             there |= self._log.places([id_ for _, id_ in known])
-        self._runs.begin_anew(there, self._log.check(Place()))
+        self._runs.begin_anew(there, self._log.check(sharing.Place()))
 
     def _ship(self, seqs: Sequence[int]) -> None:
         def append(some: Sequence[tuple[int, SharedRun]]) -> None:
@@ -180,18 +169,16 @@ class Exchange:
             sizes = accumulate(len(row.body or "") + len(row.vector or b"") for _, row in left)
             count = max(1, sum(size <= _MOST_BYTES for size in sizes))
             some, left = left[:count], left[count:]
-            for (seq, _), error in refused(some, append):
+            for (seq, _), error in sharing.refused(some, append):
                 logger.warning("trace %d is not shared: %s", seq, error)
                 self._runs.mark(seq, stays=True)
 
     def _row(self, run: SharedRun) -> SharedRun:
-        """Return a stored run as it is shared."""
         body = None
         if run.body is not None and self._settings.shared_documents == "redacted":
             with no_fork, suppress(ValueError):  # it cannot be read: its score is shared alone
-                body = self._dispatch.prepared(
-                    ReasoningTrace.model_validate_json(run.body), run.score
-                ).body
+                trace = ReasoningTrace.model_validate_json(run.body)
+                body = self._dispatch.prepared(trace, run.score).body
         return self._as_shared(run, body)
 
     def _as_shared(self, run: SharedRun, body: bytes | None) -> SharedRun:
@@ -209,7 +196,7 @@ class Exchange:
             told = self._runs.told(seq)
             found = self._runs.runs([seq], self._pod)
             row = replace(self._row(found[0][1]), vector=None) if found else None
-            if row is None or self._is_revised(seq, row):
+            if row is None or self._is_told(seq, row):
                 self._runs.revised(seq, told)
                 continue
             score, verdict = row.evaluation
@@ -220,22 +207,20 @@ class Exchange:
                 self._store.save_evaluation(seq, Evaluation(score, verdict))
                 self._dispatch.outbox.sync(seq)
 
-    def _is_revised(self, seq: int, row: SharedRun) -> bool:
+    def _is_told(self, seq: int, row: SharedRun) -> bool:
         """Tell the log of one; True also where the server refuses that for good."""
         gate = self._gate
-        has_room = gate.has_room if isinstance(gate, SettingsGate) else lambda _: True
-        told: list[bool] = []
-
-        def revise(rows: Sequence[SharedRun]) -> None:
-            told.extend(self._log.revise(row, has_room) for row in rows)
-
-        for _, error in refused([row], revise):
+        try:
+            return self._log.revise(row, gate.has_room if isinstance(gate, SettingsGate) else None)
+        except SharedLogError as error:
+            if not sharing.is_refusal(error):
+                raise
             logger.warning("what was told of trace %d is not shared: %s", seq, error)
-        return all(told)
+            return True
 
     def _decide(self, asking: Sequence[Asking]) -> None:
         found = [*filter(None, map(self._applicant, asking))]
-        for one, error in refused(found, self._ask):
+        for one, error in sharing.refused(found, self._ask):
             logger.warning("trace %d is not shared: %s", one.asking.seq, error)
             self._give_up(one.asking.seq, error)
 
@@ -246,17 +231,14 @@ class Exchange:
 
     def _ask(self, found: Sequence[_Applicant]) -> None:
         applicants = {one.row.id: one for one in found}
-        decided: dict[str, Evaluation] = {}
 
-        def judge(known: LockedLog) -> Decisions:
-            decided.update((id_, run.evaluation) for id_, run in known.answered.items())
-            fresh = [one for id_, one in applicants.items() if id_ not in known.answered]
-            return [self._judged(one, known, decided) for one in fresh]
+        def judge(known: LockedLog) -> sharing.Decisions:
+            fresh = applicants.keys() - known.answered.keys()
+            return [self._judged(one, known) for id_, one in applicants.items() if id_ in fresh]
 
         first = min(one.asking.place for one in found)
-        places = self._log.decide([*applicants], Place(first), judge)
-        for id_, evaluation in decided.items():
-            self._settle(applicants[id_], evaluation, places[id_])
+        for place, run in self._log.decide([*applicants], sharing.Place(first), judge):
+            self._settle(applicants[run.id], run.evaluation, place)
 
     def _applicant(self, asking: Asking) -> _Applicant | None:
         """Read and redact a run that asks; None if it cannot be read."""
@@ -298,9 +280,7 @@ class Exchange:
         counts = json.dumps(dict(redactions))
         return SharedItem(one.row.id, body, self._policy.redactor, counts, key)
 
-    def _judged(
-        self, one: _Applicant, known: LockedLog, decided: dict[str, Evaluation]
-    ) -> tuple[SharedRun, SharedItem | None]:
+    def _judged(self, one: _Applicant, known: LockedLog) -> tuple[SharedRun, SharedItem | None]:
         domain = one.row.domain
         run = replace(one.run, nearest=_nearest(one.run.nearest, one.asking, known.newer))
         history, weights = known.history(domain), self._weights(domain)
@@ -312,7 +292,6 @@ class Exchange:
         row, item = one.row.evaluated(evaluation), self._item(one, evaluation.score.value)
         row = self._as_shared(row, item and item.body)
         known.add(row)
-        decided[row.id] = evaluation
         return row, item if leaves and self._items else None
 
     def _settle(self, one: _Applicant, evaluation: Evaluation, place: int) -> None:

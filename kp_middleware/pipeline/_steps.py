@@ -315,7 +315,6 @@ class Stages:
         yield taken
 
     def remove_old(self) -> bool:
-        """Remove a few traces that are too old; False if there are none."""
         removed = self._retention.remove_some()
         if removed:
             self._cache.reload()  # it may remember their vectors

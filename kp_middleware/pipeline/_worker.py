@@ -1,4 +1,4 @@
-"""The queue of finished runs, our threads, and the one that keeps and scores, also in trouble."""
+"""Our threads, and the one that takes finished runs, keeps and scores them, also in trouble."""
 
 import logging
 import math
@@ -46,130 +46,6 @@ _MENDED: Final = "%s was damaged: %d of its traces could be read and are kept; a
 _OVERHEAD_BYTES: Final = 3072
 _STEP_BYTES: Final = 320  # of a dict with its texts, beside what is in them
 _BUILT_STEP_BYTES: Final = 1024  # of a pydantic model
-
-
-class RunQueue:
-    """First in, first out; bounded by bytes.
-
-    The lock and the queue are reentrant: a finalizer may end a run in the middle.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._runs: SimpleQueue[tuple[FinishedRun, int] | None] = SimpleQueue()  # None only wakes
-        self._size_bytes = 0
-        self._changed = threading.Condition(threading.RLock())
-        self._kept_s = -math.inf
-        self._in_trouble = self._stuck = False
-        self._ours_done = True
-        self.asks = self.answered = 0  # requests to look into the file
-        self.waiting = 0  # runs that are only in memory
-        self.dropped = 0
-
-    def put(self, run: FinishedRun) -> bool:
-        """Add a run without waiting; False if there is no room: it is dropped."""
-        size_bytes = _size_bytes(run)
-        with self._changed:
-            if self._size_bytes + size_bytes > self._max_bytes:
-                return False
-            self._size_bytes += size_bytes
-            self.waiting += 1
-            self._ours_done = False
-        self._runs.put((run, size_bytes))
-        return True
-
-    def take(self, timeout_s: float) -> FinishedRun | None:
-        """Take the oldest run, or return None after the timeout or a call of `wake`."""
-        waiting: tuple[FinishedRun, int] | None = None
-        with suppress(Empty):
-            waiting = self._runs.get(timeout=timeout_s) if timeout_s else None
-            while waiting is None:
-                waiting = self._runs.get_nowait()
-        if waiting is not None:
-            with self._changed:
-                self._size_bytes -= waiting[1]
-        return waiting and waiting[0]
-
-    def wake(self) -> None:
-        """Let the worker look again: it does not begin to sleep now, or wakes up."""
-        self._runs.put(None)
-
-    def kept(self) -> None:
-        with self._changed:
-            self.waiting -= 1
-            self._kept_s = time.monotonic()
-            self._changed.notify_all()
-
-    def ask_to_look(self) -> None:
-        """Let the worker look into the file: something is unfinished until it has."""
-        with self._changed:
-            self.asks += 1
-        self._runs.put(None)
-
-    def done(self, asks: int | None = None) -> None:
-        """Note that the runs of this process are scored, or cannot be now.
-
-        With the number of an ask: nothing else in the file can be scored either, as it was then.
-        """
-        with self._changed:
-            self._ours_done = not self.waiting
-            self.answered = self.answered if asks is None else asks
-            self._changed.notify_all()
-
-    def drop(self) -> int:
-        with self._changed:
-            self.dropped += 1
-            return self.dropped
-
-    def meet_trouble(self, *, lasting: bool) -> None:
-        """Note that runs cannot be stored now; if ``lasting``, waiting for them is no use."""
-        with self._changed:
-            self._in_trouble, self._stuck = True, lasting
-            self._changed.notify_all()
-
-    def end_trouble(self) -> None:
-        with self._changed:
-            self._in_trouble = self._stuck = False
-
-    def wait_until_done(self, timeout_s: float) -> None:
-        """Return when every run is done or none can be, or when the time is over."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._stuck or (self._ours_done and self.answered == self.asks), timeout_s
-            )
-
-    def wait_until_ours_done(self) -> None:
-        """Return when the runs of this process are done, or cannot be kept."""
-        with self._changed:
-            if self._in_trouble:
-                self._changed.wait_for(lambda: self._ours_done, MOMENT_S)
-            else:
-                self._changed.wait_for(lambda: self._ours_done or self._in_trouble)
-
-    def wait_until_kept(self, since_s: float, *, patience_in_trouble_s: float = MOMENT_S) -> None:
-        """Return when no run is in memory alone, or none can be kept, or none was for long.
-
-        ``since_s`` is monotonic; in trouble, a worker has failed and tries again.
-        """
-        with self._changed:
-            while self.waiting and not self._stuck:
-                most_s = patience_in_trouble_s if self._in_trouble else _PATIENCE_S
-                left_s = max(since_s, self._kept_s) + most_s - time.monotonic()
-                if left_s <= 0:
-                    return
-                self._changed.wait(left_s)
-
-
-def _size_bytes(run: FinishedRun) -> int:
-    match run:
-        case Recorder():
-            log, texts = run.log, len(run.objective) + len(run.result_summary)
-            steps_bytes = log.size_bytes + log.kept * _STEP_BYTES
-            return steps_bytes + run.later_bytes + texts + _OVERHEAD_BYTES
-        case Built():
-            steps_bytes = len(run.trace.steps) * _BUILT_STEP_BYTES
-            return len(run.trace.model_dump_json()) + steps_bytes + _OVERHEAD_BYTES
-    return _OVERHEAD_BYTES
 
 
 _ending: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
@@ -256,6 +132,18 @@ class Worker:
         self.trouble = str(told)
 
 
+def _size_bytes(run: FinishedRun) -> int:
+    match run:
+        case Recorder():
+            log, texts = run.log, len(run.objective) + len(run.result_summary)
+            steps_bytes = log.size_bytes + log.kept * _STEP_BYTES
+            return steps_bytes + run.later_bytes + texts + _OVERHEAD_BYTES
+        case Built():
+            steps_bytes = len(run.trace.steps) * _BUILT_STEP_BYTES
+            return len(run.trace.model_dump_json()) + steps_bytes + _OVERHEAD_BYTES
+    return _OVERHEAD_BYTES
+
+
 class ScoringWorker(Worker):
     """Keeps every run that has ended in the file, and scores there what is not scored yet.
 
@@ -267,7 +155,6 @@ class ScoringWorker(Worker):
 
     def __init__(
         self,
-        queue: RunQueue,
         store: Store,
         settings: Settings,
         embedder: Embedder | None,
@@ -278,7 +165,6 @@ class ScoringWorker(Worker):
         on_step: Callable[[], object],
     ) -> None:
         super().__init__("kp-scoring", settings.db, "finished runs wait", ends=True)
-        self._queue = queue
         self._settings = settings
         self._embedder = embedder
         self._gate = gate
@@ -288,25 +174,81 @@ class ScoringWorker(Worker):
         self._stages: Stages | None = None
         self._opened: Hashable = None
         self._rescue_at_s = 0.0
-        self._dropped = 0  # as the file knows
+        # The lock and the queue are reentrant: a finalizer may end a run in the middle.
+        self._runs: SimpleQueue[tuple[FinishedRun, int] | None] = SimpleQueue()  # None only wakes
+        self._size_bytes = 0
+        self._kept_s = -math.inf
+        self._in_trouble = self._stuck = False
+        self._ours_done = True
+        self._asks = self._answered = 0  # requests to look into the file
+        self._told = 0  # of those that were dropped, as the file knows
+        self.waiting = 0  # runs that are only in memory
+        self.dropped = 0
+
+    def put(self, run: FinishedRun) -> bool:
+        """Add a run without waiting; False if there is no room: it is dropped."""
+        size_bytes = _size_bytes(run)
+        with self._changed:
+            if self._size_bytes + size_bytes > self._settings.max_queue_bytes:
+                return False
+            self._size_bytes += size_bytes
+            self.waiting += 1
+            self._ours_done = False
+        self._runs.put((run, size_bytes))
+        return True
+
+    def drop(self) -> int:
+        with self._changed:
+            self.dropped += 1
+            return self.dropped
+
+    def ask_to_look(self) -> None:
+        """Ask for a look into the file: something is unfinished until that was answered."""
+        with self._changed:
+            self._asks += 1
+        self._runs.put(None)
+
+    def wait_until_done(self, timeout_s: float) -> None:
+        """Return when every run is done or none can be, or when the time is over."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._stuck or (self._ours_done and self._answered == self._asks), timeout_s
+            )
 
     def wait_until_ours_done(self) -> None:
-        """Wait until the runs of this process are scored; a run that ends in scoring does not."""
-        if threading.current_thread() is not self._thread:
-            self._wake.set()
-            self._queue.wait_until_ours_done()
+        """Return when the runs of this process are done, or cannot be kept."""
+        if threading.current_thread() is self._thread:
+            return  # a run ends in scoring
+        self._wake.set()
+        with self._changed:
+            if self._in_trouble:
+                self._changed.wait_for(lambda: self._ours_done, MOMENT_S)
+            else:
+                self._changed.wait_for(lambda: self._ours_done or self._in_trouble)
+
+    def wait_until_kept(self, since_s: float, *, patience_in_trouble_s: float = MOMENT_S) -> None:
+        """Return when no run is in memory alone, or none can be kept, or none was for long.
+
+        ``since_s`` is monotonic; in trouble, it has failed and tries again.
+        """
+        with self._changed:
+            while self.waiting and not self._stuck:
+                most_s = patience_in_trouble_s if self._in_trouble else _PATIENCE_S
+                left_s = max(since_s, self._kept_s) + most_s - time.monotonic()
+                if left_s <= 0:
+                    return
+                self._changed.wait(left_s)
 
     def try_again(self) -> None:
         """Try at once to keep what could not be kept, and look at what others have left."""
-        self._queue.end_trouble()
+        self._end_trouble()
         if self._thread is not None:
-            self._queue.ask_to_look()
+            self.ask_to_look()
         self._wake.set()
 
     def stop(self, timeout_s: float) -> bool:
-        """Stop after the run in hand; what waits stays in the queue."""
         self._stopping.set()
-        self._queue.wake()
+        self._runs.put(None)
         has_ended = super().stop(timeout_s)
         if has_ended:
             self._close()
@@ -314,8 +256,8 @@ class ScoringWorker(Worker):
 
     def leave_to_the_parent(self) -> None:
         """End after the current step in a forked child: the parent completes the work."""
-        self._queue = RunQueue(0)
-        self._stopping = threading.Event()  # the locks of the old ones may be a lost thread's
+        self._changed = threading.Condition()  # the locks of the old ones may be a lost thread's
+        self._stopping = threading.Event()
         self._stopping.set()
         self.trouble = "left to the parent"  # so that none is logged here
 
@@ -326,7 +268,7 @@ class ScoringWorker(Worker):
         self._stopping.wait(head_start_s)
         while not self._stopping.is_set():
             if run is None:
-                run = self._queue.take(wait_s)
+                run = self._take(wait_s)
                 if run is not None and wait_s:
                     self._stopping.wait(head_start_s)
             try:
@@ -342,21 +284,50 @@ class ScoringWorker(Worker):
             run = None
             if self.trouble is not None:
                 self.trouble = None
-                self._queue.end_trouble()
+                self._end_trouble()
+
+    def _take(self, timeout_s: float) -> FinishedRun | None:
+        """Take the oldest run, or return None after the timeout or when it is woken."""
+        waiting: tuple[FinishedRun, int] | None = None
+        with suppress(Empty):
+            waiting = self._runs.get(timeout=timeout_s) if timeout_s else None
+            while waiting is None:
+                waiting = self._runs.get_nowait()
+        if waiting is not None:
+            with self._changed:
+                self._size_bytes -= waiting[1]
+        return waiting and waiting[0]
+
+    def _done(self, asks: int | None = None) -> None:
+        """Note that the runs of this process are scored, or cannot be now.
+
+        With the number of an ask: nothing else in the file can be scored either, as it was then.
+        """
+        with self._changed:
+            self._ours_done = not self.waiting
+            self._answered = self._answered if asks is None else asks
+            self._changed.notify_all()
+
+    def _end_trouble(self) -> None:
+        with self._changed:
+            self._in_trouble = self._stuck = False
 
     def _keep(self, run: FinishedRun, stages: Stages) -> float:
         """Write a run; return how long to wait for the next one, which is no time."""
-        if lost := self._queue.dropped - self._dropped:
+        if lost := self.dropped - self._told:
             self._store.count_dropped(lost)
-            self._dropped += lost
+            self._told += lost
         try:
             stages.keep(run)
         except Exception as error:
             if passes(error):
                 raise
             logger.exception("a run was lost: this is a defect of kp-middleware, please report it")
-            self._queue.drop()
-        self._queue.kept()
+            self.drop()
+        with self._changed:
+            self.waiting -= 1
+            self._kept_s = time.monotonic()
+            self._changed.notify_all()
         self._on_step()
         return 0.0
 
@@ -365,21 +336,21 @@ class ScoringWorker(Worker):
 
         Return how long there is nothing more to do.
         """
-        asks, scored, left_in_s, looks_in_s = self._queue.asks, False, math.inf, _NEVER_S
+        asks, scored, left_in_s, looks_in_s = self._asks, False, math.inf, _NEVER_S
         try:
             if (ours := stages.next.first()) is not None:
                 stages.score(ours)
                 scored = True
             else:
-                self._queue.done()
-                if self._settings.sync and asks == self._queue.answered:
+                self._done()
+                if self._settings.sync and asks == self._answered:
                     scored = stages.intake.end()
                 else:
                     scored = stages.score_next()
                     left_in_s = stages.next.in_s()
         except EmbedderNotReadyError as error:
             logger.debug("runs wait to be scored: %s", error)
-            self._queue.done()
+            self._done()
             looks_in_s = LOOK_AGAIN_S
         except JudgeNotReadyError:
             left_in_s = LOOK_AGAIN_S
@@ -389,7 +360,7 @@ class ScoringWorker(Worker):
             self._on_step()
             return 0.0
         if left_in_s == math.inf:
-            self._queue.done(asks)
+            self._done(asks)
         with suppress(*TROUBLE, TimeoutError):  # old traces stay for now
             if self._settings.retention_days is not None and stages.remove_old():
                 return _GIVE_WAY_S
@@ -413,7 +384,9 @@ class ScoringWorker(Worker):
                     logger.warning(_MENDED, self._db, rescue.traces, rescue.aside)
                     return True
         self._say(error)
-        self._queue.meet_trouble(lasting=isinstance(error, DatabaseError) or is_damaged)
+        with self._changed:  # where it lasts, waiting is no use
+            self._in_trouble, self._stuck = True, isinstance(error, DatabaseError) or is_damaged
+            self._changed.notify_all()
         return False
 
     def _open(self) -> Stages:
@@ -426,7 +399,7 @@ class ScoringWorker(Worker):
                 self._embedder,
                 self._gate,
                 self._exporter,
-                on_answer=self._queue.wake,
+                on_answer=lambda: self._runs.put(None),
             )
         return self._stages
 

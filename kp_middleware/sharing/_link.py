@@ -179,8 +179,7 @@ class Link:
     def session(self, *, needs_schema: bool = True) -> Iterator[Connection]:
         """Lend the connection for some statements, which have six seconds.
 
-        Raises:
-            SharedLogError: If that failed; the connection is opened anew the next time.
+        Raises `SharedLogError` if that failed; the connection is opened anew the next time.
         """
         psycopg = load()
         if not self._lock.acquire(timeout=_DEADLINE_S):
@@ -212,7 +211,6 @@ class Link:
             yield Transaction(connection, pipeline)
 
     def ask(self, query: str, values: Values = ()) -> Rows:
-        """Run one statement by itself; return its rows."""
         with self.session() as connection:
             cursor = connection.execute(query, values)
             return cursor.fetchall() if cursor.description else []
@@ -319,16 +317,11 @@ class Link:
 
 
 def script() -> str:
-    """Return the SQL that creates the schema."""
     return files("kp_middleware.sharing").joinpath("0001.sql").read_text("utf-8")
 
 
 def load() -> Any:
-    """Import and return psycopg: on a thread of ours, while nothing forks.
-
-    Raises:
-        MissingExtraError: If it is not installed.
-    """
+    """Import and return psycopg: on a thread of ours, while nothing forks."""
     try:
         import psycopg
     except ImportError:

@@ -155,8 +155,8 @@ class LockedLog:
     def __init__(
         self,
         opened: Transaction,
-        answered: Mapping[str, SharedRun],
-        newer: Sequence[LoggedVector],
+        answered: Mapping[str, SharedRun] = {},
+        newer: Sequence[LoggedVector] = (),
     ) -> None:
         self.answered = answered
         self.newer = newer
@@ -236,48 +236,39 @@ class PostgresLog:
         return {**shipped, **self.places(left)} if left else shipped
 
     def places(self, ids: Sequence[str]) -> Mapping[str, int]:
-        """Return the places of those of these runs that are in the log."""
         return dict(self.link.ask(_PLACES, ([*ids],)))
 
-    def revise(self, run: SharedRun, has_room: Callable[[GateHistory], bool]) -> bool:
+    def revise(self, run: SharedRun, has_room: Callable[[GateHistory], bool] | None) -> bool:
         """Write what is known of a run now; return False if it clears now, and has no room."""
         with self.link.transaction() as opened:
             _, before = opened.read((LOCK, ()), (_BEFORE, (run.id,)))
             if not before:
                 return True  # it was deleted
-            if run.decision == "forward" and before != [("forward",)]:
-                history = LockedLog(opened, {}, ()).history(run.domain)
-                if not has_room(history):
-                    return False
+            clears = run.decision == "forward" and before != [("forward",)]
+            if clears and has_room and not has_room(LockedLog(opened).history(run.domain)):
+                return False
             rows = {"rows": as_json([run])}
             for statement in _REVISE:
                 opened.connection.execute(statement, rows)
         return True
 
     def pull(self, place: Place | None) -> Pulled[LoggedVector]:
-        """Return the vectors of other pods since a place, some at a time, and the place reached.
+        """Return some vectors of other pods since a place; None begins with the newest rows.
 
-        None begins with the newest rows.
-
-        Raises:
-            LogChangedError: If the log has changed before the place.
+        Raises `LogChangedError` if the log has changed before the place.
         """
         asked = _pull(self.link, place, _VECTORS, most=_AT_ONCE, newest=self._newest, pod=self._pod)
         return Pulled([LoggedVector(*row) for row in asked.rows], *asked[1:])
 
     def check(self, place: Place) -> int:
-        """Return the first place that is left in the log.
-
-        Raises:
-            LogChangedError: If another row stands at the place now.
-        """
+        """Return the first place left in the log; raise `LogChangedError` if that has changed."""
         with self.link.transaction() as opened:
             return _ends(opened, place)[1]
 
     def decide(
         self, ids: Sequence[str], place: Place, judge: Callable[[LockedLog], Decisions]
-    ) -> Mapping[str, int]:
-        """Lock the log, let a function decide, and append that; return the place of each run."""
+    ) -> list[tuple[int, SharedRun]]:
+        """Lock the log, let a function decide, and append that; return each run with its place."""
         # what others have appended meanwhile is read before the lock, but for the last of it
         newer: list[LoggedVector] = []
         for page in pages(self.pull, place):
@@ -297,8 +288,8 @@ class PostgresLog:
             if self._outbox is not None:
                 items = [item for _, item in decided if item is not None]
                 self._outbox.insert(opened.connection, items)
-        new = appended.fetchall() if decided else []
-        return {**dict(new), **{run.id: seq for seq, run in answers}}
+        places: dict[str, int] = dict(appended.fetchall()) if decided else {}
+        return [*answers, *((places[run.id], run) for run, _ in decided)]
 
 
 def pages(pull: Callable[[Place | None], Pulled[T]], place: Place | None) -> Iterator[Pulled[T]]:
@@ -309,11 +300,7 @@ def pages(pull: Callable[[Place | None], Pulled[T]], place: Place | None) -> Ite
 
 
 def pull_runs(link: Link, place: Place | None) -> Pulled[LoggedRun]:
-    """Return some runs of all pods since a place, with their documents.
-
-    Raises:
-        LogChangedError: If the log has changed before the place.
-    """
+    """Return some runs of all pods since a place, with their documents. Raises as `pull`."""
     pulled = _pull(link, place, _RUNS, most=_FEW)
     runs = [LoggedRun(seq, kind, run_of(values)) for seq, kind, *values in pulled.rows]
     return Pulled(runs, *pulled[1:])
@@ -343,6 +330,11 @@ def _ends(opened: Transaction, place: Place) -> tuple[int, int]:
     return head, first
 
 
+def is_refusal(error: SharedLogError) -> bool:
+    """Return whether the server will never take this row."""
+    return (error.sqlstate or "")[:2] in _REFUSALS
+
+
 def refused(
     some: Sequence[T], work: Callable[[Sequence[T]], None]
 ) -> Iterator[tuple[T, SharedLogError]]:
@@ -352,7 +344,7 @@ def refused(
     try:
         work(some)
     except SharedLogError as error:
-        if (error.sqlstate or "")[:2] not in _REFUSALS:
+        if not is_refusal(error):
             raise
         if len(some) == 1:
             yield some[0], error

@@ -56,7 +56,6 @@ class SharedRun:
     redactor: str | None = None
 
     def evaluated(self, evaluation: Evaluation) -> Self:
-        """Return the row of the same run with an evaluation."""
         score, verdict = evaluation
         near = score.nearest
         return replace(
@@ -102,13 +101,10 @@ class SharedItem(NamedTuple):
 
 
 class ItemState(NamedTuple):
-    """The state of an item in the shared outbox; times are instants.
-
-    The state is ``gone`` where its run was deleted in the log.
-    """
+    """The state of an item in the shared outbox."""
 
     id: str
-    state: str
+    state: str  # ``gone`` where its run was deleted in the log
     reason: str | None
     attempts: int
     http_status: int | None

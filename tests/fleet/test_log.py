@@ -51,7 +51,7 @@ def test_who_asks_while_the_same_run_is_decided_gets_that_decision(
     thread.join()
 
     assert list(asked[0]) == [run.id]
-    assert places == {run.id: 2}
+    assert [(place, run.id) for place, run in places] == [(2, run.id)]
     assert whole(shared) == 2
 
 
