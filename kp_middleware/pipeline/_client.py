@@ -9,17 +9,13 @@ from datetime import datetime
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from types import EllipsisType
-from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from kp_middleware.confidence import Confidences
-from kp_middleware.core.gates import Gate
-from kp_middleware.embedding import Embedder, shared_embedder
 from kp_middleware.errors import TraceNotFoundError
-from kp_middleware.export import Exporter
 from kp_middleware.forks import at_fork
 from kp_middleware.pipeline._imports import Import, Imported, Wanted
-from kp_middleware.pipeline._pipeline import NO_FILE, Pipeline, since_text, tell_once
+from kp_middleware.pipeline._pipeline import NO_FILE, Pipeline, since_text
 from kp_middleware.pipeline._worker import start_daemon
 from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory, Recalled, question
@@ -32,7 +28,6 @@ from kp_middleware.recording import (
     recorded_tool,
     shield,
 )
-from kp_middleware.settings import Settings, SettingsKeywords
 from kp_middleware.storage import (
     Database,
     Filters,
@@ -41,7 +36,6 @@ from kp_middleware.storage import (
     Run,
     RunSummary,
     SqliteStore,
-    Store,
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -84,26 +78,6 @@ class KnowledgePulse(Pipeline):
 
     _default: "KnowledgePulse | None" = None
     _default_lock = threading.Lock()
-
-    def __init__(
-        self,
-        *,
-        embedder: Embedder | EllipsisType | None = ...,
-        gate: Gate | None = None,
-        exporter: Exporter | None = None,
-        store: Store | None = None,
-        **settings: Unpack[SettingsKeywords],
-    ) -> None:
-        usable = Settings.as_far_as_usable(**settings)
-        tell_once(usable)
-        if isinstance(embedder, str):
-            raise TypeError("embedder must be an Embedder or None; set names in KP_EMBEDDER")
-        if gate is not None and not callable(getattr(gate, "decide", None)):
-            raise TypeError('gate is an object with a name that decides; threshold takes "top 10%"')
-        if embedder is ...:
-            embedder = shared_embedder(usable.embedder, threads=usable.embedder_threads)
-        store = SqliteStore.at(usable.db) if store is None else store
-        super().__init__(store, usable, embedder, gate, exporter)
 
     @classmethod
     def default(cls) -> "KnowledgePulse":

@@ -64,8 +64,8 @@ class Dispatch:
         self.outbox = store.outbox(destination, settings.agent_id)
         self._goes_nowhere = settings.api_key is None and exporter is None
         self._looked_until = 0
-        self._sends = settings.visibility != "private" and not self._goes_nowhere
-        self._caught_up = not self._sends
+        self.sends = settings.visibility != "private" and not self._goes_nowhere
+        self.caught_up = not self.sends  # what others have left is queued
 
     def blocking_reason(self, visibility: str, ending: Ending, started_at: str) -> str | None:
         """Say why a trace that cleared stays here all the same: a key of `DELIVERY`, or None."""
@@ -95,16 +95,14 @@ class Dispatch:
                 self.outbox.add(seq, body, redactor=redactor, redactions=counts, reason=why_not)
                 self.outbox.sync(seq)
         except BaseException:
-            self._caught_up, self._looked_until = False, min(self._looked_until, seq - 1)
+            self.caught_up, self._looked_until = False, min(self._looked_until, seq - 1)
             raise
 
     def queue_left(self) -> bool:
         """Queue one that cleared without a key or in a process that died; False if none did."""
-        if self._caught_up:
-            return False
         seq = self.outbox.next_unqueued(after=self._looked_until)
         if seq is None:
-            self._caught_up = True
+            self.caught_up = True
             return False
         self.queue_stored(seq)
         self._looked_until = seq
@@ -131,9 +129,6 @@ class Dispatch:
 
     def prepared(self, trace: ReasoningTrace, score: float) -> Prepared:
         return prepared(trace, score, self._settings.agent_id, self._policy)
-
-    def any_pending(self) -> bool:
-        return self._sends and self.outbox.any_pending()
 
 
 def passes(error: Exception) -> bool:

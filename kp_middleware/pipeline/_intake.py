@@ -151,7 +151,8 @@ class Intake:
             if thread and known:
                 self._secrets.pop(thread, None)
                 self._secrets[thread] = known
-        self._forget_secrets()
+        if self._secrets:
+            self._forget_secrets()
 
     def end(self, told: ThreadEnd | None = None) -> bool:
         """End the waiting runs of a thread; None: the first that has waited too long.
@@ -173,7 +174,8 @@ class Intake:
                 if not over.complete and one.part.awaits == "human":
                     self._store.give_reason(one.seq, "not_continued")
         self._next.add(dict.fromkeys(one.seq for one in paused))
-        self._forget_secrets()
+        if self._secrets:
+            self._forget_secrets()
         return bool(paused)
 
     def bring_in(self, run: RecordedRun) -> tuple[int, ReasoningTrace] | None:
@@ -221,7 +223,8 @@ class Intake:
             if failed is not None:
                 self._store.fail(self._store.record(run), "not_redacted", failed)
                 return
-            if (earlier := self._before(run)) is not None:
+            earlier = None if run.part is None else self._before(run.part)
+            if earlier is not None:
                 parts = (earlier.run, run)  # in the order of their start, not of writing
                 first, second = sorted(parts, key=lambda part: part.trace.metadata.created_at)
                 run = joined(first, second, self._limits)
@@ -238,18 +241,16 @@ class Intake:
             seq = self._store.record(run, seq=seq, until=until, aliases=aliases)
         self._next.add({seq: run if until is None and run.complete else None})
 
-    def _before(self, run: RecordedRun) -> PausedRun | None:
+    def _before(self, part: ThreadPart) -> PausedRun | None:
         """Return the paused run of the same thread that this one continues, or None.
 
         It is the one whose question is answered, else the newest that waits for a turn, or for a
         person and has the same agent. Where the agent begins anew instead, LangGraph drops its
         questions: they are only marked, because another agent without a name may have asked them.
         """
-        if run.part is None:
-            return None
-        agent, answers = run.part.agent, set(run.part.answers)
-        paused = self._store.paused(run.part.thread)
-        if not run.part.follows:
+        agent, answers = part.agent, set(part.answers)
+        paused = self._store.paused(part.thread)
+        if not part.follows:
             for one in paused:
                 if one.part.agent == agent:
                     self._store.leave(one.seq)
@@ -274,8 +275,6 @@ class Intake:
 
     def _forget_secrets(self) -> None:
         """Forget the secrets of threads in which no run waits, and of the oldest if too many."""
-        if not self._secrets:
-            return
         threads = self._store.paused_threads()
         self._secrets = {one: known for one, known in self._secrets.items() if one in threads}
         while sum(map(len, self._secrets.values())) > _MOST_SECRETS:

@@ -10,18 +10,19 @@ import weakref
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple
+from types import EllipsisType
+from typing import Any, Final, Literal, NamedTuple, Unpack
 
 from kp_middleware.core.gates import Gate
-from kp_middleware.embedding import Embedder
+from kp_middleware.embedding import Embedder, shared_embedder
 from kp_middleware.export import Exporter, OwnExporter, Receipt, Registry
 from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
 from kp_middleware.locations import unknown_variables
 from kp_middleware.pipeline._intake import Built, Feedback, FinishedRun, ThreadEnd, checked
 from kp_middleware.pipeline._sending import WORTH_WAITING_S, MoreSender, SendingWorker
-from kp_middleware.pipeline._shared import SharedWorker
-from kp_middleware.pipeline._steps import is_judging
+from kp_middleware.pipeline._shared import Exchange, SharedWorker
+from kp_middleware.pipeline._steps import Stages, is_judging
 from kp_middleware.pipeline._worker import (
     LAST_STEP_S,
     MOMENT_S,
@@ -30,7 +31,7 @@ from kp_middleware.pipeline._worker import (
 )
 from kp_middleware.recording import Limits, Recorder, shield
 from kp_middleware.runs import ExportedRun, fingerprint
-from kp_middleware.settings import Settings
+from kp_middleware.settings import Settings, SettingsKeywords
 from kp_middleware.storage import TROUBLE, Backlog, Counts, SqliteStore, Store, in_words
 from kp_middleware.traces import ReasoningTrace
 
@@ -94,15 +95,25 @@ class Pipeline:
 
     def __init__(
         self,
-        store: Store,
-        settings: Settings,
-        embedder: Embedder | None,
-        gate: Gate | None,
+        *,
+        embedder: Embedder | EllipsisType | None = ...,
+        gate: Gate | None = None,
         exporter: Exporter | None = None,
+        store: Store | None = None,
+        **settings: Unpack[SettingsKeywords],
     ) -> None:
-        self.settings = settings
-        self._limits = Limits.of(settings)
-        self._store = store
+        usable = self.settings = Settings.as_far_as_usable(**settings)
+        _tell_once(usable)
+        if isinstance(embedder, str):
+            raise TypeError("embedder must be an Embedder or None; set names in KP_EMBEDDER")
+        if gate is not None and not callable(getattr(gate, "decide", None)):
+            raise TypeError('gate is an object with a name that decides; threshold takes "top 10%"')
+        if embedder is ...:
+            embedder = shared_embedder(usable.embedder, threads=usable.embedder_threads)
+        self._limits = Limits.of(usable)
+        self._store = SqliteStore.at(usable.db) if store is None else store
+        if usable.shared is not None and not isinstance(self._store, SqliteStore):
+            raise TypeError(NO_FILE)
         self._embedder = embedder
         self._gate = gate
         self._exporter = None if exporter is None else OwnExporter(exporter)
@@ -324,12 +335,12 @@ class Pipeline:
         own = OwnExporter(exporter, named if isinstance(named, str) else None)
         if not isinstance(self._store, SqliteStore):
             raise TypeError(NO_FILE)
-        if any(one.exporter.url == own.url for one in self._more_senders):
+        if any(one.exporter.url == own.url for one in self._senders if one is not self._sender):
             raise ValueError(f"there is an {own.url} already: give each a name of its own")
         if self.settings.visibility != "private" and not self.settings.problems:
             more = partial(MoreSender, self._store, self.settings, own, send=send, since=first)
             self._more.append(more)
-            self._more_senders.append(more())
+            self._senders.insert(0, more())
 
     def _start_afresh(self) -> None:
         """Create an empty queue and the workers, without starting a thread.
@@ -346,26 +357,21 @@ class Pipeline:
             goes_to = Registry(settings.registry_url, key, agent_id=settings.agent_id)
         self._sender = None if goes_to is None else SendingWorker(store, settings, goes_to)
         self._shared: SharedWorker | None = None
-        if settings.shared is not None:
-            if not isinstance(store, SqliteStore):
-                raise TypeError(NO_FILE)
-            self._shared = SharedWorker(
-                store, settings, self._gate, goes_to, on_due=self._start_sending
-            )
+        if settings.shared is not None and isinstance(store, SqliteStore):
+            exchange = partial(Exchange, settings=settings, gate=self._gate, exporter=goes_to)
+            self._shared = SharedWorker(store, settings.db, exchange, on_due=self._start_sending)
+        own, embedder = self._exporter, self._embedder
         self._scorer = ScoringWorker(
             store,
             settings,
-            self._embedder,
-            self._gate,
-            self._exporter,
+            partial(Stages, settings=settings, embedder=embedder, gate=self._gate, exporter=own),
+            destination=settings.registry_url if own is None else own.url,
             on_queued=self._start_sending if self._shared is None else self._shared.start,
             on_step=self._start_more,
         )
-        self._more_senders = [make() for make in self._more]
-
-    @property
-    def _senders(self) -> list[SendingWorker]:
-        return [*self._more_senders, *([] if self._sender is None else [self._sender])]
+        self._senders: list[SendingWorker] = [make() for make in self._more]
+        if self._sender is not None:
+            self._senders.append(self._sender)
 
     def _start_sending(self) -> None:
         if self._sender is not None:
@@ -374,8 +380,9 @@ class Pipeline:
     def _start_more(self) -> None:
         if self._shared is not None:
             self._shared.start()
-        for sender in self._more_senders:
-            sender.start()
+        for sender in self._senders:
+            if sender is not self._sender:
+                sender.start()
 
     def _backlog(self) -> Backlog:
         """Return the backlog of memory and file; an unreadable file counts as empty."""
@@ -396,7 +403,7 @@ def since_text(since: datetime) -> str:
     return instant(since.astimezone(UTC).timestamp())
 
 
-def tell_once(settings: Settings) -> None:
+def _tell_once(settings: Settings) -> None:
     """Log what is wrong in one line, and variables that nobody reads in another."""
     if wrong := _settings_trouble(settings):
         shield.tell(logging.ERROR if settings.problems else logging.WARNING, wrong)

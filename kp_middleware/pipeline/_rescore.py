@@ -89,7 +89,7 @@ class Rescoring:
             settings.cache_size, ttl_ms=settings.cache_ttl_ms, clock=lambda: self._now_ms
         )
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
-        self._estimating = Estimating(store.estimates(), embedder) if settings.estimate else None
+        self._estimating = Estimating(store.estimates() if settings.estimate else None, embedder)
         self.unread: list[str] = []  # ids of those whose document cannot be read: they stay
         self._reevaluation = Reevaluation.of(store, settings)
         self._cleared: list[int] = []
@@ -159,11 +159,10 @@ class Rescoring:
             return
         self._place_vector(now, replayed.new_vector)
         if now.is_selected:
-            p = None
-            if self._estimating is not None and replayed.seen is not None:
+            p, table = None, self._estimating.table
+            if table is not None and replayed.seen is not None:
                 p, estimate = self._estimating.of(now.seq, *replayed.seen)
-                own = replayed.seen[1].astype("<f4").tobytes()
-                self._estimating.table.save(now.seq, own, estimate)
+                table.save(now.seq, replayed.seen[1].astype("<f4").tobytes(), estimate)
             self.counts.update(self._became(now, replayed, p))
 
     def _place_vector(self, now: PastRun, new: Vector | None) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from itertools import accumulate
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -122,7 +123,7 @@ class Exchange:
     def any_due(self) -> bool:
         """Return whether there is something to send: for this agent, of any host."""
         if self._items is None:
-            return self._dispatch.any_pending()
+            return self._dispatch.sends and self._dispatch.outbox.any_pending()
         return self._items.next_due() is not None
 
     def close(self) -> None:
@@ -338,16 +339,15 @@ class SharedWorker(Worker):
     def __init__(
         self,
         store: SqliteStore,
-        settings: Settings,
-        gate: Gate | None,
-        exporter: Registry | OwnExporter | None,
+        db: Path,
+        make: Callable[[SqliteStore], Exchange],
         *,
         on_due: Callable[[], None],
     ) -> None:
         words = "runs are kept, and nothing is shared for now"
-        super().__init__("kp-shared", settings.db, words)
+        super().__init__("kp-shared", db, words)
         self._store = store
-        self._settings, self._gate, self._exporter = settings, gate, exporter
+        self._make = make
         self._on_due = on_due
         self._asked = self._done = 0
 
@@ -372,7 +372,7 @@ class SharedWorker(Worker):
                 asked = self._asked
                 try:
                     if exchange is None:
-                        exchange = Exchange(store, self._settings, self._gate, self._exporter)
+                        exchange = self._make(store)
                     more = exchange.run()
                     waits = exchange.waits()
                     if exchange.any_due():

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
 from threading import Thread
@@ -84,40 +84,39 @@ class _Question(NamedTuple):
     answer: Future[float | None]
 
 
+@dataclass
 class Judging:
     """Asks each run's judge once, one at a time: one that hangs leaves one thread behind."""
 
-    def __init__(self, on_answer: Callable[[], None]) -> None:
-        self._on_answer = on_answer
-        self._question: _Question | None = None
-        self._judges: dict[str, Judge] = {}
-        """Those that have not been heard, by the id of their run's thread or trace."""
+    on_answer: Callable[[], None]
+    judges: dict[str, Judge] = field(default_factory=dict)  # not heard, by thread or trace
+    question: _Question | None = None
 
     def expect(self, run: str, judge: Judge) -> None:
         """Remember the judge of a run; the oldest is dropped."""
-        self._judges[run] = judge
-        if len(self._judges) > _MOST:
-            del self._judges[next(iter(self._judges))]
+        self.judges[run] = judge
+        if len(self.judges) > _MOST:
+            del self.judges[next(iter(self.judges))]
 
     def hear(self, store: Store, seq: int, trace: ReasoningTrace) -> None:
         """Note what a run's judge says, if nobody else has said how it ended."""
-        run = store.unsaid(seq) if self._judges else None
-        if run is None or run not in self._judges:
+        run = store.unsaid(seq)
+        if run is None or run not in self.judges:
             return
-        told = self._told(self._judges[run], ended_trace(trace, store.ending(seq)))
+        told = self._told(self.judges[run], ended_trace(trace, store.ending(seq)))
         if told is not None:
             with store.transaction():
                 store.save_ending(seq, store.ending(seq).extracted(told >= LIKELY, told))
-        del self._judges[run]
+        del self.judges[run]
 
     def _told(self, judge: Judge, trace: ReasoningTrace) -> float | None:
         """Return the probability of success that the judge tells, or None if it does not."""
-        asked = self._question
+        asked = self.question
         if asked is None or (asked.answer.done() and asked.trace_id != trace.id):
             asks = judge, trace, Future[float | None]()
             Thread(target=self._ask, args=asks, name="kp-judge", daemon=True).start()
             asked = _Question(trace.id, time.monotonic() + judge.timeout_s, asks[-1])
-            self._question = asked
+            self.question = asked
         if asked.trace_id == trace.id:
             if asked.answer.done():
                 return asked.answer.result()
@@ -137,7 +136,7 @@ class Judging:
         except Exception as error:  # noqa: BLE001 - the user's own may raise anything
             shield.swallow("judge", error, "a judge failed, and is ignored")
         answer.set_result(told)
-        self._on_answer()
+        self.on_answer()
 
 
 _AGE: Final = 200  # runs after which what was told of one no longer counts
@@ -152,44 +151,43 @@ class _Solved(NamedTuple):
     width: int  # of its vectors
 
 
+@dataclass
 class Estimating:
     """Estimates whether runs did their task. Each kind of run is solved once per told run."""
 
-    def __init__(self, table: EstimateTable, embedder: Embedder | None) -> None:
-        self._embedder = embedder
-        self._solved: dict[Kind, _Solved] = {}
-        self.table = table
+    table: EstimateTable | None  # None: nothing is estimated
+    embedder: Embedder | None
+    solved: dict[Kind, _Solved] = field(default_factory=dict)
 
     def of(
         self, seq: int, trace: ReasoningTrace, own: Features, vector: Vector | None
     ) -> tuple[float | None, StoredEstimate | None]:
         """Return the probability of success, None where nothing is known, and what to store."""
-        kind = Kind(trace.metadata.task_domain, trace.metadata.framework)
-        known = self.table.known(kind, before=seq, age=_AGE)
-        if not known:
+        kind, table = Kind(trace.metadata.task_domain, trace.metadata.framework), self.table
+        if table is None or not (known := table.known(kind, before=seq, age=_AGE)):
             return None, None
-        solved = self._solved.get(kind)
+        solved = self.solved.get(kind)
         if (
             solved is None
             or solved.known != known
-            or not solved.process.holds_at(1 + self.table.count(kind, before=seq, most=_SEEN))
+            or not solved.process.holds_at(1 + table.count(kind, before=seq, most=_SEEN))
         ):
-            solved = self._solve(kind, seq, known, own)
+            solved = self._solve(table, kind, seq, known, own)
         if solved is None:
             return None, None
-        self._solved[kind] = solved
+        self.solved[kind] = solved
         said = solved.process.estimate(own, _of_width(solved.width, vector))
         return said.p, StoredEstimate(said.raw, said.base, len(known), said.reasons)
 
     def _solve(
-        self, kind: Kind, seq: int, known: Sequence[KnownRun], own: Features
+        self, table: EstimateTable, kind: Kind, seq: int, known: Sequence[KnownRun], own: Features
     ) -> _Solved | None:
         """Solve all that is known before a run; None where none of it is of this version."""
         success = dict(known)
-        embedder = None if self._embedder is None else self._embedder.name
+        embedder = None if self.embedder is None else self.embedder.name
         learned = [
             (run, read)
-            for run in self.table.learned(success, embedder)
+            for run in table.learned(success, embedder)
             if len(read := _read(run.features)) == len(FEATURES)
         ]
         if not learned:
@@ -206,7 +204,7 @@ class Estimating:
             np.array([_of_width(width, vector) for vector in vectors]),
             np.array([success[run.seq] for run, _ in learned]),
         )
-        seen = [_read(one) for one in self.table.seen(kind, before=seq, most=_SEEN)]
+        seen = [_read(one) for one in table.seen(kind, before=seq, most=_SEEN)]
         usual = np.array([*(one for one in seen if len(one) == len(own)), own])
         return _Solved(known, Process(usual, of, is_trusted=trusted), width)
 
@@ -259,8 +257,7 @@ class Stages:
         self._shared = None
         if settings.shared is not None and isinstance(store, SqliteStore):
             self._shared = store.shared_runs()
-        table = store.estimates() if settings.estimate else None
-        self._estimating = None if table is None else Estimating(table, embedder)
+        self._estimating = Estimating(store.estimates() if settings.estimate else None, embedder)
 
     def keep(self, run: FinishedRun) -> None:
         """Write a run, if it has a step, without its secrets, or what is told of one."""
@@ -291,7 +288,7 @@ class Stages:
         if seq is not None:
             self.score(seq)
             return True
-        return self.dispatch.queue_left() or self.intake.end()
+        return (not self.dispatch.caught_up and self.dispatch.queue_left()) or self.intake.end()
 
     def bring_in(self, runs: Iterable[RecordedRun]) -> Iterator[int]:
         """Write runs of other tools in their order and score them; yield how many are done."""
@@ -349,7 +346,8 @@ class Stages:
             stored = self._store.stored(seq)
             trace = ReasoningTrace.model_validate_json(stored.document)
             shape, said = shape_of(stored, trace), stored.said
-        self._judging.hear(self._store, seq, trace)
+        if self._judging.judges:
+            self._judging.hear(self._store, seq, trace)
         try:
             return trace, shape, self._scorer.embed_with(trace, said if self._recalls else "")
         except Exception as error:  # a user's embedder may raise anything
@@ -365,18 +363,16 @@ class Stages:
         vector = embedded.of_run
         if vector is not None:
             self._scorer.load()  # slow: outside the transaction
-        own, metadata = features(trace), trace.metadata
-        p, estimate = None, None
-        if self._estimating is not None:
-            p, estimate = self._estimating.of(seq, trace, own, vector)
+        own, metadata, estimates = features(trace), trace.metadata, self._estimating.table
+        p, estimate = self._estimating.of(seq, trace, own, vector)
         try:
             with self._store.transaction():
                 if not self._store.is_recorded(seq, trace.id):
                     self.next.go_elsewhere()  # another process was first
                     return None
                 ending = self._store.ending(seq)  # feedback may have come meanwhile
-                if self._estimating is not None:
-                    self._estimating.table.save(seq, own.astype("<f4").tobytes(), estimate)
+                if estimates is not None:
+                    estimates.save(seq, own.astype("<f4").tobytes(), estimate)
                     before, ending = ending, ending.estimated(p)
                     if ending != before:
                         self._store.save_ending(seq, ending)
@@ -397,7 +393,11 @@ class Stages:
             return None
         score, verdict = evaluation
         if verdict.decision == "withhold" and metadata.visibility != "private":
-            self._warn_of_withheld()
+            self._withheld += 1  # others may have scored the rest
+            if self._withheld % _EVERY == 1 and (
+                why := self._store.forwarding_warning(time.time())
+            ):
+                logger.warning("nothing leaves: %s", why)
         stays = verdict.decision == "withhold" or "delivery" in verdict.reason.args
         return None if stays else (trace, score.value)
 
@@ -433,14 +433,6 @@ class Stages:
         if self._shared is not None:
             self._shared.mark(seq, stays=is_private)
         return evaluation
-
-    def _warn_of_withheld(self) -> None:
-        """Warn now and then if no recent run of the file has cleared the gate."""
-        self._withheld += 1
-        if self._withheld != 1 and self._withheld % _EVERY:  # others may have scored the rest
-            return
-        if (words := self._store.forwarding_warning(time.time())) is not None:
-            logger.warning("nothing leaves: %s", words)
 
 
 def ended_trace(trace: ReasoningTrace, ending: Ending) -> ReasoningTrace:

@@ -11,10 +11,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from kp_middleware.core.gates import Gate
-from kp_middleware.embedding import Embedder
 from kp_middleware.errors import DatabaseError, EmbedderNotReadyError, KnowledgePulseError
-from kp_middleware.export import OwnExporter
 from kp_middleware.pipeline._dispatch import passes
 from kp_middleware.pipeline._intake import Built, FinishedRun
 from kp_middleware.pipeline._steps import JudgeNotReadyError, Stages
@@ -157,18 +154,16 @@ class ScoringWorker(Worker):
         self,
         store: Store,
         settings: Settings,
-        embedder: Embedder | None,
-        gate: Gate | None,
-        exporter: OwnExporter | None,
+        make: Callable[..., Stages],
         *,
+        destination: str,
         on_queued: Callable[[], object],
         on_step: Callable[[], object],
     ) -> None:
         super().__init__("kp-scoring", settings.db, "finished runs wait", ends=True)
         self._settings = settings
-        self._embedder = embedder
-        self._gate = gate
-        self._exporter = exporter
+        self._make = make
+        self._destination = destination
         self._on_queued, self._on_step = on_queued, on_step
         self._store = store.apart()
         self._stages: Stages | None = None
@@ -354,7 +349,7 @@ class ScoringWorker(Worker):
             looks_in_s = LOOK_AGAIN_S
         except JudgeNotReadyError:
             left_in_s = LOOK_AGAIN_S
-        if stages.dispatch.any_pending():
+        if stages.dispatch.sends and stages.dispatch.outbox.any_pending():
             self._on_queued()
         if scored:
             self._on_step()
@@ -368,15 +363,14 @@ class ScoringWorker(Worker):
 
     def _is_mended(self, error: BaseException) -> bool:
         """Say what is wrong, once; True if the file was damaged and could be repaired at once."""
-        is_damaged, now_s, own = is_damage(error), time.monotonic(), self._exporter
+        is_damaged, now_s = is_damage(error), time.monotonic()
         if is_damaged and now_s >= self._rescue_at_s:
             self._rescue_at_s = now_s + _RESCUE_AGAIN_S
-            destination = self._settings.registry_url if own is None else own.url
             redactor = Policy.of(self._settings).redactor
             try:
                 with no_fork:
                     self._close()
-                    rescue = self._store.repair(destination=destination, redactor=redactor)
+                    rescue = self._store.repair(destination=self._destination, redactor=redactor)
             except (*TROUBLE, TimeoutError) as why:
                 self._say(why)
             else:
@@ -393,14 +387,7 @@ class ScoringWorker(Worker):
         opened = self._store.open()
         if self._stages is None or self._opened != opened:
             self._opened = opened
-            self._stages = Stages(
-                self._store,
-                self._settings,
-                self._embedder,
-                self._gate,
-                self._exporter,
-                on_answer=lambda: self._runs.put(None),
-            )
+            self._stages = self._make(self._store, on_answer=lambda: self._runs.put(None))
         return self._stages
 
     def _close(self) -> None:
