@@ -1,21 +1,21 @@
 """`KnowledgePulse`, the public interface of the pipeline."""
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import datetime
-from functools import cached_property
+from datetime import UTC, datetime
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import TraceNotFoundError
-from kp_middleware.forks import at_fork
+from kp_middleware.export import OwnExporter, Receipt
 from kp_middleware.pipeline._imports import Import, Imported, Wanted
 from kp_middleware.pipeline._pipeline import NO_FILE, Pipeline, since_text
+from kp_middleware.pipeline._sending import MoreSender
 from kp_middleware.pipeline._worker import start_daemon
 from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory, Recalled, question
@@ -28,6 +28,7 @@ from kp_middleware.recording import (
     recorded_tool,
     shield,
 )
+from kp_middleware.runs import ExportedRun
 from kp_middleware.storage import (
     Database,
     Filters,
@@ -77,12 +78,11 @@ class KnowledgePulse(Pipeline):
     """
 
     _default: "KnowledgePulse | None" = None
-    _default_lock = threading.Lock()
 
     @classmethod
     def default(cls) -> "KnowledgePulse":
         """Return the shared pipeline of this process, set up from ``KP_*`` and files."""
-        with KnowledgePulse._default_lock:
+        with cls._default_lock:
             if KnowledgePulse._default is None or KnowledgePulse._default.closed:
                 KnowledgePulse._default = cls()
             return KnowledgePulse._default
@@ -212,6 +212,46 @@ class KnowledgePulse(Pipeline):
         ):
             deque(chain(importing.read(), importing.write()), maxlen=0)
             return importing.found
+
+    def add_exporter(
+        self,
+        exporter: Callable[[ExportedRun], Receipt | None],
+        *,
+        send: Literal["cleared", "all"] = "cleared",
+        name: str | None = None,
+        since: datetime | None = None,
+    ) -> None:
+        """Give runs to an exporter of your own as well, redacted as those that the registry gets.
+
+        It is called in a thread of its own, at least once for each run that is scored, fails to be,
+        or is incomplete; where it was is kept in the file. What is told of a run later is not
+        given to it.
+
+        Args:
+            exporter: A function of one `ExportedRun`, such as ``kp_otel.OTLPExporter``; it raises
+                what an `Exporter` does.
+            send: ``cleared`` for what may leave by the gate, or ``all`` that is not private.
+            name: By which it is known in the file, also after a restart; by default its own.
+            since: The runs that began then or later are the first; None means now. Counts when the
+                file first hears its name.
+
+        Raises:
+            TypeError: If it is not callable, or the pipeline has a store of its own.
+            ValueError: If there is one of this name.
+        """
+        first = since_text(since or datetime.now(UTC))
+        if send not in {"cleared", "all"}:
+            raise ValueError(f'send is "cleared" or "all", this is {send!r}')
+        named: Any = name or getattr(exporter, "name", None)
+        own = OwnExporter(exporter, named if isinstance(named, str) else None)
+        if not isinstance(self._store, SqliteStore):
+            raise TypeError(NO_FILE)
+        if any(one.exporter.url == own.url for one in self._senders if one is not self._sender):
+            raise ValueError(f"there is an {own.url} already: give each a name of its own")
+        if self.settings.visibility != "private" and not self.settings.problems:
+            more = partial(MoreSender, self._store, self.settings, own, send=send, since=first)
+            self._more.append(more)
+            self._senders.insert(0, more())
 
     @cached_property
     def _memory(self) -> Memory:
@@ -387,11 +427,3 @@ class KnowledgePulse(Pipeline):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _renew_the_lock() -> None:
-    """Replace the lock after a fork, which copies locks as they are."""
-    KnowledgePulse._default_lock = threading.Lock()  # noqa: SLF001 - our own
-
-
-at_fork(after_in_child=_renew_the_lock)

@@ -5,17 +5,18 @@ import concurrent.futures.thread  # noqa: F401 - what the worker loads at the en
 import logging
 import os
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from types import EllipsisType
-from typing import Any, Final, Literal, NamedTuple, Unpack
+from typing import Final, NamedTuple, Unpack
 
 from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder, shared_embedder
-from kp_middleware.export import Exporter, OwnExporter, Receipt, Registry
+from kp_middleware.export import Exporter, OwnExporter, Registry
 from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
 from kp_middleware.locations import unknown_variables
@@ -30,7 +31,7 @@ from kp_middleware.pipeline._worker import (
     wait_for_ends,
 )
 from kp_middleware.recording import Limits, Recorder, shield
-from kp_middleware.runs import ExportedRun, fingerprint
+from kp_middleware.runs import fingerprint
 from kp_middleware.settings import Settings, SettingsKeywords
 from kp_middleware.storage import TROUBLE, Backlog, Counts, SqliteStore, Store, in_words
 from kp_middleware.traces import ReasoningTrace
@@ -84,14 +85,11 @@ _LAST_STEP_S: Final = 10.0  # loading the model takes a second or two, embedding
 
 
 class Pipeline:
-    """A queue, a thread that scores, those that send, and their figures.
+    """Takes finished runs from the agents' threads; no thread is started before the first."""
 
-    It takes finished runs from the agents' threads; no thread is started before the first.
-    """
-
+    _default_lock = threading.Lock()
     _scorer: ScoringWorker
-    _waits: bool | None
-    """True if a run's end waits until it is kept; None: nothing is started yet."""
+    _waits: bool | None  # a run's end waits until it is kept; None: nothing is started yet
 
     def __init__(
         self,
@@ -226,7 +224,6 @@ class Pipeline:
             self._scorer.wait_until_kept(time.monotonic())
 
     def _drop(self) -> None:
-        """Count a run that is not recorded; the first is logged."""
         if self._scorer.drop() == 1:
             why = _CLOSED if self._closed else _TOO_MANY
             logger.warning("a run was dropped: %s; more are counted, not logged", why)
@@ -301,46 +298,6 @@ class Pipeline:
             why = self._scorer.trouble or f"{self.settings.db}: kp-middleware doctor looks into it"
             words = "finished runs that could not be kept, and are lost: %d; %s"
             logger.warning(words, self._scorer.waiting, why)
-
-    def add_exporter(
-        self,
-        exporter: Callable[[ExportedRun], Receipt | None],
-        *,
-        send: Literal["cleared", "all"] = "cleared",
-        name: str | None = None,
-        since: datetime | None = None,
-    ) -> None:
-        """Give runs to an exporter of your own as well, redacted as those that the registry gets.
-
-        It is called in a thread of its own, at least once for each run that is scored, fails to be,
-        or is incomplete; where it was is kept in the file. What is told of a run later is not
-        given to it.
-
-        Args:
-            exporter: A function of one `ExportedRun`, such as ``kp_otel.OTLPExporter``; it raises
-                what an `Exporter` does.
-            send: ``cleared`` for what may leave by the gate, or ``all`` that is not private.
-            name: By which it is known in the file, also after a restart; by default its own.
-            since: The runs that began then or later are the first; None means now. Counts when the
-                file first hears its name.
-
-        Raises:
-            TypeError: If it is not callable, or the pipeline has a store of its own.
-            ValueError: If there is one of this name.
-        """
-        first = since_text(since or datetime.now(UTC))
-        if send not in {"cleared", "all"}:
-            raise ValueError(f'send is "cleared" or "all", this is {send!r}')
-        named: Any = name or getattr(exporter, "name", None)
-        own = OwnExporter(exporter, named if isinstance(named, str) else None)
-        if not isinstance(self._store, SqliteStore):
-            raise TypeError(NO_FILE)
-        if any(one.exporter.url == own.url for one in self._senders if one is not self._sender):
-            raise ValueError(f"there is an {own.url} already: give each a name of its own")
-        if self.settings.visibility != "private" and not self.settings.problems:
-            more = partial(MoreSender, self._store, self.settings, own, send=send, since=first)
-            self._more.append(more)
-            self._senders.insert(0, more())
 
     def _start_afresh(self) -> None:
         """Create an empty queue and the workers, without starting a thread.
@@ -452,6 +409,7 @@ def _promise(forked: object = None) -> None:
 
 def _start_afresh_in_the_child() -> None:
     """Restart the workers after a fork, which copies locks but no threads."""
+    Pipeline._default_lock = threading.Lock()  # noqa: SLF001 - our own
     _promise()  # a fork server's child imports a program before it knows whose it is
     for pipeline in list(_open):
         pipeline._scorer.leave_to_the_parent()  # noqa: SLF001 - our own
