@@ -76,7 +76,7 @@ class Stats(NamedTuple):
 
 logger = logging.getLogger("kp_middleware")
 
-NO_FILE: Final = "this needs the file: a store of your own has none"
+NO_FILE: Final = "a store of your own has no file: ask your own store itself"
 
 _CLOSED: Final = "the pipeline is closed, which should come after the last run"
 _TOO_MANY: Final = "too many wait to be scored: see kp.stats().trouble, or raise max_queue_bytes"

@@ -394,9 +394,8 @@ class Stages:
         score, verdict = evaluation
         if verdict.decision == "withhold" and metadata.visibility != "private":
             self._withheld += 1  # others may have scored the rest
-            if self._withheld % _EVERY == 1 and (
-                why := self._store.forwarding_warning(time.time())
-            ):
+            looks = self._withheld == 1 or not self._withheld % _EVERY
+            if looks and (why := self._store.forwarding_warning(time.time())) is not None:
                 logger.warning("nothing leaves: %s", why)
         stays = verdict.decision == "withhold" or "delivery" in verdict.reason.args
         return None if stays else (trace, score.value)
