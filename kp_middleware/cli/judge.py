@@ -31,6 +31,7 @@ from kp_middleware.views.wording import cut, minute, one_line, outcome, short_id
 
 if TYPE_CHECKING:
     from kp_middleware.pipeline import Reevaluation
+    from kp_middleware.settings import Settings
 
 _KEYS: Final = "did it succeed?  y yes  n no  s skip  o open  q quit "
 _NEEDS_KEYS: Final = (
@@ -113,8 +114,15 @@ def _learning(db: Path) -> Iterator[tuple[History, "Reevaluation"]]:
     settings = options.read_settings(db)
     with closing(options.open_to_write(db)) as file:
         history = History(file)
-        options.hint_at_another_gate(history, settings)
+        _hint_at_another_gate(history, settings)
         yield history, Reevaluation.of(SqliteStore(file), settings)
+
+
+def _hint_at_another_gate(history: History, settings: "Settings") -> None:
+    """Say so if the program that recorded had another gate: its keywords are unknown here."""
+    theirs, ours = history.last_decisions().gate, settings.gate.name
+    if theirs and theirs != ours:
+        hint(f"uses {ours}, but the last run was decided by {theirs}: set KP_THRESHOLD to match")
 
 
 def _question(item: ReviewItem, place: str, state: str) -> str:
@@ -179,7 +187,7 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
             from kp_middleware.pipeline import Rescoring
 
             settings = options.read_settings(db)
-            options.hint_at_another_gate(History(file), settings)
+            _hint_at_another_gate(History(file), settings)
             embedder = shared_embedder(settings.embedder)
             try:
                 options.wait_for_model(embedder)

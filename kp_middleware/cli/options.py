@@ -17,19 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import click
 from click.shell_completion import CompletionItem
 
-from kp_middleware import locations
+from kp_middleware import locations, storage
 from kp_middleware.cli.console import Output, hint, keep, warn
 from kp_middleware.errors import EmbedderNotReadyError, SettingsFileError
 from kp_middleware.instants import instant
-from kp_middleware.storage import (
-    STATES,
-    Database,
-    Filters,
-    History,
-    domain_names,
-    tool_names,
-    trace_ids,
-)
+from kp_middleware.storage import Database, Filters, History
 from kp_middleware.views.wording import one_line, short_id
 
 if TYPE_CHECKING:
@@ -144,13 +136,6 @@ def shared_url() -> str | None:
     return None if shared is None else shared.get_secret_value()
 
 
-def hint_at_another_gate(history: History, settings: "Settings") -> None:
-    """Say so if the program that recorded had another gate: its keywords are unknown here."""
-    theirs, ours = history.last_decisions().gate, settings.gate.name
-    if theirs and theirs != ours:
-        hint(f"uses {ours}, but the last run was decided by {theirs}: set KP_THRESHOLD to match")
-
-
 def wait_for_model(embedder: "Embedder | None") -> None:
     """Wait while the model is being downloaded."""
     told = False
@@ -171,7 +156,7 @@ _HELP_WIDTH: Final = 60
 def complete_trace_id(context: click.Context, _: click.Parameter, start: str) -> list[Any]:
     """Return the newest runs whose ids start with what was typed, with objectives as help."""
     told = {"@last": "the newest run", "@best": "the run with the highest score"}
-    for trace_id, objective in trace_ids(file_of(context), start):
+    for trace_id, objective in storage.trace_ids(file_of(context), start):
         forms = short_id(trace_id), trace_id.removeprefix("kp:trace:"), trace_id
         shortest = next(form for form in forms if form.startswith(start))
         told[shortest] = one_line(objective)[:_HELP_WIDTH]
@@ -190,7 +175,8 @@ def _completes(names: Callable[[Path, str], list[str]]) -> Completer:
     ]
 
 
-complete_domain: Final = _completes(domain_names)
+complete_domain: Final = _completes(storage.domain_names)
+_complete_tool: Final = _completes(storage.tool_names)
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -280,15 +266,7 @@ def limit(
 
 
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?) *(ms|[smhdwy])")
-_UNITS_S: Final[Mapping[str, float]] = {
-    "ms": 0.001,
-    "s": 1,
-    "m": 60,
-    "h": 3600,
-    "d": 86_400,
-    "w": 7 * 86_400,
-    "y": 365 * 86_400,
-}
+_UNITS_S: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}
 
 
 def _span_s(text: str) -> float | None:
@@ -351,10 +329,10 @@ filters = bundled(
         ),
         click.option(
             "--state",
-            type=_State([state.replace(" ", "-") for state in STATES]),
+            type=_State([state.replace(" ", "-") for state in storage.STATES]),
             help="Only runs in this state; failed: could not be scored.",
         ),
-        click.option("--tool", shell_complete=_completes(tool_names), help="Only with this tool."),
+        click.option("--tool", shell_complete=_complete_tool, help="Only with this tool."),
         click.option("--failed", is_flag=True, help="Only runs whose task failed."),
         click.option(
             "--slower",

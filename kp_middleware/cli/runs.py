@@ -53,8 +53,6 @@ def list_(
     "order". FTS5 syntax works too: "memory leak" as a phrase, leak*, leak OR crash, objective:leak.
     Emoji, and scripts without spaces such as Chinese, match anywhere in a text.
 
-    A terminal shows as many columns as fit beside the objective.
-
     \b
     kp-middleware list --below --near -d code         near misses
     kp-middleware list --sort novelty                 most unlike all earlier runs
