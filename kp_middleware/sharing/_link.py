@@ -46,39 +46,28 @@ _CONNECT_S: Final = 3
 _MIGRATE: Final = "kp-middleware shared migrate"
 _WAIT: Final = "programs that record try again by themselves"
 _CORRECT: Final = "correct KP_SHARED"
-_UNKNOWN_HOST: Final = ("has a host name that is not known here", _CORRECT)
-_BY_STATE: Final = {
-    "28": ("refuses this user or password", _CORRECT),
-    "3D": ("has no database of this name", _CORRECT),
-    "3F": ("has no schema kp", f"a person runs {_MIGRATE}"),
-    "42P01": ("has no schema kp", f"a person runs {_MIGRATE}"),
-    "42501": ("does not let this role do it", "grant it what docs/fleet.md lists"),
-    "53300": ("has too many connections", _WAIT),
-    "57P03": ("is starting or stopping", _WAIT),
-    "25006": ("is read-only, a standby", "name the primary as well in KP_SHARED"),
-    "53100": ("has a full disk", "make room there"),
-    "55P03": ("is locked by another program", _WAIT),
-    "57014": ("takes too long", _WAIT),
-}
-_BY_PHRASE: Final = {  # libpq has no code for what fails before a session begins
-    "too many": _BY_STATE["53300"],
-    "password": _BY_STATE["28"],
-    "authentication": _BY_STATE["28"],
-    "pg_hba": _BY_STATE["28"],
-    "certificate": ("has a certificate that is not trusted", "correct sslrootcert in KP_SHARED"),
-    'role "': _BY_STATE["28"],
-    "does not exist": _BY_STATE["3D"],
-    "starting up": _BY_STATE["57P03"],
-    "shutting down": _BY_STATE["57P03"],
-    "refused": ("cannot be reached (connection refused)", _WAIT),
-    "no such file": ("cannot be reached (nothing listens there)", _WAIT),
-    "resolve": _UNKNOWN_HOST,
-    "translate": _UNKNOWN_HOST,
-    "ssl": ("cannot be spoken to by TLS", "correct sslmode in KP_SHARED"),
-    "read-": _BY_STATE["25006"],
-    "invalid": ("is named by a URL that is not valid", _CORRECT),
-    "time": ("does not answer in time", _WAIT),
-}
+_UNTRUSTED: Final = "has a certificate that is not trusted"
+_NEVER: Final = "(?!)"
+_CAUSES: Final = (
+    # SQLSTATE, what libpq says before a session begins, where it has no code; problem, remedy
+    ("53300", "too many", "has too many connections", _WAIT),
+    ("28", 'password|authentication|pg_hba|role "', "refuses this user or password", _CORRECT),
+    ("3F|42P01", _NEVER, "has no schema kp", f"a person runs {_MIGRATE}"),
+    ("42501", _NEVER, "does not let this role do it", "grant it what docs/fleet.md lists"),
+    ("53100", _NEVER, "has a full disk", "make room there"),
+    ("55P03", _NEVER, "is locked by another program", _WAIT),
+    ("57014", _NEVER, "takes too long", _WAIT),
+    (_NEVER, "certificate", _UNTRUSTED, "correct sslrootcert in KP_SHARED"),
+    ("3D", "does not exist", "has no database of this name", _CORRECT),
+    ("57P03", "starting up|shutting down", "is starting or stopping", _WAIT),
+    (_NEVER, "refused", "cannot be reached (connection refused)", _WAIT),
+    (_NEVER, "no such file", "cannot be reached (nothing listens there)", _WAIT),
+    (_NEVER, "resolve|translate", "has a host name that is not known here", _CORRECT),
+    (_NEVER, "ssl", "cannot be spoken to by TLS", "correct sslmode in KP_SHARED"),
+    ("25006", "read-", "is read-only, a standby", "name the primary as well in KP_SHARED"),
+    (_NEVER, "invalid", "is named by a URL that is not valid", _CORRECT),
+    (_NEVER, "time", "does not answer in time", _WAIT),
+)
 
 BEAT: Final = """
     INSERT INTO kp.pods (pod, version, settings, cursor, unshipped, oldest_unshipped_at, seen_at)
@@ -285,10 +274,11 @@ class Link:
 
     def _in_words(self, state: str, said: str) -> SharedLogError:
         """Return an error of psycopg in words of ours: its own may quote the URL's password."""
-        found = _BY_STATE.get(state) or _BY_STATE.get(state[:2])
-        if found is None and not state:
-            found = next((told for phrase, told in _BY_PHRASE.items() if phrase in said), None)
-        problem, remedy = found or (f"cannot be used (SQLSTATE {state or 'unknown'})", _WAIT)
+        problem, remedy = f"cannot be used (SQLSTATE {state or 'unknown'})", _WAIT
+        for states, phrases, *words in _CAUSES:
+            if re.search(f"^({states})" if state else phrases, state or said):
+                problem, remedy = words
+                break
         error = SharedLogError(self.shown, problem, remedy)
         error.sqlstate = state or None
         return error
