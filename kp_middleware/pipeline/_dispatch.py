@@ -3,7 +3,8 @@
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
@@ -152,31 +153,32 @@ def warn_once(kinds: set[str], what: str, error: BaseException) -> None:
     logger.log(level, "%s: %s", kind, error)
 
 
+@dataclass(frozen=True)
 class Reevaluation:
     """Evaluates stored runs again, and lets the outbox follow. Nothing is sent twice."""
 
-    def __init__(self, store: Store, dispatch: Dispatch, gate: Gate) -> None:
-        self._store = store
-        self.dispatch = dispatch
-        self._gate = gate
-        self._warn = partial(warn_once, set(), GATE_FAILED)
+    store: Store
+    dispatch: Dispatch
+    gate: Gate
+    warn: Callable[[BaseException], None]
 
     @classmethod
     def of(cls, store: Store, settings: Settings) -> Self:
         """Build one from settings alone: for a command, which has no pipeline."""
-        return cls(store, Dispatch(store, settings, privacy.Policy.of(settings)), settings.gate)
+        dispatch = Dispatch(store, settings, privacy.Policy.of(settings))
+        return cls(store, dispatch, settings.gate, partial(warn_once, set(), GATE_FAILED))
 
     def learn(self, feedback: Feedback) -> bool:
         """Store feedback and evaluate the run again; False if it was told the same before."""
-        with self._store.transaction():
-            before = self._store.belief(feedback.trace_id)
+        with self.store.transaction():
+            before = self.store.belief(feedback.trace_id)
             if before is None:
                 raise TraceNotFoundError(f"no run has the id {feedback.trace_id[:100]!r}")
             ending, told = _ended(feedback, before.ending), (feedback.success, feedback.confidence)
             if before.last_told == told and ending[:2] == before.ending[:2]:
                 return False
             given_at = instant(feedback.given_at_s)
-            self._store.add_feedback(before, ending, given_at=given_at, told=told)
+            self.store.add_feedback(before, ending, given_at=given_at, told=told)
             leaves = before.state == "scored" and self._with_outcome(before.seq)
         if leaves:
             self.dispatch.queue_stored(before.seq)
@@ -184,8 +186,8 @@ class Reevaluation:
 
     def evaluate(self, seq: int, run: Run, weights: Weights, before: PastRun) -> Evaluation:
         """Evaluate a stored run by today's gate, with what was decided before that run."""
-        history = self._store.history(seq, before.domain, let_through_at=before.let_through_at)
-        return evaluate(run, history, weights, self._gate, self._warn)
+        history = self.store.history(seq, before.domain, let_through_at=before.let_through_at)
+        return evaluate(run, history, weights, self.gate, self.warn)
 
     def save(
         self, seq: int, evaluation: Evaluation, before: PastRun, p_success: float | None = None
@@ -199,12 +201,12 @@ class Reevaluation:
             and before.outbox in {None, "cancelled"}
             and before.outbox_reason != CANCELLED_BY_HAND
         ):
-            ending = self._store.ending(seq)
+            ending = self.store.ending(seq)
             why = self.dispatch.blocking_reason(before.visibility, ending, before.started_at)
             leaves = why is None
             verdict = verdict if why is None else verdict.staying(why)
         told = evaluation._replace(verdict=verdict)
-        self._store.save_evaluation(seq, told, p_success=p_success)
+        self.store.save_evaluation(seq, told, p_success=p_success)
         self.dispatch.outbox.sync(seq)
         return leaves
 
@@ -213,7 +215,7 @@ class Reevaluation:
 
         So does its place in the share: those after it have been ranked behind it.
         """
-        before = self._store.scored(seq)
+        before = self.store.scored(seq)
         if before is None or (stored := before.score) is None:
             return False
         ending = before.ending

@@ -5,6 +5,7 @@ import math
 import random
 import time
 from collections import Counter
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Final, NamedTuple, Self, TypeAlias
 from uuid import UUID
@@ -102,28 +103,24 @@ FinishedRun: TypeAlias = Recorder | Built | ThreadEnd | Feedback
 """A recorded run, a trace that a user built, or news of those that came before."""
 
 
+@dataclass
 class Intake:
     """Writes finished runs; what waits in its thread is joined with what follows, or ended.
 
     What is to be scored then is added to ``next``.
     """
 
-    def __init__(
-        self, store: Store, settings: Settings, policy: privacy.Policy, next_: NextRun
-    ) -> None:
-        self._store = store
-        self._settings = settings
-        self._limits = Limits.of(settings)
-        self._policy = policy
-        self._waits_s = {"human": settings.paused_ttl_s, "turn": settings.thread_idle_s}
-        self._next = next_
-        self._secrets: dict[str, privacy.KnownSecrets] = {}
-        """Of threads in which a run waits, by fingerprint: they are never written."""
-        self._said: set[str] = set()
+    store: Store
+    settings: Settings
+    policy: privacy.Policy
+    next: NextRun
+    said: set[str] = field(default_factory=set)  # engines that do not work
+    secrets: dict[str, privacy.KnownSecrets] = field(default_factory=dict)
+    """Of threads in which a run waits, by fingerprint: they are never written."""
 
     def keep(self, run: Recorder | Built) -> None:
         """Write a run without its secrets, unless it has no step."""
-        settings = self._settings
+        settings = self.settings
         if isinstance(run, Recorder):
             recorded = assemble(
                 run,
@@ -133,13 +130,13 @@ class Intake:
                 agent_id=settings.agent_id,
             )
         else:
-            recorded = bounded(_as_strict_as(settings, run.trace), self._limits)
+            recorded = bounded(_as_strict_as(settings, run.trace), Limits.of(self.settings))
             if run.owner is not None:
                 recorded = recorded.model_copy(update={"owner": fingerprint(run.owner)})
         if recorded is None:
             return
         thread = "" if recorded.part is None else recorded.part.thread
-        known = self._secrets.get(thread) or privacy.KnownSecrets()
+        known = self.secrets.get(thread) or privacy.KnownSecrets()
         is_ours = isinstance(run, Recorder)
         try:
             clean = self._without_secrets(recorded, known)
@@ -149,9 +146,9 @@ class Intake:
             self._write(_without_words(recorded), known, is_ours=is_ours, failed=error)
         else:
             if thread and known:
-                self._secrets.pop(thread, None)
-                self._secrets[thread] = known
-        if self._secrets:
+                self.secrets.pop(thread, None)
+                self.secrets[thread] = known
+        if self.secrets:
             self._forget_secrets()
 
     def end(self, told: ThreadEnd | None = None) -> bool:
@@ -162,19 +159,19 @@ class Intake:
         if told is None and self.next_end_in_s() > 0:
             return False
         success, confidence = (None, None) if told is None else told[1:]
-        with self._store.transaction():
-            now, store = instant(time.time()), self._store
+        with self.store.transaction():
+            now, store = instant(time.time()), self.store
             paused = store.overdue(now) if told is None else store.paused(told.thread)
             for one in paused:
                 if not one.run.shape.steps:
-                    self._store.remove(one.seq)
+                    self.store.remove(one.seq)
                     continue
                 over = ended(one.run, success=success, confidence=confidence)
-                self._store.record(over, seq=one.seq)
+                self.store.record(over, seq=one.seq)
                 if not over.complete and one.part.awaits == "human":
-                    self._store.give_reason(one.seq, "not_continued")
-        self._next.add(dict.fromkeys(one.seq for one in paused))
-        if self._secrets:
+                    self.store.give_reason(one.seq, "not_continued")
+        self.next.add(dict.fromkeys(one.seq for one in paused))
+        if self.secrets:
             self._forget_secrets()
         return bool(paused)
 
@@ -186,17 +183,17 @@ class Intake:
         except RedactionError as error:
             logger.warning("trace %s is kept without its texts: %s", run.trace.id, error)
             clean, failed = _without_words(run), error
-        with self._store.transaction():
-            stored = self._store.reading(run.trace.id)
+        with self.store.transaction():
+            stored = self.store.reading(run.trace.id)
             if stored is not None and not stored.says_less_than(run):
                 return None
-            seq = self._store.record(clean, seq=None if stored is None else stored.seq)
+            seq = self.store.record(clean, seq=None if stored is None else stored.seq)
             if failed is not None:
-                self._store.fail(seq, "not_redacted", failed)
-            return (seq, clean.trace) if self._store.is_recorded(seq) else None
+                self.store.fail(seq, "not_redacted", failed)
+            return (seq, clean.trace) if self.store.is_recorded(seq) else None
 
     def next_end_in_s(self) -> float:
-        until = self._store.next_overdue()
+        until = self.store.next_overdue()
         return math.inf if until is None else max(0.0, epoch_s(until) - time.time())
 
     def _write(
@@ -212,8 +209,8 @@ class Intake:
         One of ours whose id the file has gets another.
         """
         seq, aliases = None, set[str]()
-        with self._store.transaction():
-            if (stored := self._store.reading(run.trace.id)) is not None:
+        with self.store.transaction():
+            if (stored := self.store.reading(run.trace.id)) is not None:
                 if not is_ours:
                     if shield.count("submit: a trace with the id of one in the file"):
                         logger.warning(_THERE, run.trace.id)
@@ -221,15 +218,15 @@ class Intake:
                 if not stored.is_of(run):  # else it was written, and is tried again
                     run = _under_another_id(run)
             if failed is not None:
-                self._store.fail(self._store.record(run), "not_redacted", failed)
+                self.store.fail(self.store.record(run), "not_redacted", failed)
                 return
             earlier = None if run.part is None else self._before(run.part)
             if earlier is not None:
                 parts = (earlier.run, run)  # in the order of their start, not of writing
                 first, second = sorted(parts, key=lambda part: part.trace.metadata.created_at)
-                run = joined(first, second, self._limits)
+                run = joined(first, second, Limits.of(self.settings))
                 if known:  # one part was written before all of them were known
-                    run = _cleaned(run, self._policy, known, is_new=False)
+                    run = _cleaned(run, self.policy, known, is_new=False)
                 seq, aliases = earlier.seq, {one.trace.id for one in parts} - {run.trace.id}
             elif run.part is not None and run.part.follows and run.part.awaits is None:
                 whole = alone(run) if run.shape.steps else None
@@ -237,9 +234,10 @@ class Intake:
                     return  # nothing waits for it: it is not a run
                 run = self._with_its_objective(whole, run.part)
             awaits = None if run.part is None else run.part.awaits
-            until = None if awaits is None else instant(time.time() + self._waits_s[awaits])
-            seq = self._store.record(run, seq=seq, until=until, aliases=aliases)
-        self._next.add({seq: run if until is None and run.complete else None})
+            waits_s = {"human": self.settings.paused_ttl_s, "turn": self.settings.thread_idle_s}
+            until = None if awaits is None else instant(time.time() + waits_s[awaits])
+            seq = self.store.record(run, seq=seq, until=until, aliases=aliases)
+        self.next.add({seq: run if until is None and run.complete else None})
 
     def _before(self, part: ThreadPart) -> PausedRun | None:
         """Return the paused run of the same thread that this one continues, or None.
@@ -249,11 +247,11 @@ class Intake:
         questions: they are only marked, because another agent without a name may have asked them.
         """
         agent, answers = part.agent, set(part.answers)
-        paused = self._store.paused(part.thread)
+        paused = self.store.paused(part.thread)
         if not part.follows:
             for one in paused:
                 if one.part.agent == agent:
-                    self._store.leave(one.seq)
+                    self.store.leave(one.seq)
             return None
         asked = [one for one in paused if answers & {*one.part.questions}]
         ours = [
@@ -267,7 +265,7 @@ class Intake:
         """Give a run that resumes a failed one the objective of its thread."""
         if part.was_asked or run.thread_id is None or fingerprint(run.thread_id) != part.thread:
             return run  # an id that was redacted may be another's
-        objective = self._store.last_objective(run.thread_id, run.agent_name)
+        objective = self.store.last_objective(run.thread_id, run.agent_name)
         if objective is None:
             return run
         task = run.trace.task.model_copy(update={"objective": objective})
@@ -275,17 +273,17 @@ class Intake:
 
     def _forget_secrets(self) -> None:
         """Forget the secrets of threads in which no run waits, and of the oldest if too many."""
-        threads = self._store.paused_threads()
-        self._secrets = {one: known for one, known in self._secrets.items() if one in threads}
-        while sum(map(len, self._secrets.values())) > _MOST_SECRETS:
-            del self._secrets[next(iter(self._secrets))]
+        threads = self.store.paused_threads()
+        self.secrets = {one: known for one, known in self.secrets.items() if one in threads}
+        while sum(map(len, self.secrets.values())) > _MOST_SECRETS:
+            del self.secrets[next(iter(self.secrets))]
 
     def _without_secrets(self, run: RecordedRun, known: privacy.KnownSecrets) -> RecordedRun:
         """Redact the run, without its largest steps if it is too large.
 
         Rules whose package is missing are left to the outbox.
         """
-        policy, too_large = self._policy, 0
+        policy, too_large = self.policy, 0
         while True:
             try:
                 return _cleaned(run, policy, known)
@@ -293,9 +291,9 @@ class Intake:
                 if error.reason == "too_large" and too_large < _MOST_TOO_LARGE:
                     logger.warning("a step of trace %s is not kept: %s", run.trace.id, error)
                     run, too_large = _without_largest_step(run), too_large + 1
-                elif error.reason in privacy.ENGINE_TROUBLE and policy is self._policy:
-                    if error.where not in self._said:
-                        self._said.add(error.where)
+                elif error.reason in privacy.ENGINE_TROUBLE and policy is self.policy:
+                    if error.where not in self.said:
+                        self.said.add(error.where)
                         logger.warning("nothing will be sent: %s", error)
                     policy = policy.without_packages()
                 else:

@@ -247,11 +247,13 @@ class Stages:
         self._embedder = embedder
         self._recalls = settings.recall
         self._withheld = 0
+        self._warn = partial(warn_once, set(), GATE_FAILED)
         self._warned: set[str] = set()
         policy = privacy.Policy.of(settings)
         self.next = NextRun(store)
         self.intake = Intake(store, settings, policy, self.next)
         self.dispatch = Dispatch(store, settings, policy, exporter)
+        self._reevaluation = Reevaluation(store, self.dispatch, self._gate, self._warn)
         self._retention = Retention(store, settings.retention_days)
         self._judging = Judging(on_answer)
         self._shared = None
@@ -264,7 +266,7 @@ class Stages:
         match run:
             case Feedback():
                 try:
-                    Reevaluation(self._store, self.dispatch, self._gate).learn(run)
+                    self._reevaluation.learn(run)
                 except TraceNotFoundError as error:
                     if shield.count("feedback on no trace"):
                         logger.warning(_ON_NO_TRACE, error)
@@ -412,8 +414,7 @@ class Stages:
         metadata, gate = trace.metadata, self._gate
         history = self._store.history(seq, metadata.task_domain)
         weights = self._scorer.weights(metadata.task_domain)
-        warn = partial(warn_once, self._warned, GATE_FAILED)
-        evaluation = evaluate(run, history, weights, gate, warn)
+        evaluation = evaluate(run, history, weights, gate, self._warn)
         clears = evaluation.verdict.decision == "forward"
         is_private = metadata.visibility == "private"
         why = self.dispatch.blocking_reason(metadata.visibility, ending, metadata.created_at)

@@ -1,6 +1,7 @@
 """The shared log in PostgreSQL: what is shipped, decided, told later, and pulled."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from kp_middleware.core.gates import GateHistory, Ranking
@@ -139,66 +140,55 @@ class LogChangedError(Exception):
     """The log is not the one that a place was in: it was restored, or is another's."""
 
 
+@dataclass
 class LockedLog:
     """The locked log: what all hosts know, while nobody else decides.
 
     It is read once for each domain and gate; of one domain it is a `GateHistory`.
-
-    Attributes:
-        answered: Runs that were decided on before, when the answer was lost.
-        newer: The vectors of other pods since the place, the oldest first.
-        trouble: Why the log could not be read, so that this is told from an error of the gate.
     """
 
-    rank_key = 0.0
-
-    def __init__(
-        self,
-        opened: Transaction,
-        answered: Mapping[str, SharedRun] = {},
-        newer: Sequence[LoggedVector] = (),
-    ) -> None:
-        self.answered = answered
-        self.newer = newer
-        self.trouble: BaseException | None = None
-        self._opened = opened
-        self._domain = ""
-        self._rankings: dict[tuple[str, str], Ranking] = {}
-        self._in_a_day: int | None = None
+    opened: Transaction
+    answered: Mapping[str, SharedRun] = field(default_factory=dict)  # before: their answer was lost
+    newer: Sequence[LoggedVector] = ()  # of other pods since the place, the oldest first
+    rank_key: float = 0.0
+    trouble: BaseException | None = None  # it could not be read: no error of the gate
+    domain: str = ""
+    rankings: dict[tuple[str, str], Ranking] = field(default_factory=dict)
+    in_a_day: int | None = None
 
     def history(self, domain: str) -> GateHistory:
         """Return what a gate may know of the runs before the next one of a domain."""
-        self._domain = domain
+        self.domain = domain
         return self
 
     def add(self, run: SharedRun) -> None:
         """Count a run that was decided on just now among those before the next."""
-        for (domain, gate), ranking in self._rankings.items():
+        for (domain, gate), ranking in self.rankings.items():
             if domain == run.domain and run.rank_key is not None:
                 is_ours = gate == run.gate
                 gone, credit = is_ours and run.chosen, run.credit if is_ours else None
                 ranking.add(run.rank_key, gone=bool(gone), credit=credit)
-        if self._in_a_day is not None and run.decision == "forward":
-            self._in_a_day += 1
+        if self.in_a_day is not None and run.decision == "forward":
+            self.in_a_day += 1
 
     def forwarded_in_a_day(self) -> int:
-        if self._in_a_day is None:
-            self._in_a_day = int(self._read(_DAY)[0][0])
-        return self._in_a_day
+        if self.in_a_day is None:
+            self.in_a_day = int(self._read(_DAY)[0][0])
+        return self.in_a_day
 
     def ranking(self, gate: str, last: int) -> Ranking:
-        key = self._domain, gate
-        if key not in self._rankings:
-            asked = {"domain": self._domain, "gate": gate, "last": last}
+        key = self.domain, gate
+        if key not in self.rankings:
+            asked = {"domain": self.domain, "gate": gate, "last": last}
             ranking = Ranking(last)
             for rank_key, gone, credit in reversed(self._read(_RANKED, asked)):
                 ranking.add(rank_key, gone=bool(gone), credit=credit)
-            self._rankings[key] = ranking
-        return self._rankings[key]
+            self.rankings[key] = ranking
+        return self.rankings[key]
 
     def _read(self, query: str, values: Values = ()) -> Rows:
         try:
-            return self._opened.read((query, values))[0]
+            return self.opened.read((query, values))[0]
         except BaseException as error:
             self.trouble = error
             raise
@@ -208,19 +198,17 @@ Decisions: TypeAlias = Sequence[tuple[SharedRun, SharedItem | None]]
 """Runs as they are appended to the log, each with the body that may go."""
 
 
+@dataclass(frozen=True)
 class PostgresLog:
     """The operations of the log that hosts share, on one connection.
 
     Each may raise `SharedLogError`. Without an outbox nothing is sent from here.
     """
 
-    def __init__(
-        self, link: Link, pod: str, *, newest: int, outbox: SharedOutbox | None = None
-    ) -> None:
-        self.link = link
-        self._pod = pod
-        self._newest = newest
-        self._outbox = outbox
+    link: Link
+    pod: str
+    newest: int  # so many vectors are read
+    outbox: SharedOutbox | None = None
 
     def ship(self, runs: Sequence[SharedRun]) -> Mapping[str, int]:
         """Append runs that stay local; return the place of each, also if it was there before."""
@@ -257,7 +245,7 @@ class PostgresLog:
 
         Raises `LogChangedError` if the log has changed before the place.
         """
-        asked = _pull(self.link, place, _VECTORS, most=_AT_ONCE, newest=self._newest, pod=self._pod)
+        asked = _pull(self.link, place, _VECTORS, most=_AT_ONCE, newest=self.newest, pod=self.pod)
         return Pulled([LoggedVector(*row) for row in asked.rows], *asked[1:])
 
     def check(self, place: Place) -> int:
@@ -274,20 +262,20 @@ class PostgresLog:
         for page in pages(self.pull, place):
             newer += page.rows
             place = page.place
-        since = {"first": place.seq, "until": _ALL, "pod": self._pod}
+        since = {"first": place.seq, "until": _ALL, "pod": self.pod}
         with self.link.transaction() as opened:
             # an earlier attempt may end just now: what it has decided is asked under the lock
             _, asked, last = opened.read((LOCK, ()), (_ANSWERED, ([*ids],)), (_VECTORS, since))
             answers = [(seq, run_of(values)) for seq, *values in asked]
             answered = {run.id: run for _, run in answers}
             newer += [LoggedVector(*row) for row in last]
-            decided = judge(LockedLog(opened, answered, newer[-self._newest :]))
+            decided = judge(LockedLog(opened, answered, newer[-self.newest :]))
             if decided:
                 rows = {"rows": as_json([run for run, _ in decided])}
                 appended = opened.connection.execute(_DECIDE, rows)
-            if self._outbox is not None:
+            if self.outbox is not None:
                 items = [item for _, item in decided if item is not None]
-                self._outbox.insert(opened.connection, items)
+                self.outbox.insert(opened.connection, items)
         places: dict[str, int] = dict(appended.fetchall()) if decided else {}
         return [*answers, *((places[run.id], run) for run, _ in decided)]
 

@@ -1,7 +1,6 @@
 """What a process promises of its runs: across forks, locks, folders and second thoughts."""
 
 import json
-import os
 import threading
 
 import pytest
@@ -49,23 +48,6 @@ def count(db):
     (found,) = connection.execute("SELECT count(*) FROM traces WHERE state = 'scored'").fetchone()
     connection.close()
     return found
-
-
-def test_a_forked_child_records_with_the_parent_s_pipeline(pulse, db):
-    kp = pulse()
-    agent = kp.capture(lambda text: text)
-    agent("in the parent")
-    kp.flush()
-
-    child = os.fork()
-    if child == 0:
-        agent("in the child")
-        os._exit(bool(kp.flush()))
-    _, status = os.waitpid(child, 0)
-    agent("in the parent again")
-    kp.flush()
-
-    assert (status, count(db)) == (0, 3)
 
 
 def test_what_a_lock_kept_from_being_scored_is_scored_when_the_lock_goes(pulse, db):

@@ -123,14 +123,3 @@ def test_runs_are_kept_in_their_order(waiting, locked, connection):
 
     sizes = connection.execute("SELECT length(objective) FROM traces ORDER BY seq").fetchall()
     assert [size for (size,) in sizes] == [*range(1, 9)]
-
-
-def test_what_was_dropped_is_counted_in_the_file_once(pulse, connection):
-    kp = pulse(embedder=None, max_queue_bytes=ROOM_FOR_TWO)
-    kp.submit(trace_of(200_000))
-    for _ in range(2):
-        kp.submit(trace_of(1))
-        kp.flush(30)
-
-    told = connection.execute("SELECT value FROM meta WHERE key LIKE '%dropped%'").fetchall()
-    assert [int(count) for (count,) in told] == [1]

@@ -8,7 +8,6 @@ from unsent import UnsentStore
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
 from kp_middleware.errors import EmbedderNotReadyError
-from kp_middleware.pipeline import Stats
 from kp_middleware.recording import shield
 from kp_middleware.storage import History
 from kp_middleware.testing import LocalRegistry, StandInEmbedder
@@ -56,14 +55,6 @@ def test_each_state_of_the_file_is_counted(pulse, db, state, score):
     connection.close()
 
     assert numbers(kp.stats()) == {"recorded": 1, state: 1}
-
-
-def test_what_was_dropped_is_counted(pulse):
-    kp = pulse(max_queue_bytes=0)
-
-    [kp.capture(lambda text: text)(word) for word in ("one", "two")]
-
-    assert numbers(kp.stats()) == {"dropped": 2}
 
 
 def test_failures_that_were_kept_from_the_agent_are_told_by_kind(pulse):
@@ -122,10 +113,6 @@ def test_trouble_is_told_where_the_file_can_be_read_but_not_written(pulse):
     assert (told.in_memory, told.recorded) == (1, 1)
     assert "make room on the disk" in told.trouble
     assert numbers(kp.stats()) == {"recorded": 2, "scored": 2}
-
-
-def test_stats_are_a_value():
-    assert isinstance(Stats(*range(12), {}, None), tuple)
 
 
 def test_trouble_of_sending_is_told(pulse, registry, connection, db):
