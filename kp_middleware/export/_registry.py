@@ -69,15 +69,12 @@ class Registry:
             address = httpx2.URL(registry_address(url))
         except httpx2.InvalidURL:
             raise ValueError("the registry URL is not valid") from None  # it may hold a password
-        self._url = address.copy_with(query=None, fragment=None)
+        self._address = address.copy_with(query=None, fragment=None)
+        self.url = str(self._address)
         self._api_key = api_key
         api_key_text(api_key.get_secret_value())
         self._request = _Request()
         self._open_client: httpx2.Client | None = None
-
-    @property
-    def url(self) -> str:
-        return str(self._url)
 
     @property
     def key_hash(self) -> str:
@@ -154,7 +151,7 @@ class Registry:
         except (httpx2.HTTPError, OSError, UnicodeError) as exc:
             error = TimeoutError() if self._request.is_late else exc
             problem = _diagnosis(
-                error, self._url, connected=self._request.asked, timeout_s=self.timeout_s
+                error, self._address, connected=self._request.asked, timeout_s=self.timeout_s
             )
             safe = problem._replace(detail=self._without_key(problem.detail))
             raise self._unavailable(safe) from None
@@ -184,7 +181,7 @@ class Registry:
             return self._open_client
         try:
             client = httpx2.Client(
-                base_url=self._url,
+                base_url=self._address,
                 headers={
                     "Accept": "application/json",
                     "Accept-Encoding": "identity",
@@ -193,7 +190,9 @@ class Registry:
                 timeout=self.timeout_s,
                 limits=httpx2.Limits(keepalive_expiry=_IDLE_S),
                 verify=_named_trust() or True,
-                trust_env=not is_loopback(self._url.host),  # a proxy's loopback is another machine
+                trust_env=not is_loopback(
+                    self._address.host
+                ),  # a proxy's loopback is another machine
             )
         except RegistryUnavailableError as exc:
             raise self._unavailable(exc.problem) from exc
@@ -273,7 +272,7 @@ class _Request:
 def _named_trust() -> ssl.SSLContext | None:
     """Return an SSL context that trusts only the certificates named in the environment, or None."""
     files = [name for name in _FILES if os.environ.get(name)][:1]
-    named = [name for name in (*files, "SSL_CERT_DIR") if os.environ.get(name)]
+    named = [*files, *(["SSL_CERT_DIR"] if os.environ.get("SSL_CERT_DIR") else [])]
     if not named:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -297,11 +296,11 @@ def _diagnosis(
         kind = ProblemKind.UNTRUSTED if untrusted else ProblemKind.BAD_CERTIFICATE
         return Problem(kind, certificate.verify_message)
     names = (name for name in _PROXIES if name.lower() in {f"{url.scheme}_proxy", "all_proxy"})
-    variable = next((name for name in names if os.environ.get(name)), None)
-    if variable and proxy_bypass(url.host):
-        variable = None
-    if variable and isinstance(error, httpx2.ProxyError):
-        return Problem(ProblemKind.PROXY_REFUSES, f"{variable} {error}")
+    proxy = next((name for name in names if os.environ.get(name)), None)
+    if proxy and proxy_bypass(url.host):
+        proxy = None
+    if proxy and isinstance(error, httpx2.ProxyError):
+        return Problem(ProblemKind.PROXY_REFUSES, f"{proxy} {error}")
     why = str(error)
     if _cause(error, ConnectionRefusedError):
         problem, why = Problem(ProblemKind.REFUSED), "connection refused"
@@ -316,9 +315,7 @@ def _diagnosis(
         problem = Problem(ProblemKind.UNREACHABLE, why)
     else:
         problem = Problem(ProblemKind.BROKEN, f"{type(error).__name__}: {error}")
-    return (
-        Problem(ProblemKind.PROXY, f"{variable} {why}") if variable and not connected else problem
-    )
+    return Problem(ProblemKind.PROXY, f"{proxy} {why}") if proxy and not connected else problem
 
 
 def _unusable_proxy() -> Problem:

@@ -171,13 +171,10 @@ def _place(headers: Mapping[str, str]) -> str:
 def _complaint(answer: Answer) -> str | None:
     """Return the registry's error and issues in one line; None if the registry did not answer."""
     match answer.json:
-        case {"error": str(error), "issues": [*issues]}:
-            told = [
-                f"{one.get('path')}: {one.get('message')}"
-                for one in issues
-                if isinstance(one, dict)
-            ]
-            words = f"{error}: {'; '.join(told)}" if told else error
+        case {"error": str(words), "issues": [*issues]}:
+            issues = [one for one in issues if isinstance(one, dict)]
+            told = "; ".join(f"{one.get('path')}: {one.get('message')}" for one in issues)
+            words = f"{words}: {told}" if told else words
         case {"error": str(words)}:
             pass
         case _:

@@ -200,7 +200,10 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
     first_page, port = Addresses(datasette, name).to(), listener.getsockname()[1]
     link_file = LinkFile()
     guard = Guard(datasette.app(), port=port, first_page=first_page, opened=link_file.close)
-    shows = opens and _has_screen()
+    shows = opens and (
+        any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
+        or (sys.platform in {"darwin", "win32"} and not os.environ.get("SSH_CONNECTION"))
+    )
     click.echo(f"{guard.link}\n\nThe link opens one browser, once. Ctrl-C ends it.", err=True)
     if os.environ.get("SSH_CONNECTION"):
         tunnel = f"ssh -L {port}:127.0.0.1:{port} …"
@@ -236,10 +239,3 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.link_file.close()
         await super().shutdown(sockets)
-
-
-def _has_screen() -> bool:
-    """Return whether a browser would open on the user's own screen."""
-    if any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")):
-        return True
-    return sys.platform in {"darwin", "win32"} and not os.environ.get("SSH_CONNECTION")
