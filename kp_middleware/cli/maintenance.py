@@ -57,10 +57,10 @@ def migrate(db: Path) -> None:
     kp-middleware migrate --db november.db
     """
     before, now, copy = bring_up_to_date(db)
-    words, kept = f"{db}: schema {now} is current", None
+    words = f"{db}: schema {now} is current"
     if copy is not None:
         words = f"{db}: upgraded from schema {before} to {now}; the old file is {copy}"
-        kept = str(copy)
+    kept = copy and str(copy)
     found = {"path": str(db), "schema_before": before, "schema": now, "copy": kept}
     console.answer(found, words)
 
@@ -101,16 +101,14 @@ def prune(db: Path, *, older: str | None, yes: bool, shrink: bool, **rules: Any)
                 vacuum(file)
     kept = counts.recorded - count
     sizes = {"size_bytes_before": before, "size_bytes": db.stat().st_size}
-    found = {"dry_run": not yes, "removed": count, "kept": kept, **sizes}
     words = f"{count:,} {'removed' if yes else 'would be removed'}, {kept:,} kept"
-    console.answer(found, words)
+    console.answer({"dry_run": not yes, "removed": count, "kept": kept, **sizes}, words)
     if count and not yes:
         console.warn("--yes removes them")
     elif count and not shrink:
         hint("the file keeps its size and reuses the space; --vacuum shrinks it")
-    if not count and counts.recorded:
-        waiting = counts.unscored + counts.pending + counts.paused
-        hint(f"no run matches that may go; {waiting:,} wait to be scored, sent or resumed")
+    elif not count:
+        hint("no run matches, or those that do wait to be scored, sent or resumed")
 
 
 @click.group()

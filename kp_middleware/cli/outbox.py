@@ -263,19 +263,17 @@ def reconcile_(db: Path, *, send: bool) -> None:
         admin = OutboxAdmin(file)
         found = reconcile(options.read_settings(db), admin)
         queued = _retried(db, admin, found.missing, force=True) if send else []
-    told = f"{found.there:,} stored, {len(found.missing):,} missing"
+    parts = [f"{found.there:,} stored", f"{len(found.missing):,} missing"]
     if found.unknown:
-        told += f", {found.unknown:,} not sent from this file"
+        parts.append(f"{found.unknown:,} not sent from this file")
     if found.of_others:
-        told += f", {found.of_others:,} sent under another agent id, not compared"
+        parts.append(f"{found.of_others:,} sent under another agent id, not compared")
+    words = f"{found.registry}, agent {found.agent_id}: {', '.join(parts)}"
     missing = {"missing": len(found.missing), "queued": Counter(queued)}
-    words = f"{found.registry}, agent {found.agent_id}: {told}"
     console.answer(found._asdict() | missing, words)
-    if console.has_flag("as_json"):
-        return
-    if queued:
+    if queued and not console.has_flag("as_json"):
         _tell(queued)
-    elif found.missing:
+    elif found.missing and not queued:
         hint("--send queues the missing runs again")
 
 

@@ -106,14 +106,10 @@ def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
     columns = [*_TOOL_KEYS[1:], "tool"] if by == "tool" else [*rows[0]] if rows else [by]
     if by == "gate" and rows and output.format == "table":
         columns = _used(rows)
-    if by != "recalled":
-        if not rows:
-            hint("nothing matches")
-        output.print(rows, columns)
-        return
-    if rows or output.format != "table":
-        output.print(rows, columns)
-    if len(rows) < 2 or min(row["known"] for row in rows) < _FEW:
+    if not rows:
+        hint("nothing matches")
+    output.print(rows, columns)
+    if by == "recalled" and (len(rows) < 2 or min(row["known"] for row in rows) < _FEW):
         hint(f"too few to compare: this needs {_FEW} known outcomes with recall and without")
 
 

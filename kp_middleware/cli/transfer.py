@@ -127,9 +127,9 @@ def import_(
 
 def _transcript_of_the_hook() -> Path:
     with suppress(ValueError, LookupError, TypeError, RecursionError):
-        path = json.load(sys.stdin)["transcript_path"]
-        if "\0" not in path and Path(path).expanduser().is_file():
-            return Path(path).expanduser()
+        path = Path(json.load(sys.stdin)["transcript_path"]).expanduser()
+        if path.is_file():
+            return path
     raise click.UsageError("--hook needs the JSON of Claude Code's Stop hook on standard input")
 
 

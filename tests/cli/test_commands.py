@@ -46,18 +46,6 @@ def test_a_list_as_json_has_numbers_as_numbers(agent, type_command):
     assert (row["domain"], row["state"]) == ("code", "not queued")
 
 
-@pytest.mark.parametrize(
-    ("words", "count"),
-    [(["-d", "code"], 2), (["-d", "law"], 0), (["--above"], 1), (["--below"], 1), (["-n", "1"], 1)],
-    ids=["its domain", "another", "above", "below", "one"],
-)
-def test_a_list_can_be_narrowed(agent, type_command, words, count):
-    agent("one")
-    agent("one")
-
-    assert len(json.loads(type_command("list", "--json", *words).stdout)) == count
-
-
 def test_a_cut_list_says_how_many_there_are_on_standard_error(agent, type_command):
     agent("one")
     agent("two")
@@ -105,18 +93,6 @@ def test_a_name_that_fits_several_asks_for_more(agent, type_command):
     assert "is ambiguous" in result.stderr
 
 
-def test_stats_count_what_was_recorded_and_cleared(agent, type_command):
-    agent("one")
-    agent("one")
-
-    numbers = json.loads(type_command("stats", "--json").stdout)
-
-    assert (numbers["recorded"], numbers["cleared"], numbers["sent"]) == (2, 1, 0)
-    (tool,) = numbers["tools"]
-    assert (tool["tool"], tool["calls"], tool["failures"]) == ("shout", 2, 0)
-    assert 0 <= tool["mean_ms"] <= tool["max_ms"] + 0.1
-
-
 def test_a_file_that_does_not_exist_is_an_error_that_says_what_to_do(type_command, db):
     result = type_command("list")
 
@@ -159,14 +135,6 @@ def test_the_doctor_says_what_to_do_about_trouble(type_command, db, monkeypatch)
     assert result.exit_code == 3
     assert "is not an SQLite file; name another file with KP_DB or --db" in result.stdout
     assert "correct KP_REGISTRY_URL" in result.stdout
-
-
-@pytest.mark.parametrize("words", [["--help"], ["list", "--help"], ["show", "-h"], ["demo", "-h"]])
-def test_help_teaches(type_command, words):
-    result = type_command(*words)
-
-    assert result.exit_code == 0
-    assert "Usage:" in result.stdout
 
 
 def test_the_package_runs_as_a_module():

@@ -282,16 +282,6 @@ def test_a_damaged_file_is_an_error_in_words(agent, kp, db, type_command):
     assert result.stderr.startswith(f"Error: {db}: ")
 
 
-@pytest.mark.parametrize("format_", ["--json", "--csv", "--tsv", "--table"])
-def test_what_an_agent_read_cannot_steer_the_terminal_in_any_format(agent, db, format_):
-    agent("look \x1b]0;pwned\x07\x9b2J here")
-
-    shown = typed("--db", str(db), "list", format_, "-c", "objective")
-
-    assert "look" in shown
-    assert not {"\x1b", "\x07", "\x9b"} & set(shown)
-
-
 @pytest.mark.parametrize(("words", "hints"), [([], 1), (["--quiet"], 0)], ids=str)
 def test_quiet_leaves_out_hints(agent, type_command, words, hints):
     agent("one")
@@ -305,11 +295,3 @@ def test_quiet_leaves_out_hints(agent, type_command, words, hints):
 
 def test_quiet_leaves_errors(type_command):
     assert "does not exist" in type_command("--quiet", "list").stderr
-
-
-def test_what_is_said_comes_before_the_command(agent, type_command):
-    agent("one")
-
-    result = type_command("-v", "--no-color", "--no-progress", "--quiet", "list", "--json")
-
-    assert json.loads(result.stdout)[0]["objective"] == "one"

@@ -137,13 +137,3 @@ def test_no_line_is_longer_than_the_terminal_is_wide(db, columns):
     told = typed("--db", str(db), "diff", "left", "right", columns=columns)
 
     assert max(map(len, told.splitlines())) <= columns
-
-
-def test_what_an_agent_read_cannot_steer_the_terminal(db):
-    put(db, run("a\x1b[2J", step("tool_call", "b\x1b[2J"), id="one"))
-    put(db, run("c", step("thought"), id="two"))
-
-    told = typed("--db", str(db), "diff", "one", "two")
-
-    assert "\x1b" not in told
-    assert told.count("?[2J") == 2

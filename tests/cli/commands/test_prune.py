@@ -46,7 +46,7 @@ def test_where_nothing_would_go_there_is_nothing_to_say_yes_to(type_command):
 
     assert result.stdout == "0 would be removed, 3 kept\n"
     assert "--yes" not in result.stderr
-    assert "0 wait to be scored, sent or resumed" in result.stderr
+    assert "no run matches" in result.stderr
 
 
 @pytest.mark.usefixtures("three")

@@ -292,18 +292,6 @@ def test_no_line_is_longer_than_the_terminal_is_wide(db, columns):
     assert max(map(len, told.splitlines())) <= max(columns, 65)
 
 
-def test_no_objective_steers_the_terminal(db):
-    near = run("near \x1b[2J", step("thought"), id="near")
-    put(db, near)
-    made = run("look \x1b]0;pwned\x07", step("thought"), step("tool_call", "search"))
-    put(db, made, scored(made, 0.5, "near"))
-
-    told = typed("--db", str(db), "show", "--why", "@last")
-
-    assert told.count("?[2J") == told.count("?]0;pwned?") == 1
-    assert "\x1b" not in told
-
-
 def test_one_kind_of_step_gives(db, type_command):
     made = run("Think", step("thought"), step("thought"))
     put(db, made, scored(made))
