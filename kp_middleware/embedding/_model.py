@@ -35,20 +35,13 @@ Precision: TypeAlias = Literal["fp32", "int8"]
 """The number format of weights and activations; part of the fingerprint."""
 
 Reading: TypeAlias = Literal["task-first", "specified"]
-"""The way a text is made from a trace; part of the fingerprint, so a change needs a new name.
-
-``specified`` is the protocol's text, of which the model reads the beginning. ``task-first`` is the
-same if the window holds all of it. From a longer one it takes the beginning and the end of each
-part, in the order of the run. What people said comes first in the budget of the window, then what
-the agent thought; tool results get no more room than both together.
-"""
+"""The way a text is made from a trace; part of the fingerprint, so a change needs a new name."""
 
 Vector: TypeAlias = NDArray[np.float32]
 """A float32 array of shape ``(dimensions,)``; embedders return unit vectors, MiniLM's of 384."""
 
 WINDOW_TOKENS: Final = 256
-WORD_TOKENS: Final = WINDOW_TOKENS - 2
-"""The tokens of the window without the two special ones."""
+WORD_TOKENS: Final = WINDOW_TOKENS - 2  # without the two special ones
 
 _WORDS = re.compile(" [A-Za-z0-9]")  # certain starts of a token
 _LONG_WORDS = re.compile("([A-Za-z0-9]{101})[A-Za-z0-9]+")
@@ -362,7 +355,11 @@ def embedded_text(trace: ReasoningTrace, embedder: Embedder | None = None) -> st
 
 
 def task_first_text(trace: ReasoningTrace, window: Window) -> str:
-    """Return the specified text if the window holds it, else what tells the task."""
+    """Return the specified text if the window holds it, else the ends of each part, in order.
+
+    What people said comes first in the budget of the window, then what the agent thought; tool
+    results get no more room than both together.
+    """
     text = embedded_text(trace)
     if window.holds(text):
         return text
@@ -376,7 +373,7 @@ def task_first_text(trace: ReasoningTrace, window: Window) -> str:
     taken, room = {}, WORD_TOKENS
     for source, its_parts in parts.items():
         if source == "tool":
-            room = min(room, WORD_TOKENS - room)  # no more than people and agent have together
+            room = min(room, WORD_TOKENS - room)
         for place, part, ends in its_parts:
             said, tokens = window.ends(part, *ends) if room > 0 else ("", 0)
             if tokens:

@@ -3,7 +3,7 @@
 import re
 from functools import wraps
 
-from kp_middleware.privacy._reading import is_name, is_of_password, is_probable, pages
+from kp_middleware.privacy._reading import ends_in_name, is_of_password, is_probable, pages
 from kp_middleware.privacy._values import (
     TABLE,
     Check,
@@ -103,8 +103,10 @@ def named(check: Check) -> Check:
 
     @wraps(check)
     def checked(match: re.Match[str]) -> bool:
-        at = match.span("name")
-        return is_name(match.string, *at) and not pages(_whole(match)) and check(match)
+        start, end = match.span("name")
+        first = max(0, start - 2)  # what its lookbehinds read
+        is_one = ends_in_name(match.string[first:end], start - first)
+        return is_one and not pages(_whole(match)) and check(match)
 
     return checked
 

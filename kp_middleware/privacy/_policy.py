@@ -56,13 +56,7 @@ class Policy:
         """The name and digest of the redaction rules, stored with each document."""
         if self == Policy():
             return REDACTOR
-        versions = []
-        for name in self.engine_names:
-            try:
-                versions.append(_version(name))
-            except (OSError, ValueError, ModuleNotFoundError):  # the last of a package, too
-                versions.append("")
-        added = repr((self, versions))
+        added = repr((self, [*map(_version, self.engine_names)]))
         return f"{REDACTOR}+{hashlib.sha256(added.encode()).hexdigest()[:12]}"
 
     @property
@@ -87,14 +81,17 @@ def texts_of(entries: Iterable[str]) -> list[str]:
 
 @cache
 def _version(engine: str) -> str:
-    kind, _, argument = engine.partition(":")
-    if kind == "gitleaks":  # its rules are read once, too
-        content = Path(argument).expanduser().read_bytes()
-        return hashlib.sha256(content).hexdigest()[:12]
     from importlib import metadata  # here: without an engine it is not needed, and slow
 
-    package = _KINDS[kind].package if kind in _KINDS else kind
-    return " ".join(map(metadata.version, filter(None, (package, argument))))
+    kind, _, argument = engine.partition(":")
+    try:
+        if kind == "gitleaks":  # its rules are read once, too
+            content = Path(argument).expanduser().read_bytes()
+            return hashlib.sha256(content).hexdigest()[:12]
+        package = _KINDS[kind].package if kind in _KINDS else kind
+        return " ".join(map(metadata.version, filter(None, (package, argument))))
+    except (OSError, ValueError, ModuleNotFoundError):  # of a package, too
+        return ""
 
 
 DOCUMENT_S = 60.0

@@ -251,7 +251,7 @@ NAME = (
 
 _SIGN = r"[^\s\"'`=:,;|<>(){}\[\]/\\*]"
 ANY_NAME = rf"(?P<name>{_SIGN}{{2,40}}+(?: (?![\d-]){_SIGN}{{2,10}}+){{0,2}}?)"
-"""A candidate for a name, quick to compile, to be confirmed by `is_name`."""
+"""A candidate for a name, quick to compile, to be confirmed by `ends_in_name`."""
 
 PART_OF_NAME = rf"(?P<name>{_SIGN}{{2,40}}?)"
 """The same before a sign that names may have."""
@@ -269,8 +269,8 @@ NAMING = (
     rf"{NAME}|pw|wpa0|(?<=[a-z])pass|\A(?:{'|'.join(spelled(_OF_SEVERAL))}){_ENDS}"
     rf"|(?<![a-z0-9])(?:(?:auth|pass){_ENDS}|cv[vc])"
 )
-"""Parts of a word, in lower case and with ``0`` for each digit, of each text in which `is_name`
-or `names_a_secret` holds."""
+"""Parts of a word, in lower case and with ``0`` for each digit, of each text in which
+`ends_in_name` or `names_a_secret` holds."""
 
 NAME_STARTS = spelled((*words(_LISTS["starts"]), *_OWNERS, *(f"{holder}p" for holder in _HOLDERS)))
 """The beginnings of `NAME`."""
@@ -308,13 +308,9 @@ def is_probable(name: str) -> bool:
     return not is_key and parts_of(name).isdisjoint(_OF_NONE) and not pages(name)
 
 
-def is_name(text: str, start: int, end: int) -> bool:
-    first = max(0, start - 2)  # what its lookbehinds read
-    return _ends_in_name(text[first:end], start - first)
-
-
 @lru_cache(4096)
-def _ends_in_name(text: str, start: int) -> bool:
+def ends_in_name(text: str, start: int) -> bool:
+    """Return whether a text ends in a name of a secret that begins at ``start`` or later."""
     return compiled(rf"{NAME}\Z").search(text, start) is not None
 
 
