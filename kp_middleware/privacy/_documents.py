@@ -248,8 +248,6 @@ class Walk:
         return json.dumps(cleaned, ensure_ascii=False) if len(self.found) > found else text
 
     def _text(self, text: str, place: Place) -> str:
-        if self._book.is_harmless(text):
-            return text
         cue = f"{place.name[-64:]}: " if place.name else ""
         try:
             cleaned, gone = take_out(

@@ -135,12 +135,8 @@ class Ruleset:
         role = _ROLES.get(key, "value" if plainly(key) in _VALUES else "")
         return Member(name, self.blanks(key), role, self.indexed(key) is None)
 
-    def is_harmless(self, text: str) -> bool:
-        """Return whether a text is a word that no rule takes out."""
-        return not self.adds and _HARMLESS.fullmatch(text) is not None
-
     def is_plain(self, text: str, cue: str) -> bool:
-        """Return whether a text is harmless, or nothing can begin in its words and the cue's."""
+        """Return whether a text is one word, or nothing can begin in its words and the cue's."""
         if not self.adds and _HARMLESS.fullmatch(text):
             return True
         whole = cue + text
@@ -302,7 +298,7 @@ def take_out(
     gone: list[Span] = []
     looked_for = 0
     for _ in range(_MAX_PASSES):  # what is gone can uncover the edge of something else
-        spans = find(text, book, cue=cue, known=known)
+        spans = _find(text, book, cue, known)
         if everywhere and known is not None and len(known.labels) > looked_for:
             looked_for = len(known.labels)
             spans = [*_united([*spans, *known_in(text, known)])]
@@ -321,13 +317,11 @@ def is_too_large(text: str) -> bool:
     return len(PLACEHOLDER.sub("", text)) > MAX_CHARACTERS
 
 
-def find(
-    text: str, book: Ruleset, *, cue: str = "", known: KnownSecrets | None = None
-) -> list[Span]:
+def _find(text: str, book: Ruleset, cue: str, known: KnownSecrets | None) -> list[Span]:
     """Return the spans of a text to redact, in order, not overlapping; placeholders stay."""
     if is_too_large(text):
         raise RedactionError("too_large")
-    if book.is_harmless(text):
+    if not book.adds and _HARMLESS.fullmatch(text):
         return []
     whole = cue + text
     indexed = book.indexed(whole)
