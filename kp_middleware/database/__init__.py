@@ -13,6 +13,7 @@ from kp_middleware.database._database import (
 )
 from kp_middleware.database._file import (
     APPLICATION_ID,
+    LOCKED,
     PASSING_TROUBLE,
     RELEASED,
     SCHEMA,
@@ -26,6 +27,7 @@ from kp_middleware.database._file import (
     make_private,
     open_to_all,
     open_to_write,
+    primary_code,
     schema_of,
     transaction,
 )
@@ -33,6 +35,7 @@ from kp_middleware.database._file import (
 __all__ = [
     "APPLICATION_ID",
     "DISTINCT",
+    "LOCKED",
     "PASSING_TROUBLE",
     "RELEASED",
     "SCHEMA",
@@ -53,6 +56,7 @@ __all__ = [
     "no_fork",
     "open_to_all",
     "open_to_write",
+    "primary_code",
     "record",
     "schema_of",
     "transaction",

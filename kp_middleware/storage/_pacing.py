@@ -13,7 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kp_middleware.database import is_damage, no_fork, open_to_write, transaction
+from kp_middleware.database import (
+    LOCKED,
+    is_damage,
+    no_fork,
+    open_to_write,
+    primary_code,
+    transaction,
+)
 from kp_middleware.errors import DatabaseError, Problem
 from kp_middleware.rate_limit import Change, OwnPace, Pace, packed, unpacked
 from kp_middleware.sharing import PaceOfAll
@@ -22,7 +29,6 @@ from kp_middleware.storage._maintenance import soundness_of
 logger = logging.getLogger("kp_middleware")
 
 _MONTH_S: Final = 30 * 86_400.0
-_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _REMEDY: Final = "make it writable for you, or name another folder with XDG_STATE_HOME"
 _PATIENCE_S: Final = 5.0
 _SCHEMA_VERSION: Final = 6
@@ -80,22 +86,19 @@ class PacingTable:
         busy_s = self._patience_s if patience_s is None else patience_s
         with no_fork:  # a `TimeoutError` of its own is no fault of the file
             try:
-                path = self._path.expanduser()
-                with closing(open_to_write(path, busy_s=busy_s)) as connection:
+                with closing(open_to_write(self._path.expanduser(), busy_s=busy_s)) as connection:
                     self._prepare(connection)
                     with transaction(connection):
                         return self._changed(connection, change)
-            except RuntimeError as error:
-                raise DatabaseError(self._path, "there is no home folder", _REMEDY) from error
-            except (sqlite3.Error, OSError) as error:
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
+            except (sqlite3.Error, OSError, RuntimeError) as error:  # RuntimeError: no home folder
+                if primary_code(error) in LOCKED:
                     locked = f"{self._path} is locked by another program: close it"
                     raise TimeoutError(locked) from error
                 what, remedy = "cannot be used", _REMEDY
                 if is_damage(error):
                     what, remedy = "is damaged", "remove it"
                     with suppress(sqlite3.Error, OSError):
-                        _set_aside(path)
+                        _set_aside(self._path.expanduser())
                 problem = f"{what} ({getattr(error, 'strerror', error)})"
                 raise DatabaseError(self._path, problem, remedy) from error
 
@@ -123,8 +126,8 @@ class PacingTable:
     ) -> Pace:
         ours = f"{_ROWS} WHERE registry = ? AND agent = ?"
         found = connection.execute(ours, self._whose).fetchone()
-        *_, said, stops = found or ("", "{}")
-        before = unpacked(said, stops, self._key_hash) if found else None
+        stops = found[-1] if found else "{}"
+        before = unpacked(*found[2:], self._key_hash) if found else None
         after = change(before)
         if before is None:
             connection.execute(_FORGET_OLD, (after.noted_at - _MONTH_S,))

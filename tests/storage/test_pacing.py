@@ -211,5 +211,5 @@ def test_without_a_home_it_is_said(monkeypatch):
     agent = {"registry": "https://registry.example", "agent_id": None, "key_hash": KEY_HASH}
     table = PacingTable(Path("~nobody-of-this-name/pacing.db"), **agent)
 
-    with pytest.raises(DatabaseError, match="no home folder"):
+    with pytest.raises(DatabaseError, match="home directory"):
         put(table, PACING)
