@@ -281,6 +281,9 @@ def _run(connection: sqlite3.Connection, script: str) -> None:
             statement = ""
 
 
+_UNUSABLE: Final = (sqlite3.Error, OSError, RuntimeError)  # the last: no home folder
+
+
 def connect(
     path: str | Path, *, read_only: bool = False, wait_s: float | None = None
 ) -> sqlite3.Connection:
@@ -290,8 +293,10 @@ def connect(
     autocommit mode: write inside `transaction`. It waits for locks as usual; with ``wait_s``
     so long while the file is opened, then no more: it is read as it was at one instant.
     """
-    path, connection = _opened(Path(path), read_only=read_only)
+    path, connection = Path(path), None
     try:
+        path = path.expanduser()
+        connection = open_to_read(path) if read_only else open_to_write(path)
         if wait_s is not None:
             connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
         version = _our_version(connection, path)
@@ -307,8 +312,9 @@ def connect(
             connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("BEGIN")
     except BaseException as error:
-        connection.close()
-        if isinstance(error, sqlite3.Error):
+        if connection is not None:
+            connection.close()
+        if isinstance(error, _UNUSABLE):
             raise in_words(path, error) from error
         raise
     return connection
@@ -316,12 +322,13 @@ def connect(
 
 def schema_of(path: str | Path) -> int:
     """Return the schema version of an existing file, 0 for an empty one."""
-    path, connection = _opened(Path(path), read_only=True)
-    with closing(connection):
-        try:
+    path = Path(path)
+    try:
+        path = path.expanduser()
+        with closing(open_to_read(path)) as connection:
             return _our_version(connection, path)
-        except sqlite3.Error as error:
-            raise in_words(path, error) from error
+    except _UNUSABLE as error:
+        raise in_words(path, error) from error
 
 
 def bring_up_to_date(path: Path) -> tuple[int, int, Path | None]:
@@ -331,14 +338,6 @@ def bring_up_to_date(path: Path) -> tuple[int, int, Path | None]:
     connect(path, read_only=not is_older).close()  # raises for an empty or newer file
     copy = path.expanduser().with_name(f"{path.name}.before-{SCHEMA}")
     return before, SCHEMA, copy if is_older else None
-
-
-def _opened(path: Path, *, read_only: bool) -> tuple[Path, sqlite3.Connection]:
-    try:
-        path = path.expanduser()
-        return path, open_to_read(path) if read_only else open_to_write(path)
-    except (sqlite3.Error, OSError, RuntimeError) as error:  # RuntimeError: no home folder
-        raise in_words(path, error) from error
 
 
 def _refusal(path: Path, version: int, *, read_only: bool) -> tuple[str, str] | None:

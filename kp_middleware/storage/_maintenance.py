@@ -268,14 +268,13 @@ def _ours(path: Path) -> int | None:
 def _is_damaged(path: Path) -> bool:
     try:
         with closing(connect(path)) as connection:
-            (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             for words in _WORDS:
                 connection.execute(words.format("integrity-check"))
+            return soundness_of(connection) == "damaged"
     except Exception as error:
         if is_damage(error):
             return True
         raise
-    return bool(said != "ok")
 
 
 def _rescue(path: Path, descriptor: int, blocked: tuple[str, str, str]) -> Rescue:

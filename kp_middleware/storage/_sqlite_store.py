@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kp_middleware")
 
-_KEPT_BY: Final = ("aliases", "feedback")
-"""Tables whose rows stay with a run that is replaced."""
 _ARE_DRY: Final = """
     SELECT count(*) >= 100 AND total(verdict = 'forwarded') = 0
     FROM (SELECT verdict FROM traces WHERE score IS NOT NULL ORDER BY seq DESC LIMIT 100)
@@ -239,10 +237,8 @@ class SqliteStore(Queries):
         self._write_each(sql, ((one, seq) for one in ids))
 
     def _replace(self, seq: int, run: "RecordedRun") -> None:
-        kept = {
-            table: self._named(f"SELECT * FROM {table} WHERE trace_seq = ?", (seq,))
-            for table in _KEPT_BY
-        }
+        rows_of = "SELECT * FROM {} WHERE trace_seq = ?"
+        kept = {name: self._named(rows_of.format(name), (seq,)) for name in ("aliases", "feedback")}
         self.remove(seq)
         self._insert(run, seq)
         for table, rows in kept.items():
@@ -294,11 +290,8 @@ class SqliteStore(Queries):
         )
 
     def last_objective(self, thread_id: str, agent_name: str | None) -> str | None:
-        return self._text(
-            "SELECT objective FROM traces WHERE thread_id = ? AND agent_name IS ?"
-            " ORDER BY seq DESC LIMIT 1",
-            (thread_id, agent_name),
-        )
+        sql = "SELECT objective FROM traces WHERE thread_id = ? AND agent_name IS ?"
+        return self._text(f"{sql} ORDER BY seq DESC LIMIT 1", (thread_id, agent_name))
 
     def next_recorded(self, first: int = 0, last: int = LAST_SEQ) -> int | None:
         return self._seq(f"SELECT min(seq) {_RECORDED} AND seq BETWEEN ? AND ?", (first, last))
@@ -368,11 +361,8 @@ class SqliteStore(Queries):
         return Ending(bool(success), *rest)
 
     def unsaid(self, seq: int) -> str | None:
-        return self._text(
-            "SELECT coalesce(thread_id, id) FROM traces WHERE seq = ?"
-            " AND success_source = 'assumed'",
-            (seq,),
-        )
+        sql = "SELECT coalesce(thread_id, id) FROM traces WHERE seq = ?"
+        return self._text(f"{sql} AND success_source = 'assumed'", (seq,))
 
     def save_ending(self, seq: int, ending: Ending) -> None:
         self._run(
@@ -431,12 +421,10 @@ class SqliteStore(Queries):
         if row is None:
             return None
         seq, state, success, *rest = row
-        told = self._row(
-            "SELECT success, confidence FROM feedback WHERE trace_seq = ?"
-            " ORDER BY seq DESC LIMIT 1",
-            (seq,),
+        sql = (
+            "SELECT success, confidence FROM feedback WHERE trace_seq = ? ORDER BY seq DESC LIMIT 1"
         )
-        return Belief(seq, state, Ending(bool(success), *rest), told)
+        return Belief(seq, state, Ending(bool(success), *rest), self._row(sql, (seq,)))
 
     def add_feedback(
         self,
@@ -453,12 +441,11 @@ class SqliteStore(Queries):
 
 
 def _step_row(step: "Step", facts: "StepFacts | None") -> tuple[Any, ...]:
-    tool = step.tool
     started_s, *rest = facts or (None,) * 8  # a submitted document has none
     return (
         step.type,
-        None if tool is None else tool.name,
-        None if tool is None else tool.mcp_server,
+        step.tool and step.tool.name,
+        step.tool and step.tool.mcp_server,
         step.content,
         None if step.input is None else json.dumps(step.input, ensure_ascii=False, default=str),
         step.output_summary,
