@@ -116,12 +116,9 @@ class Pace:
     def at_interval(self, now: float, interval_s: float) -> Self:
         """Return the pace with another interval; the burst is refilled in the same time."""
         interval_s = max(interval_s, _SHORTEST_INTERVAL_S)
-        faster = self.interval_s / interval_s
-        return replace(
-            self,
-            interval_s=interval_s,
-            full_at=now + (self.full_at - now) / faster if self.full_at > now else self.full_at,
-        )
+        left_s = max(0.0, self.full_at - now) * interval_s / self.interval_s
+        full_at = now + left_s if left_s else self.full_at
+        return replace(self, interval_s=interval_s, full_at=full_at)
 
     def sparing(self, now: float, remaining: int) -> Self:
         """Return the pace with a reserve for other senders of the same agent.
@@ -130,13 +127,11 @@ class Pace:
         eight settle where as much is refilled as they take, and none of them meets a 429.
         """
         reserve = min(_RESERVE, _SLOWER_MINUTE_S / self.interval_s / 3)
-        spare = remaining - reserve
-        wait_s = 0.0
+        spare, wait_s = remaining - reserve, 0.0
         if spare < 1:
             spare = 1
             wait_s = min(self.interval_s * (reserve / max(remaining, 1)) ** 2, _MINUTE_S)
-        full_at = now + wait_s + max(0.0, _REFILL_S - spare * self.interval_s)
-        return replace(self, full_at=max(self.full_at, full_at))
+        return self.with_burst(now + wait_s, spare)
 
     def failed(self, now: float, pause_s: float, problem: Problem = _OTHER) -> Self:
         """Return the pace after a failed request: all sending pauses."""
@@ -150,9 +145,8 @@ class Pace:
         """
         again = now - max(self.limited_at, self.lost_at) < _HOUR_S
         pause_s = max(_HOUR_S, retry_after_s) if again else retry_after_s
-        paused = self.pausing_until(now + pause_s + _MARGIN_S)
-        met = paused.without_burst(paused.paused_until).met(Problem(ProblemKind.LIMIT), now)
-        return replace(met, limited_at=now)
+        paused = self.pausing_until(now + pause_s + _MARGIN_S).met(Problem(ProblemKind.LIMIT), now)
+        return replace(paused.without_burst(paused.paused_until), limited_at=now)
 
     def lost(self) -> Self:
         """Return the pace after the last answer was lost: it may have been a 429.
@@ -179,7 +173,11 @@ class Pace:
 
     def without_burst(self, now: float) -> Self:
         """Return the pace without a burst, for when we cannot know what was sent just before."""
-        full_at = now + max(0.0, _REFILL_S - self.interval_s)
+        return self.with_burst(now, 1)
+
+    def with_burst(self, now: float, requests: float) -> Self:
+        """Return the pace with a burst of so many requests at most."""
+        full_at = now + max(0.0, _REFILL_S - requests * self.interval_s)
         return replace(self, full_at=max(self.full_at, full_at))
 
     def plausible(self, now: float) -> Self:
