@@ -91,8 +91,6 @@ _SHARE_CREDIT: Final = """
       ORDER BY seq DESC LIMIT 1)
 """
 _RECORDED: Final = "FROM traces WHERE score IS NULL AND state = 'recorded' AND shared_seq IS NULL"
-
-
 _STORED: Final = f"""
     SELECT {marked("d.body")}, t.step_count, t.tool_count, t.recovery_count, t.score,
            coalesce(a.said, '')
@@ -237,13 +235,13 @@ class SqliteStore(Queries):
         self._write_each(sql, ((one, seq) for one in ids))
 
     def _replace(self, seq: int, run: "RecordedRun") -> None:
-        rows_of = "SELECT * FROM {} WHERE trace_seq = ?"
-        kept = {name: self._named(rows_of.format(name), (seq,)) for name in ("aliases", "feedback")}
+        aliases = self._column("SELECT id FROM aliases WHERE trace_seq = ?", (seq,))
+        feedback = self._named("SELECT * FROM feedback WHERE trace_seq = ?", (seq,))
         self.remove(seq)
         self._insert(run, seq)
-        for table, rows in kept.items():
-            for row in rows:
-                self._add(table, **row)
+        self.add_aliases(seq, aliases)
+        for row in feedback:
+            self._add("feedback", **row)
 
     def _insert(self, run: "RecordedRun", seq: int | None) -> int:
         trace, metadata = run.trace, run.trace.metadata
@@ -339,11 +337,8 @@ class SqliteStore(Queries):
             self._run(_SHARE_CREDIT, values)  # a later run may be ranked already
 
     def fail(self, seq: int, code: str, error: object) -> None:
-        self._run(
-            "UPDATE traces SET state = 'failed', reason_code = ?, reason_args = ?"
-            " WHERE seq = ? AND state = 'recorded'",
-            (code, json.dumps({"error": str(error)}), seq),
-        )
+        sql = "UPDATE traces SET state = 'failed', reason_code = ?, reason_args = ? WHERE seq = ?"
+        self._run(f"{sql} AND state = 'recorded'", (code, json.dumps({"error": str(error)}), seq))
 
     def give_reason(self, seq: int, code: str) -> None:
         sql = "UPDATE traces SET reason_code = ?, reason_args = NULL WHERE seq = ?"
@@ -434,9 +429,9 @@ class SqliteStore(Queries):
         given_at: str,
         told: tuple[bool | None, float | None],
     ) -> None:
-        names = ("success", "confidence", "success_before", "confidence_before")
-        facts = dict(zip(names, (*told, *before.ending[:2]), strict=True))
-        self._add("feedback", trace_seq=before.seq, given_at=given_at, **facts)
+        row = dict(zip(("success", "confidence"), told, strict=True))
+        was = {f"{name}_before": getattr(before.ending, name) for name in row}
+        self._add("feedback", trace_seq=before.seq, given_at=given_at, **row, **was)
         self.save_ending(before.seq, after)
 
 
