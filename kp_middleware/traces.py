@@ -15,7 +15,14 @@ from datetime import date
 from functools import partial
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+)
 
 from kp_middleware.core.evaluation import default_confidence
 from kp_middleware.core.formula import Shape
@@ -45,12 +52,12 @@ def _utc_instant(text: str) -> str:
     return text
 
 
-def _whole(value: object) -> object:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _well_formed(text: str) -> str:
     return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _json(value: Any, depth: int = 1) -> Any:
@@ -70,12 +77,6 @@ def _json(value: Any, depth: int = 1) -> Any:
             return value
 
 
-def _not_null(value: object) -> object:
-    if value is None:
-        raise ValueError("leave an optional field out instead of giving it null")
-    return value
-
-
 Unit: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 """A number from 0 to 1, both included."""
 
@@ -93,15 +94,10 @@ _Context: TypeAlias = Annotated[
     Literal["https://openknowledgepulse.org/schema/v1", "https://knowledgepulse.dev/schema/v1"],
     AfterValidator(lambda _: CONTEXT),
 ]
-_Absent = Field(exclude_if=partial(operator.is_, None)), BeforeValidator(_not_null)
-
-
-def _at_least_one(steps: "tuple[Step, ...]") -> "tuple[Step, ...]":
-    if not steps:
-        raise ValueError("a trace has at least one step")
-    return steps  # checked after the items, so that a bad first step is one issue, not two
-
-
+_Absent = (
+    Field(exclude_if=partial(operator.is_, None)),
+    GetPydanticSchema(lambda source, handler: handler(source)["schema"]),  # null is none
+)
 _FromAny = Field(strict=False)  # strict Python input would refuse a list where a tuple is kept
 
 
@@ -135,7 +131,7 @@ class Step(Part):
     tool: Annotated[Tool | None, *_Absent] = None
     input: Annotated[_JsonObject | None, *_Absent] = None
     output_summary: Annotated[Text | None, *_Absent] = None
-    latency_ms: Annotated[float | None, Field(ge=0), *_Absent] = None
+    latency_ms: Annotated[Annotated[float, Field(ge=0)] | None, *_Absent] = None
 
 
 class Metadata(Part):
@@ -154,7 +150,7 @@ class Metadata(Part):
     quality_score: Unit
     visibility: Visibility
     privacy_level: PrivacyLevel
-    validated_by: Annotated[tuple[Text, ...] | None, _FromAny, *_Absent] = None
+    validated_by: Annotated[Annotated[tuple[Text, ...], _FromAny] | None, *_Absent] = None
 
 
 class Task(Part):
@@ -207,7 +203,8 @@ class ReasoningTrace(Part):
     source_skill: Annotated[Text | None, *_Absent] = None
     metadata: Metadata
     task: Task
-    steps: Annotated[tuple[Step, ...], _FromAny, AfterValidator(_at_least_one)]
+    # counted after the items, so that a bad first step is one issue, not two
+    steps: Annotated[tuple[Step, ...], _FromAny, AfterValidator(tuple), Field(min_length=1)]
     outcome: Outcome
     knowledge_graph_delta: Annotated[KnowledgeGraphDelta | None, *_Absent] = None
 
@@ -267,12 +264,7 @@ class ReasoningTrace(Part):
         )
 
     def ended(self, *, success: bool, confidence: float) -> Self:
-        """Return the same run with another outcome.
-
-        Args:
-            success: Whether its task was done.
-            confidence: How sure of it, 0 to 1.
-        """
+        """Return the same run with another outcome; ``confidence`` is from 0 to 1."""
         metadata = self.metadata.model_copy(update={"success": success})
         outcome = self.outcome.model_copy(update={"confidence": confidence})
         return self.model_copy(update={"metadata": metadata, "outcome": outcome})

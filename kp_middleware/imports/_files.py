@@ -39,15 +39,10 @@ Reader: TypeAlias = Callable[[Iterable[object], Book], Iterator[SourceRun | Reas
 
 
 class Format(NamedTuple):
-    """A format: its reader, the suffixes of its files, and where its tool keeps them.
-
-    Folders that are ``apart`` hold parts of sessions, not sessions.
-    """
+    """A format: its reader, and the suffixes of its files."""
 
     read: Reader
-    suffixes: tuple[str, ...]
-    apart: frozenset[str] = frozenset()
-    folders: Callable[[], tuple[Path, ...]] = tuple
+    suffixes: tuple[str, ...] = (".jsonl", ".json")
 
 
 def _read_traces(values: Iterable[object], book: Book) -> Iterator[ReasoningTrace]:
@@ -65,29 +60,34 @@ def _read_traces(values: Iterable[object], book: Book) -> Iterator[ReasoningTrac
             book.skip("invalid")
 
 
-def _claude_folders() -> tuple[Path, ...]:
-    return (Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects",)
-
-
-def _codex_folders() -> tuple[Path, ...]:
-    home = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
-    return home / "sessions", home / "archived_sessions"
-
-
-_PARTS: Final = frozenset({"subagents", "tool-results"})
-
 FORMATS: Final = {
-    "claude-code": Format(read_claude_code, (".jsonl",), _PARTS, _claude_folders),
-    "codex": Format(read_codex, (".jsonl",), folders=_codex_folders),
+    "claude-code": Format(read_claude_code, (".jsonl",)),
+    "codex": Format(read_codex, (".jsonl",)),
     "messages": Format(read_messages, (".jsonl", ".json", ".sqlite", ".sqlite3", ".db")),
-    "swe_agent": Format(read_swe_agent, (".traj", ".traj.json", ".json", ".jsonl")),
-    "atif": Format(read_atif, (".json", ".jsonl")),
-    "otlp": Format(read_otlp, (".jsonl", ".json")),
-    "langsmith": Format(read_langsmith, (".jsonl", ".json")),
-    "langfuse": Format(read_langfuse, (".jsonl", ".json")),
-    "traces": Format(_read_traces, (".jsonl", ".json")),
+    "swe_agent": Format(read_swe_agent, (".traj", ".json", ".jsonl")),
+    "atif": Format(read_atif),
+    "otlp": Format(read_otlp),
+    "langsmith": Format(read_langsmith),
+    "langfuse": Format(read_langfuse),
+    "traces": Format(_read_traces),
 }
 """The formats by the names that users type."""
+
+_FOLDERS: Final = {
+    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude", ("projects",)),
+    "codex": ("CODEX_HOME", ".codex", ("sessions", "archived_sessions")),
+}
+_PARTS: Final = frozenset({"subagents", "tool-results"})  # of Claude Code's sessions
+
+
+def folders_of(format_: str) -> list[Path]:
+    """Return the folders in which the tool of a format, or any, keeps its runs."""
+    return [
+        Path(os.environ.get(variable) or Path.home() / usual) / folder
+        for name, (variable, usual, folders) in _FOLDERS.items()
+        if format_ in {name, "auto"}
+        for folder in folders
+    ]
 
 
 def files_of(format_: str, path: Path, book: Book) -> Iterator[Path]:
@@ -99,10 +99,12 @@ def files_of(format_: str, path: Path, book: Book) -> Iterator[Path]:
         yield from _checked(path, book)
         return
     kinds = [one for name, one in FORMATS.items() if format_ in {name, "auto"}]
+    suffixes = tuple(suffix for one in kinds for suffix in one.suffixes)
+    parts = _PARTS if format_ in {"claude-code", "auto"} else ()
     for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if not any(name in one.apart for one in kinds))
+        folders[:] = sorted(name for name in folders if name not in parts)
         for name in sorted(names):
-            if any(name.endswith(one.suffixes) for one in kinds):
+            if name.endswith(suffixes):
                 yield from _checked(Path(folder) / name, book)
         for name in folders:
             if (Path(folder) / name).is_symlink():
@@ -172,7 +174,7 @@ def _is_sqlite(path: Path) -> bool:
 
 
 def _session_runs(path: Path, book: Book) -> Iterator[SourceRun]:
-    """Yield the runs of the Agents SDK's ``SQLiteSession``; nothing is written beside it."""
+    """Yield the runs of an Agents SDK's ``SQLiteSession``, and write nothing beside it."""
     log = path.with_name(f"{path.name}-wal")
     is_at_rest = not (log.is_file() and log.stat().st_size)
     address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if is_at_rest else ''}"

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, cast
 from uuid import UUID, uuid5
 
 from kp_middleware.recording import Limits, ModelCall, Place, Recorder, assemble, jsonable
@@ -20,22 +20,6 @@ from kp_middleware.runs import RecordedRun
 from kp_middleware.spans.held_span import HeldSpan, replay
 from kp_middleware.spans.messages import Fields, Result, Said, number
 from kp_middleware.traces import PrivacyLevel, StepType, Visibility
-
-Skipped: TypeAlias = Literal[
-    "not_json",
-    "too_long",
-    "too_deep",
-    "unknown_type",
-    "no_answer",
-    "no_agent",
-    "no_content",
-    "unreadable",
-    "not_yours",
-    "link",
-    "invalid",
-    "unknown_format",
-]
-"""Why something of a source is not imported."""
 
 Tool: TypeAlias = str | tuple[str, str]
 """The name of a tool, or that and the name of its MCP server."""
@@ -220,10 +204,10 @@ class Book:
     at_s: float | None = None
     path: Path | None = None
     run: SourceRun | None = None
-    skipped: Counter[Skipped] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
     retracted: list[str] = field(default_factory=list)
 
-    def skip(self, reason: Skipped) -> None:
+    def skip(self, reason: str) -> None:
         self.skipped[reason] += 1
 
     def turn(self, key: str, session: str | None) -> Iterator[SourceRun]:

@@ -16,10 +16,10 @@ from kp_middleware.imports import (
     FORMATS,
     Book,
     Filling,
-    Skipped,
     SourceRun,
     Spool,
     files_of,
+    folders_of,
     format_in,
     runs_in,
 )
@@ -47,9 +47,7 @@ class Wanted(NamedTuple):
         """Return what is wanted, by default from where the tool keeps its runs; else ValueError."""
         if format_ not in {"auto", *FORMATS}:
             raise ValueError(f"{format_!r} is no format: there are {', '.join([*FORMATS, 'auto'])}")
-        named = [*map(Path, paths)]
-        formats = FORMATS.values() if format_ == "auto" else [FORMATS[format_]]
-        usual = [folder for one in formats for folder in one.folders()]
+        named, usual = [*map(Path, paths)], folders_of(format_)
         if not (named or usual):
             raise ValueError(f"name the files or folders: {format_} has no usual place")
         there = tuple(path for path in named or usual if path.exists())
@@ -102,7 +100,7 @@ class Import:
             settings.privacy_level,
             settings.agent_id,
         )
-        self._skipped: Counter[Skipped] = Counter()
+        self._skipped: Counter[str] = Counter()
         self.formats: Counter[str] = Counter()
         self._known = 0
 
@@ -114,8 +112,8 @@ class Import:
 
     @property
     def found(self) -> Imported:
-        files, skipped = dict(self.formats), {str(key): n for key, n in self._skipped.items()}
-        return Imported(*self._spool.found, len(self._spool), self._known, files, skipped)
+        counts = dict(self.formats), dict(self._skipped)
+        return Imported(*self._spool.found, len(self._spool), self._known, *counts)
 
     @property
     def has_unscored(self) -> bool:

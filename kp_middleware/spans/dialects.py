@@ -36,6 +36,7 @@ CANCELLED: Final = frozenset({"CancelledError", "GeneratorExit"})
 
 _LLM: Final = "llm.request.type"
 _OPENINFERENCE: Final = "openinference.span.kind"
+_SAME: Final[tuple[Kind, ...]] = ("agent", "tool", "retriever", "chain")
 _KINDS: Final[dict[str, dict[str, Kind]]] = {
     "gen_ai.operation.name": {
         "invoke_agent": "agent",
@@ -49,26 +50,13 @@ _KINDS: Final[dict[str, dict[str, Kind]]] = {
         "execute_task": "chain",
         "execute_event_loop_cycle": "chain",
     },
-    _OPENINFERENCE: {
-        "agent": "agent",
-        "llm": "model",
-        "tool": "tool",
-        "retriever": "retriever",
-        "chain": "chain",
-    },
-    "traceloop.span.kind": {
-        "workflow": "agent",
-        "agent": "agent",
-        "task": "chain",
-        "tool": "tool",
-    },
+    _OPENINFERENCE: {"llm": "model", **{str(kind): kind for kind in _SAME}},
+    "traceloop.span.kind": {"workflow": "agent", "agent": "agent", "task": "chain", "tool": "tool"},
 }
+_TALKS: Final = ("session_id", "thread_id", "conversation_id", "chat_id")
 _CONVERSATION: Final = (
     "gen_ai.conversation.id",
-    *(
-        f"traceloop.association.properties.{key}"
-        for key in ("session_id", "thread_id", "conversation_id", "chat_id")
-    ),
+    *(f"traceloop.association.properties.{key}" for key in _TALKS),
 )
 _MOST_CHARACTERS: Final = 1 << 20
 _MOST_PARSED: Final = 4096  # characters
