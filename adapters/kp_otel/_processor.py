@@ -1,6 +1,7 @@
 """The span processor: it copies what each span tells, and holds it until its run is over."""
 
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Final
 from weakref import WeakSet
 
@@ -8,7 +9,7 @@ from kp_middleware import KnowledgePulse
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.recording import Here, Recording, current_recorder, register_finder, shield
-from kp_middleware.spans.dialects import Attributes, Event, Reading, kept, kind_of, read
+from kp_middleware.spans.dialects import Event, Reading, kept, kind_of, read
 from kp_middleware.spans.held_runs import HeldRuns
 from kp_middleware.spans.held_span import Scope
 
@@ -62,7 +63,7 @@ class KPSpanProcessor(SpanProcessor):
     ) -> None:
         kp = KnowledgePulse.default() if kp is None else kp
         self._held = HeldRuns(kp, domain=domain, confidence=confidence)
-        _processors.add(self)
+        _held_runs.add(self._held)
 
     @property
     def without_content(self) -> int:
@@ -74,16 +75,18 @@ class KPSpanProcessor(SpanProcessor):
         """Hold a place for a span."""
         own, around, scope = span.context, span.parent, span.instrumentation_scope
         told_by = scope.name if scope is not None else ""
-        if own is None or (told_by in _TOLD_BY_LANGCHAIN and _is_in_langchain()):
+        if own is None:
             return
+        if told_by in _TOLD_BY_LANGCHAIN:
+            recorder = current_recorder()
+            if recorder is not None and recorder.framework in _LANGCHAIN:
+                return
         parent_id = None if around is None or around.is_remote else around.span_id
-        attributes = span.attributes
-        kind = kind_of(attributes) if attributes else None
-        at_s = (span.start_time or 0) / 1e9
-        told = None
-        if kind == "agent" and attributes:
+        attributes, at_s, told = span.attributes or {}, (span.start_time or 0) / 1e9, None
+        kind = kind_of(attributes)
+        if kind == "agent":
             told = partial(read, span.name, kept(attributes, with_input=True), kind=kind)
-        self._held.start(own.span_id, parent_id, scope_of(told_by), span.name, at_s, kind, told)
+        self._held.start(own.span_id, parent_id, _scope_of(told_by), span.name, at_s, kind, told)
 
     @shield
     def on_end(self, span: ReadableSpan) -> None:
@@ -92,16 +95,13 @@ class KPSpanProcessor(SpanProcessor):
         held = self._held.get(None if own is None else own.span_id)
         if held is None or held.ended_s is not None:
             return
-        attributes = span.attributes or {}
+        attributes, at_s = span.attributes or {}, (span.end_time or 0) / 1e9
         kind = held.kind or kind_of(attributes)
-        at_s = (span.end_time or 0) / 1e9
         if kind is None:
             self._held.finish(held.id, None, partial(Reading, None), at_s)
             return
         told = kept(attributes, with_input=kind != "model" or self._held.wants_input(held.id))
-        events: tuple[Event, ...] = ()
-        if span.events:
-            events = tuple(Event(event.name, event.attributes or {}) for event in span.events)
+        events = [Event(event.name, event.attributes or {}) for event in span.events]
         reading = partial(
             read,
             span.name,
@@ -111,9 +111,8 @@ class KPSpanProcessor(SpanProcessor):
             failed=span.status.status_code is StatusCode.ERROR,
             description=span.status.description,
         )
-        size_bytes = _size_of(told)
-        for event in events:
-            size_bytes += _size_of(event.attributes)
+        texts = chain(told.values(), *(event.attributes.values() for event in events))
+        size_bytes = sum(len(text) for text in texts if type(text) is str)
         self._held.finish(held.id, kind, reading, at_s, size_bytes)
 
     @shield
@@ -124,10 +123,6 @@ class KPSpanProcessor(SpanProcessor):
     def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002
         """Return at once: nothing waits to be sent."""
         return True
-
-    def here(self, span_id: int) -> Here | None:
-        """Return the run that a span belongs to, or None."""
-        return self._held.here(span_id)
 
 
 def enable(
@@ -151,39 +146,26 @@ def enable(
 
 
 @lru_cache(256)
-def scope_of(name: str) -> Scope:
-    """Return an instrumentation by its name.
-
-    >>> scope_of("openinference.instrumentation.smolagents").framework
-    'smolagents'
-    """
+def _scope_of(name: str) -> Scope:
+    """Return an instrumentation by its name, such as ``openinference.instrumentation.agno``."""
     short = name.removeprefix(_OPENINFERENCE).removeprefix("opentelemetry.instrumentation.")
     framework = _NAMES.get(short, short.partition(".")[0].replace("-", "_")) or "opentelemetry"
-    scope = Scope(
+    return Scope(
         name,
         framework,
+        _SWITCHES.get(framework, "the setting of your instrumentation that captures messages"),
         is_of_agents=name.startswith(_OPENINFERENCE),
         leaves_open=framework == "smolagents",
     )
-    return scope._replace(switch=_SWITCHES.get(framework, scope.switch))
-
-
-def _size_of(attributes: Attributes) -> int:
-    return sum(len(value) for value in attributes.values() if type(value) is str)
-
-
-def _is_in_langchain() -> bool:
-    recorder = current_recorder()
-    return recorder is not None and recorder.framework in _LANGCHAIN
 
 
 def _run_here() -> Here | None:
-    if not _processors:
+    if not _held_runs:
         return None
     span_id = trace.get_current_span().get_span_context().span_id
-    places = (one.here(span_id) for one in [*_processors]) if span_id else ()
+    places = (held.here(span_id) for held in [*_held_runs]) if span_id else ()
     return next((place for place in places if place is not None), None)
 
 
-_processors: WeakSet[KPSpanProcessor] = WeakSet()
+_held_runs: WeakSet[HeldRuns] = WeakSet()
 register_finder(_run_here)

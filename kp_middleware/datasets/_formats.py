@@ -248,7 +248,6 @@ def _atif(example: Example) -> list[Json]:
     steps = [_atif_step(number, one) for number, one in enumerate(example.dialogue.speeches, 1)]
     framework = example.trace.metadata.framework
     agent = {"name": framework or _HARNESS, "version": "unknown"} | _given(model_name=example.model)
-    known = {name: value for name, value in example.metadata.items() if value is not None}
     return [
         {
             "schema_version": "ATIF-v1.7",
@@ -256,7 +255,7 @@ def _atif(example: Example) -> list[Json]:
             "agent": agent,
             "steps": steps,
             "final_metrics": {"total_steps": len(steps)},
-            "extra": known,
+            "extra": _known(example.metadata),
         }
     ]
 
@@ -272,9 +271,7 @@ def _atif_step(number: int, speech: Speech) -> Json:
         | _given(extra=_given(is_error=call.failed))
         for call in speech.results
     ]
-    used = _given(
-        prompt_tokens=first and first.input_tokens, completion_tokens=first and first.output_tokens
-    )
+    read, wrote = (first.input_tokens, first.output_tokens) if first else (None, None)
     return {
         "step_id": number,
         "source": "agent" if speech.is_agent else "user",
@@ -284,7 +281,7 @@ def _atif_step(number: int, speech: Speech) -> Json:
             reasoning_content=speech.reasoning,
             tool_calls=calls,
             observation=_given(results=results),
-            metrics=used,
+            metrics=_known({"prompt_tokens": read, "completion_tokens": wrote}),
         ),
     }
 
@@ -318,6 +315,10 @@ def _function(call: Called, arguments: str) -> Json:
 def _given(**values: Any) -> Json:
     """Return those that say something."""
     return {name: value for name, value in values.items() if value}
+
+
+def _known(values: Json) -> Json:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class Skill(NamedTuple):

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, cast
@@ -256,11 +257,11 @@ def _reader_of(head: str) -> Callable[[BinaryIO, Book], Iterator[object]]:
     first, newline, more = head.partition("\n")
     is_whole = not newline or not more.strip() or _is_json(first)
     if _MESSAGE.match(head):  # a bare list of messages, one a line or one a file
-        return _lines if is_whole else _document
+        return _lines if is_whole else _values
     if head.startswith("["):
-        return _lines if first.startswith("[[") and _is_json(first) else _elements
+        return _lines if first.startswith("[[") and _is_json(first) else partial(_values, at=1)
     is_cut = head.startswith("{") and not is_whole and first.rstrip()[-1:] in "{[,"
-    return _document if is_cut else _lines
+    return _values if is_cut else _lines
 
 
 def _is_json(line: str) -> bool:
@@ -279,30 +280,19 @@ def _lines(file: BinaryIO, book: Book) -> Iterator[object]:
             while line and not line.endswith(b"\n"):
                 line = file.readline(_CHUNK)
         elif line.strip():
-            yield from _value(line, book)
+            try:
+                yield json.loads(line)
+            except RecursionError:
+                book.skip("too_deep")
+            except ValueError:
+                book.skip("not_json")
 
 
-def _document(file: BinaryIO, book: Book) -> Iterator[object]:
-    content = file.read(_MOST_DOCUMENT + 1)
-    if len(content) > _MOST_DOCUMENT:
-        book.skip("too_long")
-    else:
-        yield from _value(content, book)
-
-
-def _value(content: bytes, book: Book) -> Iterator[object]:
-    try:
-        yield json.loads(content)
-    except RecursionError:
-        book.skip("too_deep")
-    except ValueError:
-        book.skip("not_json")
-
-
-def _elements(file: BinaryIO, book: Book) -> Iterator[object]:
+def _values(file: BinaryIO, book: Book, at: int = 0) -> Iterator[object]:
+    """Yield the documents of a file, or from the character ``at`` the elements of an array."""
     source = io.TextIOWrapper(file, "utf-8-sig", errors="replace")
-    decode = json.JSONDecoder().raw_decode
-    left, at = source.read(_CHUNK).lstrip(), 1
+    decode, is_array = json.JSONDecoder().raw_decode, at > 0
+    left = source.read(_CHUNK).lstrip()
     while True:
         while left[at : at + 1] in _BETWEEN:
             at += 1
@@ -316,7 +306,8 @@ def _elements(file: BinaryIO, book: Book) -> Iterator[object]:
         except ValueError:
             more = source.read(max(_CHUNK, len(left) - at))
             if not more or len(left) - at + len(more) > _MOST_DOCUMENT:
-                book.skip("too_long" if more else "not_json")
+                if more or left[at:] or is_array:
+                    book.skip("too_long" if more else "not_json")
                 break
             left, at = left[at:] + more, 0
         else:

@@ -312,12 +312,11 @@ def _langsmith_run(row: Fields) -> Reading:
         agent or "" if kind == "agent" else _named(row),
         row.get("inputs"),
         row.get("outputs"),
-        model=first_text({**invoked, **metadata}, "ls_model_name", "model", "model_name") or None,
-        used=(
-            usage.get("input_tokens", row.get("prompt_tokens")),
-            usage.get("output_tokens", row.get("completion_tokens")),
-        ),
-        error=name(row.get("error")),
+        first_text({**invoked, **metadata}, "ls_model_name", "model", "model_name") or None,
+        usage.get("input_tokens", row.get("prompt_tokens")),
+        usage.get("output_tokens", row.get("completion_tokens")),
+    )._replace(
+        problem=_problem(row.get("error")),
         conversation=first_text(metadata, "thread_id", "session_id", "conversation_id") or None,
     )
 
@@ -368,11 +367,10 @@ def _observation(row: Fields) -> Reading:
         _named(row),
         parsed(row.get("input")),
         parsed(row.get("output")),
-        model=_field(row, ("model", "providedModelName"), name),
-        used=(usage.get("input"), usage.get("output")),
-        error=(message or "error") if failed else None,
-        conversation=session,
-    )
+        _field(row, ("model", "providedModelName"), name),
+        usage.get("input"),
+        usage.get("output"),
+    )._replace(problem=_problem(failed and (message or "error")), conversation=session)
 
 
 _LANGFUSE: Final = _Format(
@@ -389,30 +387,25 @@ def _reading(
     named: str,
     given: Any,
     output: Any,
-    *,
     model: str | None,
-    used: tuple[object, object],
-    error: str | None,
-    conversation: str | None,
+    read: object,
+    written: object,
 ) -> Reading:
     """Return what a span tells by its input and its output, as a tracing service keeps them."""
     asked, said = messages_in(given, "user"), messages_in(output, "assistant")
     if kind == "model":
-        reading = model_reading(asked, said, model, *used)
-    elif kind in {"tool", "retriever"}:
-        reading = _tool_reading(kind, named, given, output)
-    else:
-        people = [one.texts[-1] for one in asked if one.role == "user" and one.texts]
-        answers = [one for one in said if one.role == "assistant"]
-        reading = Reading(
-            kind,
-            named if kind == "agent" else "",
-            answer=last_text(answers) or _by_key(output, _ANSWERS) or None,
-            complete=True if output is not None else None,
-            task=people[-1] if people else _by_key(given, _SAYS_IT),
-        )
-    problem = None if error is None else _problem(error)
-    return reading._replace(problem=problem, conversation=conversation)
+        return model_reading(asked, said, model, read, written)
+    if kind in {"tool", "retriever"}:
+        return _tool_reading(kind, named, given, output)
+    people = [one.texts[-1] for one in asked if one.role == "user" and one.texts]
+    answers = [one for one in said if one.role == "assistant"]
+    return Reading(
+        kind,
+        named if kind == "agent" else "",
+        answer=last_text(answers) or _by_key(output, _ANSWERS) or None,
+        complete=True if output is not None else None,
+        task=people[-1] if people else _by_key(given, _SAYS_IT),
+    )
 
 
 def _tool_reading(kind: Kind, named: str, given: Any, output: Any) -> Reading:
@@ -426,9 +419,11 @@ def _tool_reading(kind: Kind, named: str, given: Any, output: Any) -> Reading:
     return reading._replace(call_id=one.call_id, result=one.output, failed=one.failed)
 
 
-def _problem(error: str) -> Problem:
-    """Return an error that was written as ``ValueError('…')Traceback …``."""
-    said = text(error).partition("Traceback (most recent call last)")[0].strip() or "Error"
+def _problem(error: object) -> Problem | None:
+    """Return an error that was written as ``ValueError('…')Traceback …``; None without any."""
+    if not (told := text(name(error))):
+        return None
+    said = told.partition("Traceback (most recent call last)")[0].strip() or "Error"
     found = _ERROR.fullmatch(said)
     if found is None:
         return Problem("Error", said, said)

@@ -33,7 +33,7 @@ class Scope(NamedTuple):
 
     name: str
     framework: str = ""
-    switch: str = "the setting of your instrumentation that captures messages"
+    switch: str = ""
     is_of_agents: bool = False
     leaves_open: bool = False
 
