@@ -47,16 +47,13 @@ def _limits(*, limit: int, remaining: int) -> dict[str, str]:
     return {"X_RateLimit_Limit": str(limit), "X_RateLimit_Remaining": str(remaining)}
 
 
-_TROUBLE: Final = Answer(500, b"Internal Server Error", {"Content-Type": "text/plain"})
-_TOO_LARGE: Final = Answer(413)
-_NO_SCOPE: Final = _error(403, "Write scope required")
 _NO_KEY: Final = _error(401, "Authentication required")
 _DEAD_KEY: Final = _over_limit(60, **_limits(limit=0, remaining=0))
 _CANNED: Final = {
     400: _invalid({"path": "steps.0.type", "message": "Invalid enum value"}),
-    403: _NO_SCOPE,
-    413: _TOO_LARGE,
-    500: _TROUBLE,
+    403: _error(403, "Write scope required"),
+    413: Answer(413),
+    500: Answer(500, b"Internal Server Error", {"Content-Type": "text/plain"}),
 }
 
 
@@ -140,7 +137,7 @@ class Fault(Enum):
     STORE_AND_HANG = _Treatment("silent", takes=True)
     STORE_AND_RESET = _Treatment("reset", takes=True)
     STORE_AND_CUT = _Treatment("cut", takes=True)
-    STORE_AND_FAIL = _Treatment(takes=True, says=_TROUBLE)
+    STORE_AND_FAIL = _Treatment(takes=True, says=_CANNED[500])
     STORE_AND_BABBLE = _Treatment(takes=True, says=_page(201))
 
     @classmethod
@@ -186,6 +183,10 @@ class LocalRegistry:
             None means anybody's.
         clock: Seconds, for the rate limit.
 
+    Attributes:
+        most_at_once: The highest number of concurrent requests.
+        times_stored: How often each document was stored, by id; above 1, it was overwritten.
+
     >>> from pydantic import SecretStr
     >>> from kp_middleware.export import Registry, payload
     >>> from kp_middleware.outbox_items import OutboxItem
@@ -219,11 +220,11 @@ class LocalRegistry:
         self._replays = replays
         self._agent_id = agent_id
         self._answered: dict[str, Answer] = {}
-        self._times_stored: Counter[str] = Counter()
         self._stored: dict[str, tuple[ReasoningTrace, str]] = {}
-        self._requests: list[Received] = []
         self._under_way = 0
-        self._most_at_once = 0
+        self._requests: list[Received] = []
+        self.times_stored: Counter[str] = Counter()
+        self.most_at_once = 0
         self._lock, self._counting = threading.Lock(), threading.Lock()
         self._server: WireServer | None = None
 
@@ -244,20 +245,10 @@ class LocalRegistry:
         return {trace_id: trace for trace_id, (trace, _) in self._stored.items()}
 
     @property
-    def times_stored(self) -> Mapping[str, int]:
-        """The number of times each document was stored, by id; above 1, it was overwritten."""
-        return self._times_stored
-
-    @property
     def times_received(self) -> Mapping[str, int]:
         """The number of times each document was received, by id, whatever the answer."""
         sent = (from_json(request.body) for request in self._requests if request.body)
         return Counter(document["id"] for document in sent if "id" in document)
-
-    @property
-    def most_at_once(self) -> int:
-        """The highest number of concurrent requests."""
-        return self._most_at_once
 
     @property
     def requests(self) -> tuple[Received, ...]:
@@ -296,7 +287,7 @@ class LocalRegistry:
     def _answer(self, received: Received) -> Answer:
         with self._counting:
             self._under_way += 1
-            self._most_at_once = max(self._most_at_once, self._under_way)
+            self.most_at_once = max(self.most_at_once, self._under_way)
         try:
             with self._lock:
                 self._requests.append(received)
@@ -317,9 +308,9 @@ class LocalRegistry:
             case "POST", ("knowledge", _, ""):
                 return self._posted(received)
             case "DELETE", ("knowledge", _, name):
-                return self._deletion(received, unquote(name))
+                return self._deletion(unquote(name)) if self._knows(received) else _NO_KEY
             case "GET", ("export", _, name):
-                return self._export(received, unquote(name))
+                return self._export(unquote(name)) if self._knows(received) else _NO_KEY
         return _error(404, "Not found")
 
     def _posted(self, received: Received) -> Answer:
@@ -353,17 +344,17 @@ class LocalRegistry:
 
     def _judged(self, body: bytes) -> Answer:
         if len(body) > _LARGEST_BYTES:
-            return _TOO_LARGE
+            return _CANNED[413]
         if not self._may_write:
-            return _NO_SCOPE
+            return _CANNED[403]
         try:
             trace = ReasoningTrace.model_validate(from_json(body, allow_inf_nan=False))
         except ValidationError as exc:
             issues = ((".".join(map(str, one["loc"])), one["msg"]) for one in exc.errors())
             return _invalid(*({"path": path, "message": message} for path, message in issues))
         except ValueError:
-            return _TROUBLE
-        self._times_stored[trace.id] += 1
+            return _CANNED[500]
+        self.times_stored[trace.id] += 1
         self._stored[trace.id] = trace, instant(time.time())
         entry = _entry(*self._stored[trace.id])
         return Answer.of(201, {"data": entry, "quality_score": trace.metadata.quality_score})
@@ -372,11 +363,9 @@ class LocalRegistry:
         authorized = received.headers.get("authorization") == f"Bearer {self.api_key}"
         return authorized and not self.revoked
 
-    def _deletion(self, received: Received, name: str) -> Answer:
+    def _deletion(self, name: str) -> Answer:
         """Delete a document; a read-only key may delete its own agent's."""
         trace = self.documents.get(name)
-        if not self._knows(received):
-            return _NO_KEY
         if trace is None:
             return _error(404, "Knowledge unit not found")
         if self._agent_id not in {None, trace.metadata.agent_id}:
@@ -384,9 +373,7 @@ class LocalRegistry:
         del self._stored[name]
         return Answer.of(200, {"deleted": True, "unit_id": name})
 
-    def _export(self, received: Received, agent_id: str) -> Answer:
-        if not self._knows(received):
-            return _NO_KEY
+    def _export(self, agent_id: str) -> Answer:
         if self._agent_id not in {None, agent_id}:
             return _error(403, "Forbidden: can only export your own data")
         traces = self.documents.values()
