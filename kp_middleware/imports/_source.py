@@ -1,11 +1,11 @@
 """A source while it is read: the values of a file, the runs in it, and the book of its reader."""
 
 import gzip
-import io
 import json
 import re
 import time
 import zlib
+from codecs import getreader
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -290,7 +290,7 @@ def _lines(file: BinaryIO, book: Book) -> Iterator[object]:
 
 def _values(file: BinaryIO, book: Book, at: int = 0) -> Iterator[object]:
     """Yield the documents of a file, or from the character ``at`` the elements of an array."""
-    source = io.TextIOWrapper(file, "utf-8-sig", errors="replace")
+    source = getreader("utf-8-sig")(file, "replace")
     decode, is_array = json.JSONDecoder().raw_decode, at > 0
     left = source.read(_CHUNK).lstrip()
     while True:
@@ -312,4 +312,3 @@ def _values(file: BinaryIO, book: Book, at: int = 0) -> Iterator[object]:
             left, at = left[at:] + more, 0
         else:
             yield value
-    source.detach()
