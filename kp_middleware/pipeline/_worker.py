@@ -236,7 +236,8 @@ class ScoringWorker(Worker):
 
     def try_again(self) -> None:
         """Try at once to keep what could not be kept, and look at what others have left."""
-        self._end_trouble()
+        if self._stuck:
+            self._end_trouble()
         if self._thread is not None:
             self.ask_to_look()
         self._wake.set()
