@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 Kept: TypeAlias = Mapping[str, "Kept"]
 
 
-class Place(NamedTuple):
+class Spot(NamedTuple):
     """The place of a value in a document, and what it implies for redaction."""
 
     path: tuple[str | int, ...] = ()
@@ -59,10 +59,10 @@ class Place(NamedTuple):
     depth: int = 0
     kept: "Kept | None" = None  # a tree of the members that stay; empty if this one does
 
-    def under(self, key: str | int, name: str = "", blank: str = "") -> "Place":
+    def under(self, key: str | int, name: str = "", blank: str = "") -> "Spot":
         """Return the place of a member; ``name`` is its key, or the name that a sibling gives."""
         kept = self.kept.get("[]" if isinstance(key, int) else key) if self.kept else None
-        return Place((*self.path, key), name, self.blank or blank, self.depth + 1, kept)
+        return Spot((*self.path, key), name, self.blank or blank, self.depth + 1, kept)
 
     def __str__(self) -> str:
         return "".join(
@@ -96,10 +96,10 @@ class Walk:
         self._book = ruleset(level, policy)
         self._known = KnownSecrets() if known is None else known
         self._numbers = Numbers(document) if policy.numbered else None
-        self._top = Place(kept=kept)
+        self._top = Spot(kept=kept)
         self._nodes = 0
 
-    def clean(self, value: object, place: Place | None = None) -> Any:
+    def clean(self, value: object, place: Spot | None = None) -> Any:
         place = place or self._top
         if place.depth > _MAX_DEPTH:
             raise RedactionError("too_deep", str(place))
@@ -121,7 +121,7 @@ class Walk:
             case _:
                 raise RedactionError("redactor_error", str(place))
 
-    def spread(self, value: Any, place: Place | None = None) -> Any:
+    def spread(self, value: Any, place: Spot | None = None) -> Any:
         """Return a redacted value also without secrets that were found after it."""
         place = place or self._top
         if not self._known.labels or place.kept == {}:
@@ -146,14 +146,14 @@ class Walk:
             case _:
                 return value
 
-    def _without_known(self, text: str, place: Place, clean: Callable[[str, Place], str]) -> str:
+    def _without_known(self, text: str, place: Spot, clean: Callable[[str, Spot], str]) -> str:
         spans = known_in(text, self._known)
         if not spans or _OUR_ID.fullmatch(text):
             return text
         self.found += (Found(str(place), span.label, span.end - span.start) for span in spans)
         return clean(replaced(text, spans), place)
 
-    def _mapping(self, value: Mapping[Any, object], place: Place) -> dict[str, Any]:
+    def _mapping(self, value: Mapping[Any, object], place: Spot) -> dict[str, Any]:
         cleaned: dict[str, Any] = {}
         numbers: dict[str, int] = {}
         told = is_schema = None
@@ -180,7 +180,7 @@ class Walk:
             cleaned[_free(shown, cleaned, numbers) if shown in cleaned else shown] = inner
         return cleaned
 
-    def _member(self, value: object, place: Place, key: str | int, name: str, blank: str) -> Any:
+    def _member(self, value: object, place: Spot, key: str | int, name: str, blank: str) -> Any:
         """Return a redacted member; most stay as they are, which is certain at first sight."""
         self._nodes += 1
         if self._nodes >= _MAX_NODES:
@@ -209,7 +209,7 @@ class Walk:
         names = [take_out(name[-120:], self._book)[0] for name in told]
         return next(filter(self._book.blanks, names), names[0] if names else "")
 
-    def _items(self, value: Sequence[object], place: Place) -> list[Any]:
+    def _items(self, value: Sequence[object], place: Spot) -> list[Any]:
         is_pair = len(value) == 2 and place.path != () and isinstance(place.path[-1], int)
         cleaned, before = [], None
         for index, item in enumerate(value):
@@ -223,14 +223,14 @@ class Walk:
             before = item
         return cleaned
 
-    def _string(self, text: str, place: Place) -> str:
+    def _string(self, text: str, place: Spot) -> str:
         if is_too_large(text):
             raise RedactionError("too_large", str(place))
         if place.blank:
             return self._blanked(text, place)
         return self._text(self._document(text, place), place)
 
-    def _document(self, text: str, place: Place) -> str:
+    def _document(self, text: str, place: Spot) -> str:
         """Return a string with its JSON, if it is any and not too large, redacted."""
         document = document_in(text)
         if document is None:
@@ -247,7 +247,7 @@ class Walk:
             self._nodes = nodes
         return json.dumps(cleaned, ensure_ascii=False) if len(self.found) > found else text
 
-    def _text(self, text: str, place: Place) -> str:
+    def _text(self, text: str, place: Spot) -> str:
         cue = f"{place.name[-64:]}: " if place.name else ""
         try:
             cleaned, gone = take_out(
@@ -260,7 +260,7 @@ class Walk:
         self.found += (Found(str(place), span.label, span.end - span.start) for span in gone)
         return cleaned
 
-    def _number(self, value: float, place: Place) -> float | str:
+    def _number(self, value: float, place: Spot) -> float | str:
         counts = abs(value) < 1000 or is_counter(place.name)
         if place.blank and (place.blank == DENIED or not counts):
             return self._blanked(value, place)
@@ -275,7 +275,7 @@ class Walk:
                 return cleaned
         return value
 
-    def _blanked(self, value: float | str, place: Place) -> str:
+    def _blanked(self, value: float | str, place: Spot) -> str:
         """Return the label's placeholder, unless a value only describes a secret or its account."""
         text = str(value)
         if not text or PLACEHOLDER.fullmatch(text):
@@ -290,7 +290,7 @@ class Walk:
                 self._known.learn(text, place.blank, self._book.allows)
         return self._gone(place.blank, text, place)
 
-    def _gone(self, label: str, text: str, place: Place) -> str:
+    def _gone(self, label: str, text: str, place: Spot) -> str:
         self.found.append(Found(str(place), label, len(text)))
         return f"[REDACTED:{label}]"
 

@@ -17,7 +17,7 @@ from typing import Final
 from kp_middleware.privacy._reading import HIDDEN, is_counter, is_of_account, plain, plain_readings
 from kp_middleware.privacy._rules import IndexedText
 from kp_middleware.privacy._values import (
-    Span,
+    Hit,
     describes,
     is_plain,
     is_stand_in,
@@ -40,7 +40,7 @@ _ENDS_BARE = re.compile(r"\s{0,64}(?:[,:=\]})]|\Z)")
 _ENDS_KEY = re.compile(r"\s{0,16}(?::|=>)")
 
 
-def spans_below_keys(indexed: IndexedText, blanks: Callable[[str], str]) -> Iterator[Span]:
+def spans_below_keys(indexed: IndexedText, blanks: Callable[[str], str]) -> Iterator[Hit]:
     """Yield the values in brackets after keys for which ``blanks`` returns a label."""
     text, reached = indexed.text, 0
     label_of = cache(blanks)
@@ -50,7 +50,7 @@ def spans_below_keys(indexed: IndexedText, blanks: Callable[[str], str]) -> Iter
         key = _KEY_BEFORE.search(text[max(0, opening.start() - _KEY_SIZE) : opening.start()])
         if key and (label := label_of(key[1])):
             places, reached = _values_at(text, opening.end(), accounts="cred" in key[1].lower())
-            yield from (Span(start, end, label, "secret") for start, end in places)
+            yield from (Hit(start, end, label, "secret") for start, end in places)
 
 
 def _values_at(text: str, start: int, *, accounts: bool) -> tuple[list[tuple[int, int]], int]:
@@ -96,7 +96,7 @@ _ALIGNED_CELL = re.compile(r"\S+(?: \S+)*")
 _MAX_ROWS = 1000
 
 
-def spans_in_columns(indexed: IndexedText, blanks: Callable[[str], str]) -> Iterator[Span]:
+def spans_in_columns(indexed: IndexedText, blanks: Callable[[str], str]) -> Iterator[Hit]:
     """Yield the cells of columns for which ``blanks`` returns a label, except words."""
     if not any(name in indexed.lowered for name in _NAMES):
         return
@@ -115,7 +115,7 @@ def spans_in_columns(indexed: IndexedText, blanks: Callable[[str], str]) -> Iter
 
 def _below_headings(
     text: str, pattern: re.Pattern[str], divider: str, label_of: Callable[[str], str]
-) -> Iterator[Span]:
+) -> Iterator[Hit]:
     reached = 0
     for heading in pattern.finditer(text):
         told = heading["heading"]
@@ -140,9 +140,9 @@ def _cells(line: str, sign: str) -> Iterator[tuple[int, str]]:
         start += len(cell) + 1
 
 
-def _in_rows(text: str, start: int, sign: str, labels: list[str]) -> tuple[list[Span], int]:
+def _in_rows(text: str, start: int, sign: str, labels: list[str]) -> tuple[list[Hit], int]:
     """Return the findings in the rows below a heading, and where these rows end."""
-    found: list[Span] = []
+    found: list[Hit] = []
     for _ in range(_MAX_ROWS):
         end = text.find("\n", start)
         line = text[start : end if end >= 0 else len(text)]
@@ -157,12 +157,12 @@ def _in_rows(text: str, start: int, sign: str, labels: list[str]) -> tuple[list[
                 doubtful = sign == "  " and not is_strong(value)  # prose may be aligned
                 if label and not doubtful and not _may_stay(value):
                     place = start + begin + cell.index(value)
-                    found.append(Span(place, place + len(value), label, "secret"))
+                    found.append(Hit(place, place + len(value), label, "secret"))
         start += len(line) + 1
     return found, start
 
 
-def _inserted(text: str, label_of: Callable[[str], str]) -> Iterator[Span]:
+def _inserted(text: str, label_of: Callable[[str], str]) -> Iterator[Hit]:
     for insert in _INSERT.finditer(text):
         labels = [label_of(name.strip(' `"[]\n\t')) for name in insert["names"].split(",")]
         place, count = insert.end(), 0
@@ -171,7 +171,7 @@ def _inserted(text: str, label_of: Callable[[str], str]) -> Iterator[Span]:
                 kind = cell.lastgroup
                 if label and kind and kind != "bare" and not _may_stay(cell[kind]):
                     start = row.start("cells")
-                    yield Span(start + cell.start(kind), start + cell.end(kind), label, "secret")
+                    yield Hit(start + cell.start(kind), start + cell.end(kind), label, "secret")
             place, count = row.end(), count + 1
 
 
@@ -195,7 +195,7 @@ _OF_ONE_ALPHABET = str.maketrans("-_", "+/")
 _BETWEEN = f"\n{HIDDEN}\n"
 
 
-def spans_in_base64(text: str, find: Callable[[str], Iterator[Span]]) -> Iterator[Span]:
+def spans_in_base64(text: str, find: Callable[[str], Iterator[Hit]]) -> Iterator[Hit]:
     """Yield base64 in which something is found, all decoded at once: no rule takes two for one."""
     pieces = [*_pieces(text)]
     decoded = _BETWEEN.join(said for _, said in pieces)
@@ -245,14 +245,14 @@ _CLOSED_BY = (
 )
 
 
-def spans_at_cuts(indexed: IndexedText) -> Iterator[Span]:
+def spans_at_cuts(indexed: IndexedText) -> Iterator[Hit]:
     for mark in _MARK.finditer(indexed.text):
         before = indexed.text[max(0, mark.start() - REACH) : mark.start()]
         whole = before.rstrip(_UNBROKEN)
         groups = _GROUPS.search(whole[-_LONGEST_GROUPS:])
         size = len(before) - len(whole) + (len(groups[0]) if groups else 0)
         if size:
-            yield Span(mark.start() - size, mark.start(), "cut", "secret")
+            yield Hit(mark.start() - size, mark.start(), "cut", "secret")
 
 
 def readings_of_cut(text: str) -> Iterator[tuple[int, str, str]]:
@@ -316,7 +316,7 @@ class KnownSecrets:
                     values = self._parts.setdefault(form[offset : offset + 5], {})
                     insort(values.setdefault(offset, []), form, key=lambda value: -len(value))
 
-    def spans(self, text: str) -> Iterator[Span]:
+    def spans(self, text: str) -> Iterator[Hit]:
         """Yield the known secrets in a text, however escaped; spans may overlap."""
         if not self.labels or len(text) < LEAST:
             return
@@ -329,7 +329,7 @@ class KnownSecrets:
                         if read.startswith(value, start) and (
                             not _is_torn(read, start, end) or value in self._mixed
                         ):
-                            yield Span(*reading.origin(start, end), self.labels[value], "secret")
+                            yield Hit(*reading.origin(start, end), self.labels[value], "secret")
                             break
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 from kp_middleware.errors import MissingExtraError, RedactionError
 from kp_middleware.patterns import compiled, is_pattern
 from kp_middleware.privacy._rules import REDACTOR
-from kp_middleware.privacy._values import Group, Span, entropy
+from kp_middleware.privacy._values import Group, Hit, entropy
 
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
@@ -127,9 +127,9 @@ class Engine:
     group: Group
     finder: Finder
     piece_size: int | None
-    _known: dict[bytes, list[Span]] = field(default_factory=dict)
+    _known: dict[bytes, list[Hit]] = field(default_factory=dict)
 
-    def spans(self, text: str) -> list[Span]:
+    def spans(self, text: str) -> list[Hit]:
         """Return the spans to redact, cached, as texts are cleaned and then checked."""
         key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
         found = self._known.get(key)
@@ -145,7 +145,7 @@ class Engine:
             self._known[key] = found
         return found
 
-    def _found(self, text: str) -> Iterator[Span]:
+    def _found(self, text: str) -> Iterator[Hit]:
         """Search the text in parts, each of which repeats an eighth of the one before it."""
         size = self.piece_size or max(1, len(text))
         step = size - size // 8
@@ -156,7 +156,7 @@ class Engine:
             for start, end, label in self.finder(piece):
                 if not 0 <= start <= end <= len(piece):
                     raise ValueError("no part of the text")
-                yield Span(place + start, place + end, label, self.group)
+                yield Hit(place + start, place + end, label, self.group)
 
 
 def _gitleaks(path: str, _: tuple[str, ...]) -> Finder:

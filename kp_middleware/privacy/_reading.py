@@ -13,7 +13,7 @@ from unicodedata import digit, normalize
 
 from kp_middleware.privacy._values import (
     TABLE,
-    Span,
+    Hit,
     compiled,
     in_any_case,
     is_strong,
@@ -43,7 +43,7 @@ class Numbers:
         for label, number in _NUMBERED.findall(str(document)):
             self._last[label] = max(self._last[label], int(number))
 
-    def of(self, span: Span, value: str) -> str:
+    def of(self, span: Hit, value: str) -> str:
         """Return the suffix of the label in the placeholder: ``#1``, or nothing."""
         if span.group != "contact":
             return ""
@@ -106,10 +106,10 @@ _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "/": "/"}
 _LETTERS |= {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "amp": "&"}
 
 
-class Reading:
+class DecodedText:
     """A text with each escape decoded to one character or none."""
 
-    def __init__(self, text: str, signs: re.Pattern[str], of: "Reading | None" = None) -> None:
+    def __init__(self, text: str, signs: re.Pattern[str], of: "DecodedText | None" = None) -> None:
         self._of = of  # another reading, of which this is one
         self._places = [0]  # of each piece in what is read
         self._pieces = [(0, 1)]  # its place in the original, and the size of a character
@@ -145,37 +145,37 @@ class Reading:
         return start, start + size
 
 
-def readings(text: str) -> list[Reading]:
+def readings(text: str) -> list[DecodedText]:
     r"""Return the text as displayed and, if it has escapes, also with them decoded.
 
     ``%3D`` hides where a value begins, and so do ``\n`` in a string that was written down, and
     the end of a colour: the last letter of each seems to belong to what follows. JSON that was
     written as a string more than three times is read again with three levels less.
     """
-    found: list[Reading] = []
+    found: list[DecodedText] = []
     peeled = None
     for _ in range(_MOST_PEELED):
         kinds = [_SEEN, _MEANT] if ESCAPED.search(text) else [_SEEN]
-        found += [Reading(text, signs, peeled) for signs in kinds]
+        found += [DecodedText(text, signs, peeled) for signs in kinds]
         if _EIGHT not in text or not _DEEP.search(text):
             break
-        peeled = Reading(text, _LEVELS, peeled)
+        peeled = DecodedText(text, _LEVELS, peeled)
         text = peeled.text
     return found
 
 
-def plain_readings(text: str) -> list[Reading]:
+def plain_readings(text: str) -> list[DecodedText]:
     """Return the text as displayed and, if it has escapes, also with all of them decoded."""
     kinds = [_SEEN, _PLAIN] if "\\" in text or ESCAPED.search(text) else [_SEEN]
-    return [Reading(text, signs) for signs in kinds]
+    return [DecodedText(text, signs) for signs in kinds]
 
 
 def plain(text: str) -> str:
-    return Reading(text, _PLAIN).text
+    return DecodedText(text, _PLAIN).text
 
 
 def seen(text: str) -> str:
-    return Reading(text, _SEEN).text
+    return DecodedText(text, _SEEN).text
 
 
 def _meaning(sign: re.Match[str]) -> str:

@@ -212,16 +212,13 @@ class IndexedText:
         self.lowered = lowered(text)
         self._places: dict[str, list[int]] = {}
         self._verdicts: dict[tuple[Rule, int, int, str], bool] = {}
-        rules, self.signs, needed = index.held(words)
+        known = frozenset(map(index.__getitem__, words - index.boring))
+        rules, self.signs, needed = index.united(known)
         joined = " ".join(words)  # these are fewer in a long text, where most say it all
         needs = {need for part, need in needed if part in joined and need in self.lowered}
         if any(len(word) >= LONG for word in words):
             needs.add("LONG")
-        self.rules = [
-            (rule, starts)
-            for rule, starts in rules
-            if not rule.needs or not needs.isdisjoint(rule.needs)
-        ]
+        self.rules = [one for one in rules if not (one[0].needs and needs.isdisjoint(one[0].needs))]
 
     def matches(self, rule: Rule, starts: Iterable[str]) -> Iterator[re.Match[str]]:
         """Yield the matches of a pattern, unchecked; each begins with one of ``starts``."""
@@ -282,7 +279,7 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
         super().__init__()
         self.boring: set[str] = set()
         self._rules = rules
-        self._united = lru_cache(_MOST_TEXTS)(self._unite)  # those of one run are alike
+        self.united = lru_cache(_MOST_TEXTS)(self._unite)  # those of one run are alike
         self._named = [at for at, rule in enumerate(rules) if rule.starts is NAME_STARTS]
         self._starts: dict[str, list[_Start]] = {}  # by their first three characters
         starts = [*_starts(Rule("", "secret", "", NAME_STARTS), "START")]
@@ -290,9 +287,6 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
             starts += _starts(rule, number) if rule.starts is not NAME_STARTS else ()
         for start in starts:
             self._starts.setdefault(start.part[:3], []).append(start)
-
-    def held(self, words: set[str]) -> _Held:
-        return self._united(frozenset(map(self.__getitem__, words - self.boring)))
 
     def _unite(self, parts: frozenset[frozenset[tuple[int | str, str]]]) -> _Held:
         rules: dict[int, set[str]] = {}

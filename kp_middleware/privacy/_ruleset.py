@@ -26,8 +26,8 @@ from kp_middleware.privacy._reading import (
     ESCAPED,
     HIDDEN,
     PLACEHOLDER,
+    DecodedText,
     Numbers,
-    Reading,
     names_a_secret,
     readings,
     seen,
@@ -41,7 +41,7 @@ from kp_middleware.privacy._rules import (
     lowered,
     occurrences,
 )
-from kp_middleware.privacy._values import TABLE, Group, Span, compiled, matched_value, words
+from kp_middleware.privacy._values import TABLE, Group, Hit, compiled, matched_value, words
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel, ReasoningTrace
@@ -102,7 +102,7 @@ class Ruleset:
     def read(self, text: str) -> IndexedText:
         return IndexedText(text, self.index, words_of(text))
 
-    def spans(self, indexed: IndexedText) -> Iterator[Span]:
+    def spans(self, indexed: IndexedText) -> Iterator[Hit]:
         """Yield the spans to redact; they may overlap."""
         yield from self._plain(indexed)
         for looks in self._engines:
@@ -144,25 +144,25 @@ class Ruleset:
             return True
         return not self._looks_at_all and self.index.boring.issuperset(words_of(whole))
 
-    def _plain(self, indexed: IndexedText) -> Iterator[Span]:
+    def _plain(self, indexed: IndexedText) -> Iterator[Hit]:
         yield from self._exempting(indexed, self._by_rules(indexed))
         if "NAME" in indexed.signs or self._denied_keys:
             yield from self._exempting(indexed, spans_below_keys(indexed, self.blanks))
             yield from self._exempting(indexed, spans_in_columns(indexed, self.blanks))
         for text in self._denied_texts:
             for start in occurrences(text, indexed.lowered):
-                yield Span(start, start + len(text), DENIED, "sensitive")
+                yield Hit(start, start + len(text), DENIED, "sensitive")
         for pattern in self._denied_patterns:
             for match in pattern.finditer(indexed.text):
-                yield Span(*match.span(), DENIED, "sensitive")
+                yield Hit(*match.span(), DENIED, "sensitive")
 
-    def _exempting(self, indexed: IndexedText, spans: Iterator[Span]) -> Iterator[Span]:
+    def _exempting(self, indexed: IndexedText, spans: Iterator[Hit]) -> Iterator[Hit]:
         if not self._exempts:
             return spans
         text, allows = indexed.text, cache(self.allows)  # a text full of one value asks once
         return (span for span in spans if not allows(text[span.start : span.end], span.group))
 
-    def _by_rules(self, indexed: IndexedText, *, beyond: int = 0) -> Iterator[Span]:
+    def _by_rules(self, indexed: IndexedText, *, beyond: int = 0) -> Iterator[Hit]:
         """Yield the findings of the built-in rules that end at ``beyond`` or later."""
         for rule, starts in indexed.rules:
             glued_to = 0
@@ -171,7 +171,7 @@ class Ruleset:
                 if end < beyond or indexed.text[start:end] == HIDDEN:
                     continue
                 if indexed.accepts(rule, match):
-                    yield Span(start, end, rule.label, rule.group)
+                    yield Hit(start, end, rule.label, rule.group)
                     if rule.pattern.startswith("(?<") and match.end() > glued_to:
                         for span in _glued(rule, indexed.text, match.end()):
                             glued_to = span.end
@@ -193,7 +193,7 @@ def ruleset(level: "PrivacyLevel", policy: "Policy") -> Ruleset:
     return Ruleset(level, policy)
 
 
-def _glued(rule: Rule, text: str, place: int) -> Iterator[Span]:
+def _glued(rule: Rule, text: str, place: int) -> Iterator[Hit]:
     """Yield further matches directly after one, where no word boundary separates them."""
     while text[place : place + 1].strip():
         ahead = HIDDEN + text[place : place + _GLUED_SIZE]
@@ -203,7 +203,7 @@ def _glued(rule: Rule, text: str, place: int) -> Iterator[Span]:
         if rule.check and not rule.check(match):
             return
         start, end = matched_value(match)
-        yield Span(place + start - 1, place + end - 1, rule.label, rule.group)
+        yield Hit(place + start - 1, place + end - 1, rule.label, rule.group)
         place += match.end() - 1
 
 
@@ -289,13 +289,13 @@ def take_out(
     numbers: Numbers | None = None,
     known: KnownSecrets | None = None,
     everywhere: bool = False,
-) -> tuple[str, list[Span]]:
+) -> tuple[str, list[Hit]]:
     """Return the redacted text and the replaced spans, each counted in the text of its pass.
 
     The ``cue``, such as the key of a value, is read, not cleaned; ``known`` learns the secrets, and
     ``everywhere`` takes out what it knows.
     """
-    gone: list[Span] = []
+    gone: list[Hit] = []
     looked_for = 0
     for _ in range(_MAX_PASSES):  # what is gone can uncover the edge of something else
         spans = _find(text, book, cue, known)
@@ -317,7 +317,7 @@ def is_too_large(text: str) -> bool:
     return len(PLACEHOLDER.sub("", text)) > MAX_CHARACTERS
 
 
-def _find(text: str, book: Ruleset, cue: str, known: KnownSecrets | None) -> list[Span]:
+def _find(text: str, book: Ruleset, cue: str, known: KnownSecrets | None) -> list[Hit]:
     """Return the spans of a text to redact, in order, not overlapping; placeholders stay."""
     if is_too_large(text):
         raise RedactionError("too_large")
@@ -343,12 +343,12 @@ def _find(text: str, book: Ruleset, cue: str, known: KnownSecrets | None) -> lis
     return [*_whole(text, inside)]
 
 
-def known_in(text: str, known: KnownSecrets) -> list[Span]:
+def known_in(text: str, known: KnownSecrets) -> list[Hit]:
     """Return the known secrets in a text, in order, not overlapping."""
     return [*_whole(text, known.spans(text))]
 
 
-def _whole(text: str, spans: Iterable[Span]) -> Iterator[Span]:
+def _whole(text: str, spans: Iterable[Hit]) -> Iterator[Hit]:
     """Yield the spans merged and extended to whole escapes: half of one would break the JSON."""
     united = [*_united(spans)]
     escapes = iter([sign.span() for sign in ESCAPED.finditer(text)] if united else [])
@@ -361,10 +361,10 @@ def _whole(text: str, spans: Iterable[Span]) -> Iterator[Span]:
         while end < last:
             start, end = next(escapes, _NO_ESCAPE)
         last = end if start < last else last
-        yield Span(first, last, span.label, span.group)
+        yield Hit(first, last, span.label, span.group)
 
 
-def _parts(reading: Reading, book: Ruleset, whole: IndexedText) -> Iterator[Span]:
+def _parts(reading: DecodedText, book: Ruleset, whole: IndexedText) -> Iterator[Hit]:
     """Yield the spans to redact in one reading, counted in the original text."""
     text = reading.text
     for span in book.spans(whole if text == whole.text else book.read(text)):
@@ -374,12 +374,12 @@ def _parts(reading: Reading, book: Ruleset, whole: IndexedText) -> Iterator[Span
             parts = [part.span() for part in shown if any(map(str.isalnum, part[0]))]
         for start, end in parts:
             if end > start:
-                yield Span(*reading.origin(start, end), span.label, span.group)
+                yield Hit(*reading.origin(start, end), span.label, span.group)
 
 
-def _united(spans: Iterable[Span]) -> Iterator[Span]:
+def _united(spans: Iterable[Hit]) -> Iterator[Hit]:
     """Yield overlapping spans merged, labelled by the strongest group, then the longest span."""
-    groups: list[list[Span]] = []
+    groups: list[list[Hit]] = []
     reached = 0
     for span in sorted({*spans}):  # two readings find most things twice
         if groups and span.start < reached:
@@ -392,7 +392,7 @@ def _united(spans: Iterable[Span]) -> Iterator[Span]:
         yield namer._replace(start=together[0].start, end=max(span.end for span in together))
 
 
-def replaced(text: str, spans: list[Span], numbers: Numbers | None = None) -> str:
+def replaced(text: str, spans: list[Hit], numbers: Numbers | None = None) -> str:
     parts, reached = [], 0
     for span in spans:
         number = numbers.of(span, text[span.start : span.end]) if numbers else ""

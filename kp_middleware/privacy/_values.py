@@ -27,7 +27,7 @@ TABLE: Final[dict[str, Any]] = tomllib.loads(
 """The contents of ``rules.toml``, with its broken lines joined."""
 
 
-class Span(NamedTuple):
+class Hit(NamedTuple):
     """A part of a text to redact."""
 
     start: int
