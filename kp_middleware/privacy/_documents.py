@@ -165,7 +165,7 @@ class Walk:
                 name, blank, role, _ = self._book.member(shown)
             around, exempt = place, False
             if role == "token" and isinstance(member, str):
-                exempt = is_of_model(member, str(value.keys()).lower())
+                exempt = is_of_model(member, " ".join(map(str, value)).lower())
             elif role == "describing":
                 if is_schema is None:
                     is_schema = place.blank != DENIED and _is_json_schema(value)
