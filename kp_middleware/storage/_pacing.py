@@ -126,8 +126,8 @@ class PacingTable:
     ) -> Pace:
         ours = f"{_ROWS} WHERE registry = ? AND agent = ?"
         found = connection.execute(ours, self._whose).fetchone()
-        stops = found[-1] if found else "{}"
-        before = unpacked(*found[2:], self._key_hash) if found else None
+        said, stops = found[2:] if found else ("", "{}")
+        before = unpacked(said, stops, self._key_hash) if found else None
         after = change(before)
         if before is None:
             connection.execute(_FORGET_OLD, (after.noted_at - _MONTH_S,))
