@@ -294,7 +294,7 @@ class Statistics(Queries):
 
     def funnel(self, *, first: int = 0) -> Funnel:
         queued = Counter(dict[str, int](self._run(_QUEUED, (first,))))
-        return Funnel(
+        facts = (
             *self._row(_REACHED, {"first": first}),
             queued.total(),
             queued["pending"] + queued["sending"],
@@ -304,6 +304,7 @@ class Statistics(Queries):
             dict(self._run(_BLOCKED, (first,))),
             *self._row(_PRIVATE, (first,)),
         )
+        return Funnel._make(facts)
 
     def groups(self, by: str) -> list[GroupCounts]:
         """Return the statistics by ``domain``, ``model``, ``day`` or ``week``.
