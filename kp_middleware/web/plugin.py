@@ -68,24 +68,14 @@ _DAYS: Final = 30
 def our_files(datasette: "Datasette") -> dict[str, Path]:
     """Return our files, those of older versions, too, by the names of their databases."""
     paths = {name: Path(one.path) for name, one in datasette.databases.items() if one.path}
-    return {
-        name: path
-        for name, path in paths.items()
-        if _is_ours(path, _look(path), _look(path.with_name(f"{path.name}-wal")))
-    }
+    there = {name: path for name, path in paths.items() if path.exists()}
+    return {name: path for name, path in there.items() if _is_ours(path, path.stat().st_ino)}
 
 
-def _look(path: Path) -> tuple[int, ...] | None:
-    with suppress(OSError):
-        status = path.stat()
-        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-    return None
-
-
-@lru_cache  # each page and each cell asks: open a file again only where it or its WAL has changed
-def _is_ours(path: Path, look: tuple[int, ...] | None, _: tuple[int, ...] | None) -> bool:
+@lru_cache  # each page and each cell asks
+def _is_ours(path: Path, _: int) -> bool:
     try:
-        return look is not None and 0 < schema_of(path) <= SCHEMA
+        return 0 < schema_of(path) <= SCHEMA
     except TROUBLE:
         return False
 
@@ -218,15 +208,12 @@ def menu_links(datasette: "Datasette", actor: Actor) -> MenuLinks:
 
 @hookimpl  # type: ignore[untyped-decorator]
 def render_cell(value: Any, column: str, database: str, datasette: "Datasette") -> Markup | None:
-    """Shorten the id of a run to a link to its page, and numbers to three decimals."""
-    if not isinstance(value, (str, float)) or database not in our_files(datasette):
+    """Shorten the id of a run to a link to its page."""
+    is_id = column == "id" and isinstance(value, str) and value.startswith("kp:trace:")
+    if not is_id or database not in our_files(datasette):
         return None
-    if column == "id" and isinstance(value, str) and value.startswith("kp:trace:"):
-        href = Addresses(datasette, database).trace(value)
-        return Markup('<a href="{}" title="{}">{}</a>').format(href, value, short_id(value))
-    if isinstance(value, float) and column != "id" and value != round(value, 3):
-        return Markup('<span title="{!r}">{:.3f}</span>').format(value, value)
-    return None
+    href = Addresses(datasette, database).trace(value)
+    return Markup('<a href="{}" title="{}">{}</a>').format(href, value, short_id(value))
 
 
 def overview(visit: Visit) -> Page:

@@ -30,7 +30,6 @@ Send: TypeAlias = Callable[[Any], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _DOOR: Final = "/-/kp-open"
-_POLICY_VIOLATION: Final = 1008  # a websocket's word for "you may not"
 _UNKNOWN: Final = "Open the link that kp-middleware ui printed.\n"
 _USED: Final = "This link is no longer good: type kp-middleware ui again for a new one.\n"
 _NO_SCREEN: Final = "There is no screen here, so no browser was started: open the link yourself."
@@ -79,8 +78,6 @@ class Guard:
         """Let a request through, or refuse it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
         if scope["type"] != "http":
             return
         headers = {

@@ -191,25 +191,6 @@ def test_ids_in_json_stay_whole(show, trace_id, file):
     assert trace_id in show(file).get("/kp/traces.json?_shape=array").text
 
 
-def test_numbers_in_tables_can_be_read_and_are_whole_where_they_are_pointed_at(show, db):
-    put(db, run("one", step("thought")), with_value(0.9))
-    with closing(sqlite3.connect(db)) as connection, connection:
-        connection.execute("UPDATE traces SET score = 0.4410000145435333")
-
-    page = show(db).get("/kp/history").text
-
-    assert '<span title="0.4410000145435333">0.441</span>' in page
-    assert "0.4410000145435333" in show(db).get("/kp/history.json?_shape=array").text
-
-
-def test_numbers_of_another_program_stay_as_they_are(show, file, other):
-    with closing(sqlite3.connect(other)) as connection, connection:
-        connection.execute("CREATE TABLE numbers (number REAL)")
-        connection.execute("INSERT INTO numbers VALUES (0.4410000145435333)")
-
-    assert "<span title=" not in show(file, other).get("/other/numbers").text
-
-
 @pytest.mark.parametrize(
     "rest",
     [
