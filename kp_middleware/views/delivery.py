@@ -16,6 +16,7 @@ from kp_middleware.rate_limit import Pace, burst_at
 from kp_middleware.sharing import Link
 from kp_middleware.storage import AgentPace, Queue, Unshared, read_paces
 
+_UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"))
 BEING_SENT: Final = "being sent by another program, or that was killed: then again at {}"
 
 
@@ -61,17 +62,18 @@ class Sending(NamedTuple):
         """Say how fast, whoever sends, and how long it takes."""
         if self.stopped:
             return f"{self.waiting:,} {'waits' if self.waiting == 1 else 'wait'} until you act"
-        burst, every = burst_at(self.interval_s), f"one every {self.interval_s:.2g} s"
-        pace = f"all of your programs together send {burst} at once, then {every}"
         busy = "a program is sending; " if self.busy else ""
         if self.claimed_until is not None:
             busy = f"one is {BEING_SENT.format(self.claimed_until)}; "
-        return f"{busy}{pace}: {self.takes()}"
+        pace = f"{burst_at(self.interval_s)} at once, then one every {self.interval_s:.2g} s"
+        return f"{busy}all of your programs together send {pace}: {self.takes()}"
 
     def takes(self) -> str:
         """Say how long it takes."""
-        take = "takes" if self.waiting == 1 else "take"
-        return f"{self.waiting:,} {take} {_about(self.takes_s)}"
+        takes = "takes" if self.waiting == 1 else "take"
+        unit_s, unit = next((one for one in _UNITS if self.takes_s <= 90 * one[0]), _UNITS[-1])
+        about = max(1, math.ceil(self.takes_s / unit_s))
+        return f"{self.waiting:,} {takes} about {about:,} {unit}"
 
 
 class Pause(NamedTuple):
@@ -167,18 +169,6 @@ def _is_replaced(stopped: AgentPace, at: float, rows: Sequence[AgentPace]) -> bo
         and (row.agent == stopped.agent or {row.agent[:4], stopped.agent[:4]} == {"key "})
         for row in rows
     )
-
-
-def _about(seconds: float) -> str:
-    """Return a duration that nobody needs exactly.
-
-    >>> _about(0.2), _about(44.1), _about(200), _about(9000)
-    ('about 1 s', 'about 45 s', 'about 4 min', 'about 3 h')
-    """
-    for unit_s, unit in ((1, "s"), (60, "min"), (3600, "h")):
-        if seconds <= 90 * unit_s or unit == "h":
-            break
-    return f"about {max(1, math.ceil(seconds / unit_s)):,} {unit}"
 
 
 def _second(epoch_s: float) -> str:

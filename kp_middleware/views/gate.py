@@ -3,7 +3,6 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Final, NamedTuple
 
@@ -25,18 +24,13 @@ _FEATURES: Final[Mapping[str, str]] = {  # whose names differ from their words
 
 
 def p_in_words(p: float, reasons: Sequence[tuple[str, float, float]]) -> str:
-    """Word a probability of success with its reasons.
-
-    >>> p_in_words(0.71, [("steps", -1.2, 0.8), ("likeness", 0.0, -0.5)])
-    '0.71: fewer steps than usual (for it), like runs that failed (against it)'
-    """
+    """Word a probability of success: ``0.71: fewer steps than usual (for it)``."""
     told = []
     for feature, off, adds in reasons:
+        name = _FEATURES.get(feature, feature.replace("_", " "))
+        what = f"{'more' if off > 0 else 'fewer'} {name} than usual"
         if feature == "likeness":
             what = f"like runs that {'succeeded' if adds > 0 else 'failed'}"
-        else:
-            name = _FEATURES.get(feature, feature.replace("_", " "))
-            what = f"{'more' if off > 0 else 'fewer'} {name} than usual"
         told.append(f"{what} ({'for' if adds > 0 else 'against'} it)")
     return f"{p:.2f}: {', '.join(told)}" if told else f"{p:.2f}"
 
@@ -44,10 +38,10 @@ def p_in_words(p: float, reasons: Sequence[tuple[str, float, float]]) -> str:
 def estimate_in_words(estimate: RunEstimate) -> str:
     """Word what was estimated of a run, with how well estimates of its kind have done."""
     told = f"P(success) was estimated as {p_in_words(estimate.p, estimate.reasons)}."
-    if not estimate.known:
-        return told
-    right = f"right on {estimate.right:,} of {estimate.known:,}"
-    return f"{told} So far {right}; guessing the base rate: {estimate.base_right:,}."
+    if estimate.known:
+        told += f" So far right on {estimate.right:,} of {estimate.known:,};"
+        told += f" guessing the base rate: {estimate.base_right:,}."
+    return told
 
 
 def unjudged_in_words(found: Unjudged) -> str:
@@ -62,9 +56,10 @@ def unjudged_in_words(found: Unjudged) -> str:
 
 def successes_as_json(record: SuccessRecord, unjudged: Unjudged) -> dict[str, Any]:
     """Return the record as JSON shows it, with what it says and warns of."""
-    counts = {name: count for name, count in record._asdict().items() if name != "some_stay"}
-    warning = success_warning(record, unjudged)
-    return {**counts, "in_words": record_in_words(record), "warning": warning}
+    told = {"in_words": record_in_words(record), "warning": success_warning(record, unjudged)}
+    counts = record._asdict() | told
+    del counts["some_stay"]
+    return counts
 
 
 def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
@@ -116,7 +111,7 @@ class SettingView(NamedTuple):
 
 
 class DomainScores(NamedTuple):
-    """The scores of one domain; ``bins`` count those from 0, 0.05, … 0.95 (1 is in the last)."""
+    """The scores of one domain; ``bins`` count those from 0, 0.05, … 0.95, which has 1, too."""
 
     domain: str
     runs: int
@@ -130,13 +125,11 @@ class DomainScores(NamedTuple):
         """Return what is known of these scores."""
         ordered = sorted(scores)
         places = Counter(min(int(score * _BINS + 1e-9), _BINS - 1) for score in ordered)
-        bins = tuple(places[place] for place in range(_BINS))
-        tenth = ordered[-math.ceil(len(ordered) / 10)]
-        return cls(domain, len(ordered), median(ordered), tenth, ordered[-1], bins)
+        tenth, bins = ordered[-math.ceil(len(ordered) / 10)], map(places.__getitem__, range(_BINS))
+        return cls(domain, len(ordered), median(ordered), tenth, ordered[-1], (*bins,))
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(NamedTuple):
     """The runs that each setting of the gate lets through, and the setting to use, or None."""
 
     runs: int
@@ -151,10 +144,8 @@ class Calibration:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON shows it."""
-        return asdict(self) | {
-            "domains": [one._asdict() for one in self.domains],
-            "settings": [one._asdict() for one in self.settings],
-        }
+        domains, settings = ([one._asdict() for one in rows] for rows in self[-2:])
+        return self._asdict() | {"domains": domains, "settings": settings}
 
 
 def calibrated(
@@ -182,35 +173,17 @@ def calibrated(
     for run in leaving:
         scores[run.domain].append(run.score)
     names = sorted(scores, key=lambda name: (-len(scores[name]), name))
-    started_ms = [run.started_ms for run in leaving] or [0]
-    days = max(1.0, (max(started_ms) - min(started_ms)) / (DAY_S * 1000))
     tried = tuple(dict.fromkeys((*(() if now in _TRIED else (now,)), *more, *_TRIED)))
-    went = [dict.fromkeys(names, 0) for _ in tried]
-    counts = [Counter[str]() for _ in tried]
+    went = [list[ScoredRun]() for _ in tried]
     decided = replay(runs, [SettingsGate(setting, most) for setting in tried])
     for number, (run, is_asked, gates) in enumerate(zip(runs, asked, decided, strict=True)):
         for gate in gates if is_asked else ():
-            if run.is_private:
-                counts[gate]["private"] += 1
-            else:
-                went[gate][run.domain] += 1
-                counts[gate]["succeeded"] += run.success or 0
-                counts[gate]["known"] += run.success is not None
+            went[gate].append(run)
         if not number % _TELL_EVERY:
             reach(number, len(runs))
-    settings = [
-        SettingView(
-            setting,
-            through := sum(domains.values()),
-            round(through / len(leaving), 4) if leaving else 0.0,
-            round(through / days, 2),
-            count["succeeded"],
-            count["known"],
-            count["private"],
-            domains,
-        )
-        for setting, domains, count in zip(tried, went, counts, strict=True)
-    ]
+    began_ms = sorted(run.started_ms for run in leaving) or [0]
+    days = max(1.0, (began_ms[-1] - began_ms[0]) / (DAY_S * 1000))
+    settings = [_view(*one, names, len(leaving), days) for one in zip(tried, went, strict=True)]
     of_specified = next(one.share for one in settings if one.setting == DEFAULT_THRESHOLD)
     best = DEFAULT_THRESHOLD if of_specified >= _PLENTY else _BEST_TENTH
     return Calibration(
@@ -223,6 +196,23 @@ def calibrated(
         recommended=best if any(len(of) >= WARM_UP for of in scores.values()) else None,
         domains=[DomainScores.of(name, scores[name]) for name in names],
         settings=settings,
+    )
+
+
+def _view(
+    setting: float | str, went: list[ScoredRun], names: list[str], runs: int, days: float
+) -> SettingView:
+    through = [run for run in went if not run.is_private]
+    of, ends = Counter(run.domain for run in through), Counter(run.success for run in through)
+    return SettingView(
+        setting,
+        let_through=len(through),
+        share=round(len(through) / max(1, runs), 4),
+        a_day=round(len(through) / days, 2),
+        succeeded=ends[True],
+        known=ends[True] + ends[False],
+        if_not_private=len(went) - len(through),
+        domains={name: of[name] for name in names},
     )
 
 
