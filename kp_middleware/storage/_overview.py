@@ -1,7 +1,7 @@
 """Queries for the overview of all runs."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -55,7 +55,6 @@ class LastDecisions(NamedTuple):
 
     @property
     def is_dry(self) -> bool:
-        """True if there are 100 runs, and none of them cleared."""
         return self.runs >= _LAST and not self.cleared
 
     def in_words(self) -> str:
@@ -69,32 +68,30 @@ class LastDecisions(NamedTuple):
             last = "1 scored run" if self.runs == 1 else f"the last {self.runs} scored runs"
             return f"{self.cleared} of {last} {their_gate}"
         told = [f"{name!r} {score:.3f}" for name, score in self.domains.items()]
-        more = ["…"] if len(told) > _DOMAINS else []
-        by_domain = f" ({', '.join(told[:_DOMAINS] + more)})" if len(told) > 1 else ""
+        told[_DOMAINS:] = ["…"] if len(told) > _DOMAINS else []
+        by_domain = f" ({', '.join(told)})" if len(told) > 1 else ""
         known = {name: runs for name, runs in self.withheld.items() if name in _REMEDIES}
-        limited = "daily_limit" in known  # then no other remedy lets more through
-        why = "daily_limit" if limited else max(known, key=lambda name: known[name], default="")
-        remedy = _REMEDIES.get(why, "that rule is your program's own")
+        # where the limit is met, no other remedy lets more through
+        why = max(known, key=lambda name: (name == "daily_limit", known[name]), default="")
+        remedy = _REMEDIES.get(why, "that rule is your program's own").format(known.get(why))
         return (
             f"none of the last {self.runs} scored runs {their_gate}:"
             f" the best scored {self.best:.3f}, the best tenth {self.top_tenth:.3f} and"
-            f" more{by_domain}; {remedy.format(self.withheld.get(why))}; {_MORE}"
+            f" more{by_domain}; {remedy}; {_MORE}"
         )
 
 
 def read_last_decisions(connection: Connection) -> LastDecisions:
-    """Read the decisions on the last 100 scored runs, or as many as there are."""
     rows = connection.execute(
         "SELECT domain, score, gate, verdict FROM traces WHERE score IS NOT NULL"
-        " ORDER BY seq DESC LIMIT ?",
-        (_LAST,),
+        f" ORDER BY seq DESC LIMIT {_LAST}"
     ).fetchall()
     if not rows:
         return LastDecisions()
     verdicts = Counter(verdict for *_, verdict in rows if verdict)
-    scores: dict[str, list[float]] = {}
+    scores = defaultdict[str, list[float]](list)
     for domain, score, *_ in rows:
-        scores.setdefault(domain, []).append(score)
+        scores[domain].append(score)
     largest = sorted(scores.items(), key=lambda item: (-len(item[1]), item[0]))
     return LastDecisions(
         runs=len(rows),
@@ -342,36 +339,28 @@ class Overviews(Listing, Statistics):
     def first_since(self, since: str) -> int:
         """Return the lowest ``seq`` of the runs that started at this instant or later."""
         # With seq alone, SQLite would look for it row by row from the first one on.
-        newest = "(SELECT coalesce(max(seq), 0) + 1 FROM traces)"
-        return int(
-            self._value(
-                f"SELECT coalesce(min(+seq), {newest}) FROM traces WHERE started_at >= ?",
-                (since,),
-            )
-        )
+        seq = self._seq("SELECT min(+seq) FROM traces WHERE started_at >= ?", (since,))
+        return seq or int(self._value("SELECT coalesce(max(seq), 0) + 1 FROM traces"))
 
     def threshold(self) -> float | None:
         """Return the fixed threshold of the last decision; None if it is relative or missing."""
-        threshold: float | None = self._value(
-            "SELECT iif(gate LIKE 'threshold%', threshold, NULL) FROM traces"
-            " WHERE decision IS NOT NULL ORDER BY seq DESC LIMIT 1"
+        last = self._row(
+            "SELECT gate, threshold FROM traces WHERE decision IS NOT NULL"
+            " ORDER BY seq DESC LIMIT 1"
         )
-        return threshold
+        return last[1] if last and last[0].startswith("threshold") else None
 
     def scores(self, *, since: str | None = None) -> ScoreSlices:
         """Return the distribution of scores, relative to the latest threshold."""
         threshold = self.threshold()
+        traces = Counter[tuple[str, int, bool]]()
+        above = Counter[tuple[str, int, bool]]()
         rows = self._run(_HUNDREDTHS, {"threshold": threshold, "since": since})
-        traces: Counter[tuple[str, int, bool]] = Counter()
-        above: Counter[tuple[str, int, bool]] = Counter()
         for domain, is_private, *told in rows:
             for counts, hundredths in zip((traces, above), told, strict=True):
                 for at, number in Counter(hundredths.split(",") if hundredths else ()).items():
                     counts[domain, int(at), bool(is_private)] += number
-        slices = (
-            Slice(domain, at, traces[domain, at, private], above[domain, at, private], private)
-            for domain, at, private in sorted(traces)
-        )
+        slices = (Slice(*key[:2], traces[key], above[key], key[2]) for key in sorted(traces))
         return ScoreSlices(threshold, (*slices,))
 
     def unjudged(self) -> Unjudged:

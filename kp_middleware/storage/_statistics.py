@@ -290,7 +290,7 @@ class Statistics(Queries):
             "SELECT coalesce(sum(input_tokens IS NULL AND output_tokens IS NULL), 0), count(*)"
             " FROM traces WHERE model IS NOT NULL"
         )
-        return int(without), int(every)
+        return without, every
 
     def funnel(self, *, first: int = 0) -> Funnel:
         queued = Counter(dict[str, int](self._run(_QUEUED, (first,))))
@@ -339,20 +339,14 @@ class Statistics(Queries):
 
     def highlights(self, frameworks: Collection[str], *, limit: int) -> list[list[Highlight]]:
         """Return the most novel, the best and the hardest runs of these frameworks."""
+        sql = """
+            SELECT id, {0}, objective FROM traces WHERE state = 'scored' AND {1}
+              AND framework IN (SELECT value FROM json_each(?)) ORDER BY {0} DESC, seq LIMIT ?
+        """
+        hardest = "success = 1 AND recovery_count > 0"
+        figures = {"novelty": "TRUE", "score": "TRUE", "recovery_count": hardest}
         asked = json.dumps([*frameworks]), limit
-        return [
-            self._all(
-                Highlight,
-                f"SELECT id, {figure}, objective FROM traces WHERE state = 'scored' AND {condition}"
-                " AND framework IN (SELECT value FROM json_each(?))"
-                f" ORDER BY {figure} DESC, seq LIMIT ?",
-                asked,
-            )
-            for figure, condition in (
-                *(("novelty", "TRUE"), ("score", "TRUE")),
-                ("recovery_count", "success = 1 AND recovery_count > 0"),
-            )
-        ]
+        return [self._all(Highlight, sql.format(*one), asked) for one in figures.items()]
 
     def seen(self, since: str) -> list[SeenRun]:
         """Return the runs of the 30 days up to the newest, at most 20,000 since an instant."""
