@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kp_middleware import privacy
-from kp_middleware.asked import LONG, said_in
+from kp_middleware.asked import LONG, packed, said_in
 from kp_middleware.core.evaluation import (
     Ending,
     Evaluation,
@@ -48,7 +48,6 @@ from kp_middleware.pipeline._dispatch import (
     warn_once,
 )
 from kp_middleware.pipeline._intake import Feedback, FinishedRun, Intake, ThreadEnd
-from kp_middleware.recall import packed
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings

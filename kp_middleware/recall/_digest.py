@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from html import escape
 from itertools import groupby
 from typing import Any, Final, NamedTuple
@@ -69,12 +68,6 @@ def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict
     except RedactionError as error:
         clean = dict.fromkeys(told, "") | {"objective": _UNTOLD.format(error)}
     return {**clean, "made": len(calls)}
-
-
-def warm_up(policy: Policy) -> None:
-    """Load what the first digest needs: half a second of work."""
-    with suppress(RedactionError):
-        redact_jsonable("task", level=_LEVEL, policy=policy)
 
 
 def is_form(run: Run) -> bool:
@@ -149,7 +142,6 @@ def _last_calls(lines: Sequence[_Told], room: int) -> list[_Told]:
 
 
 def _told(call: Call, named: str, width: int) -> str:
-    """Return a call as JSON; of each value, error and output so many characters."""
     if not call.tool:
         return f"An error: {_cut(_line(call.error or ''), width)}"
     named = named if call.error is None else ""  # what failed is told with its values
@@ -184,7 +176,6 @@ def _json(value: Any, named: str, width: int) -> str:
 
 
 def _values(value: Any) -> Iterator[str]:
-    """Yield the texts and numbers in arguments."""
     match value:
         case dict():
             yield from (one for member in value.values() for one in _values(member))
@@ -233,7 +224,6 @@ def _asked_later(steps: Sequence[StepRecord]) -> list[str]:
 
 
 def _bounded(value: Any) -> Any:
-    """Return arguments without what no digest shows."""
     if isinstance(value, dict):
         return {key: _bounded(member) for key, member in [*value.items()][:20]}
     if isinstance(value, list):

@@ -3,7 +3,8 @@
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -13,12 +14,12 @@ import numpy as np
 
 from kp_middleware.asked import first_line, own_part, telling, without_recalled
 from kp_middleware.embedding import Embedder, MiniLMEmbedder, Vector
-from kp_middleware.errors import EmbedderError, TraceNotFoundError
+from kp_middleware.errors import EmbedderError, RedactionError, TraceNotFoundError
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.privacy import Policy
-from kp_middleware.recall._digest import clean_parts, digest, is_form, quote, warm_up
+from kp_middleware.privacy import Policy, redact_jsonable
+from kp_middleware.recall._digest import clean_parts, digest, is_form, quote
 from kp_middleware.runs import fingerprint
-from kp_middleware.storage import Candidate, History, Question, RecallTable, Run, no_fork
+from kp_middleware.storage import Candidate, History, Question, Run, no_fork
 
 _MOST: Final = 200  # runs that are ranked
 _COMPARED: Final = 24  # of which each word is compared
@@ -131,12 +132,11 @@ class Found(NamedTuple):
     @property
     def rating(self) -> float:
         """The key by which found runs are sorted: the cosine plus the weight of the words."""
-        is_told = math.isnan(self.cosine)
-        return self.told if is_told else self.cosine + _WORDS_FOR_COSINE * min(self.told, 1.0)
+        words = _WORDS_FOR_COSINE * min(self.told, 1.0)
+        return self.told if math.isnan(self.cosine) else self.cosine + words
 
     @property
     def fits(self) -> bool:
-        """True if the run is recalled."""
         return self.fit >= self.bar
 
 
@@ -151,19 +151,17 @@ class Memory:
     def warm_up(self) -> None:
         """Load what the first recall and the first digest need: it takes a second or two."""
         self._cosines("task", [])
-        warm_up(self._policy)
+        with suppress(RedactionError):
+            redact_jsonable("task", level="aggregated", policy=self._policy)
 
     def recall(self, task: str, allowed: Question, *, k: int = 1) -> list[Recalled]:
         """Return the runs that fit a task, the best first. Raises DatabaseError, without a wait."""
-        return [run for _, run in self._nearest(task, allowed, k, only_fitting=True)]
+        return [run for _, run in self.nearest(task, allowed, k=k, only_fitting=True)]
 
-    def nearest(self, task: str, allowed: Question, *, k: int) -> list[tuple[Found, Recalled]]:
-        """Return the runs that are most like a task, with what tells whether they fit."""
-        return self._nearest(task, allowed, k, only_fitting=False)
-
-    def _nearest(
-        self, task: str, allowed: Question, k: int, *, only_fitting: bool
+    def nearest(
+        self, task: str, allowed: Question, *, k: int, only_fitting: bool = False
     ) -> list[tuple[Found, Recalled]]:
+        """Return the runs that are most like a task, with what tells whether they fit."""
         if not self._path.exists():
             return []
         with no_fork, History.open(self._path, wait_s=_WAIT_S) as history:
@@ -205,27 +203,28 @@ class Memory:
         said = table.said([candidates[at].seq for at in nearest])
         found = []
         for at in nearest:
-            seq = candidates[at].seq
-            theirs = {*_words_of(said[seq])}
+            theirs = {*_words_of(said[seq := candidates[at].seq])}
             shared = tuple(word for word in shares if word in theirs)
             # a mean over all words of the task: a vague one fits nothing
             told = sum(telling(shares[word]) for word in shared) / max(1, len(shares))
             found.append(Found(seq, near[at], shared, told))
         found.sort(key=lambda one: one.rating, reverse=True)
-        return _barred(history, found, _others(table, task, said), k)[:k]
+        # those whose wording is that of the task, with a detail of another one in it
+        details = {seq: words for seq, text in said.items() if (words := _replaced(task, text))}
+        common = table.common([word for words in details.values() for word in words])
+        others = {seq for seq, words in details.items() if not common.isdisjoint(words)}
+        return _barred(history, found, others, k)[:k]
 
     def _cosines(self, task: str, found: Sequence[Candidate]) -> list[float]:
         """Return how like a task each run is; without a model that is here, NaN."""
-        nothing = [math.nan] * len(found)
-        if self._embedder is None:
-            return nothing
-        try:
-            if isinstance(self._embedder, MiniLMEmbedder):
-                self._embedder.load_without_network()
-            name, vector = self._embedder.name, self._embedder.embed(task)
-        except EmbedderError:
-            return nothing
-        return _cosines(vector, [one.vector if one.embedder == name else None for one in found])
+        if (embedder := self._embedder) is not None:
+            with suppress(EmbedderError):
+                if isinstance(embedder, MiniLMEmbedder):
+                    embedder.load_without_network()
+                name, vector = embedder.name, embedder.embed(task)
+                stored = [one.vector if one.embedder == name else None for one in found]
+                return _cosines(vector, stored)
+        return [math.nan] * len(found)
 
 
 def question(
@@ -240,19 +239,10 @@ def question(
     return Question(domain, None if owner is None else fingerprint(owner), since, unconfirmed)
 
 
-def packed(vector: Vector) -> bytes:
-    r"""Return a unit vector in a quarter of the room: int8, 127 is 1.
-
-    >>> packed(np.array([1.0, -0.5], np.float32))
-    b'\x7f\xc0'
-    """
-    return np.rint(vector * 127).astype(np.int8).tobytes()
-
-
 def _cosines(vector: Vector, stored: Sequence[bytes | None]) -> list[float]:
     """Return the cosine with each packed vector; NaN where there is none of that length.
 
-    >>> _cosines(np.array([1.0, 0.0], np.float32), [packed(np.array([0.0, 1.0], np.float32)), None])
+    >>> _cosines(np.array([1.0, 0.0], np.float32), [bytes([0, 127]), None])
     [0.0, nan]
     """
     there = {at: one for at, one in enumerate(stored) if one and len(one) == len(vector)}
@@ -276,34 +266,22 @@ def _order(words: Sequence[float], cosines: Sequence[float]) -> list[int]:
 
 
 def _words_of(text: str) -> list[str]:
-    """Return the different words of a text.
-
-    >>> _words_of("Cancel my flight, cancel it!")
-    ['cancel', 'my', 'flight', 'it']
-    """
+    """Return the different words of a text, in lower case."""
     return [*dict.fromkeys(_WORD.findall(text.lower()))]
-
-
-def _others(table: RecallTable, task: str, said: Mapping[int, str]) -> set[int]:
-    """Return the runs whose wording is that of a task, with a detail of another one in it."""
-    details = {seq: words for seq, text in said.items() if (words := _replaced(task, text))}
-    common = table.common([word for words in details.values() for word in words])
-    return {seq for seq, words in details.items() if not common.isdisjoint(words)}
 
 
 def _barred(history: History, found: Sequence[Found], others: set[int], k: int) -> list[Found]:
     """Return the first runs with the bar that each must reach, those of other tasks last."""
     fits = sorted((one.fit for one in found), reverse=True)
-    ours = [one.seq for one in found if one.seq not in others][:k]
-    theirs = [one.seq for one in found if one.seq in others][:k]
+    ours = [one for one in found if one.seq not in others][:k]
+    theirs = [one for one in found if one.seq in others][:k]
     barred = []
-    for one in found:
-        if one.seq in ours + theirs:
-            # to know whether it is a form, its calls must be read
-            may_be_form = one.cosine >= _FORM[0] and one.fit >= _FORM[1]
-            form = may_be_form and is_form(history.run(one.seq))
-            reach = _bar(one.cosine, fits, is_form=form, is_other=one.seq in others)
-            barred.append(one._replace(bar=reach))
+    for one in (one for one in found if one in ours + theirs):
+        # to know whether it is a form, its calls must be read
+        may_be_form = one.cosine >= _FORM[0] and one.fit >= _FORM[1]
+        form = may_be_form and is_form(history.run(one.seq))
+        reach = _bar(one.cosine, fits, is_form=form, is_other=one.seq in others)
+        barred.append(one._replace(bar=reach))
     return sorted(barred, key=lambda one: one.seq in others and not one.fits)
 
 
