@@ -198,14 +198,9 @@ class KnowledgePulse(Pipeline):
             ValueError: If there is no such format, file or folder.
             DatabaseError: If the file cannot be used.
         """
-        wanted = Wanted.of(
-            format_,
-            paths,
-            since_s=None if since is None else since.timestamp(),
-            domain=domain,
-            whole_sessions=whole_sessions,
-            shareable=shareable,
-        )
+        since_s = None if since is None else since.timestamp()
+        how = {"domain": domain, "whole_sessions": whole_sessions, "shareable": shareable}
+        wanted = Wanted.of(format_, paths, since_s=since_s, **how)
         with (
             closing(self._store.apart()) as store,
             Import(store, self.settings, self._embedder, wanted) as importing,
