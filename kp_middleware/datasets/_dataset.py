@@ -170,24 +170,23 @@ class Dataset:
 
     def _selected(self) -> list[int]:
         """Return the newest runs that are wanted, the oldest first."""
-        wanted, seqs = self._picked, self._history.seqs(self._picked.filters)
-        if not wanted.success and wanted.unlike is None:
-            return seqs if wanted.limit is None else seqs[-wanted.limit :]
+        filters, success, unlike, limit, _ = self._picked
+        seqs = self._history.seqs(filters._replace(outcome="succeeded") if success else filters)
+        if unlike is None:
+            return seqs if limit is None else seqs[-limit:]
         likeness = _Likeness(len(seqs))
         kept: list[int] = []
         for part in _parts(seqs[::-1]):
-            embeddings = {} if wanted.unlike is None else self._history.embeddings(part)
-            for run in reversed(self._history.runs_at(part)):
-                if len(kept) == wanted.limit:
+            embeddings = self._history.embeddings(part)
+            for seq in part:
+                if len(kept) == limit:
                     return kept[::-1]
-                if wanted.success and run.known_success is not True:
-                    continue
-                if (embedding := embeddings.get(run.seq)) is not None:
-                    if likeness.nearest(embedding)[1] >= (wanted.unlike or 0):
+                if (embedding := embeddings.get(seq)) is not None:
+                    if likeness.nearest(embedding)[1] >= unlike:
                         self.left_out["near_copy"] += 1
                         continue
-                    likeness.add(run.seq, embedding)
-                kept.append(run.seq)
+                    likeness.add(seq, embedding)
+                kept.append(seq)
         return kept[::-1]
 
     def _paired(self) -> list[int]:

@@ -4,7 +4,6 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -27,9 +26,6 @@ from kp_middleware.traces import ReasoningTrace
 
 _SQLITE: Final = b"SQLite format 3\0"
 _LOOKED_AT: Final = 50
-_ITEMS: Final = """
-    SELECT session_id, id, message_data, created_at FROM agent_messages ORDER BY session_id, id
-"""
 _FOUND: Final = """
     SELECT count(*), count(DISTINCT session), coalesce(min(began_at), ''),
         coalesce(max(began_at), '') FROM runs
@@ -158,7 +154,7 @@ def runs_in(path: Path, book: Book) -> Iterator[SourceRun | ReasoningTrace]:
     """Yield the runs of one file, in the format of the book."""
     try:
         if _is_sqlite(path):
-            yield from _session_runs(path, book)
+            yield from read_session(path, book)
         else:
             yield from FORMATS[book.source].read(values_in(path, book), book)
     except (OSError, sqlite3.Error):
@@ -171,17 +167,6 @@ def _is_sqlite(path: Path) -> bool:
             return file.read(len(_SQLITE)) == _SQLITE
     except OSError:
         return False
-
-
-def _session_runs(path: Path, book: Book) -> Iterator[SourceRun]:
-    """Yield the runs of an Agents SDK's ``SQLiteSession``, and write nothing beside it."""
-    log = path.with_name(f"{path.name}-wal")
-    is_at_rest = not (log.is_file() and log.stat().st_size)
-    address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if is_at_rest else ''}"
-    with closing(sqlite3.connect(address, uri=True)) as connection:
-        connection.execute("PRAGMA trusted_schema = OFF")
-        rows = connection.execute(_ITEMS)
-        yield from read_session(((str(a), str(b), str(c), str(d)) for a, b, c, d in rows), book)
 
 
 class Spool:

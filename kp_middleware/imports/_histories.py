@@ -6,8 +6,9 @@ Seen of ATIF: versions 1.0 to 1.7.
 
 import json
 import re
+import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,10 @@ from kp_middleware.spans.messages import (
 _LOOKED_AT = 20
 _COMMAND: Final = re.compile(r"\s*([A-Za-z_][\w-]{0,60})(?=\s|$)")
 _SHELL: Final = "bash"
+_ITEMS: Final = """
+    SELECT CAST(session_id AS TEXT), id, message_data, created_at FROM agent_messages
+    ORDER BY session_id, id
+"""
 _BLOCK: Final = re.compile(r"```(?:bash|mswea_bash_command|sh)\s*\n(.*?)```", re.DOTALL)
 _CODE: Final = re.compile(r"<returncode>\s*(-?\d{1,6})\s*</returncode>")
 
@@ -64,24 +69,25 @@ def has_messages(history: object) -> bool:
     return any(said_in(one) is not None for one in listed(history)[:_LOOKED_AT])
 
 
-def read_session(rows: Iterable[tuple[str, str, str, str]], book: Book) -> Iterator[SourceRun]:
-    """Yield the runs of sessions that an Agents SDK ``SQLiteSession`` kept.
-
-    A row has a session, a key, an item as JSON and a time; rows come by session, in order.
-    """
-    session = None
-    for of, key, item, at in rows:
-        said = said_in(parsed(item))
-        if said is None:
-            book.skip("unknown_type")
-            continue
-        if of != session:
-            yield from book.end()
-        if of != session or said.role == "user":
-            yield from book.turn(f"{of}:{key}", of)
-            session = of
-        if book.run is not None:
-            book.run.take(said, time_s(at))
+def read_session(path: Path, book: Book) -> Iterator[SourceRun]:
+    """Yield the runs that an Agents SDK's ``SQLiteSession`` kept, and write nothing beside it."""
+    log, session = path.with_name(f"{path.name}-wal"), None
+    is_at_rest = not (log.is_file() and log.stat().st_size)
+    address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if is_at_rest else ''}"
+    with closing(sqlite3.connect(address, uri=True)) as connection:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        for of, key, item, at in connection.execute(_ITEMS):
+            said = said_in(parsed(item))
+            if said is None:
+                book.skip("unknown_type")
+                continue
+            if of != session:
+                yield from book.end()
+            if of != session or said.role == "user":
+                yield from book.turn(f"{of}:{key}", of)
+                session = of
+            if book.run is not None:
+                book.run.take(said, time_s(at))
     yield from book.end()
 
 
