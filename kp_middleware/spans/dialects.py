@@ -97,13 +97,10 @@ class Reading(NamedTuple):
     """What a span told.
 
     Attributes:
-        kind: The kind, or None if it is no span of an agent.
         name: The name of the agent, the model or the tool; empty if unknown.
-        turn: The turn of a model.
         asked, results: The user's texts, and tools' results, since the last turn of a model.
         given: The arguments of a tool, or None if they are not told.
         failed: True if the result of a tool says that it failed.
-        answer: The answer of an agent, or None.
         output: The raw output of an agent, used where no model said anything.
         task: The task of an agent, as its user gave it.
         complete: Whether an agent came to its result, or None if it does not tell.
@@ -146,8 +143,8 @@ def model_reading(
 
 def handoff_to(agent: str) -> Reading:
     """Return the reading of a handoff, which is a tool call."""
-    tool = f"transfer_to_{agent.lower().replace(' ', '_')}"
-    return Reading("tool", tool, given={}, result=f"to {agent}")
+    name = f"transfer_to_{agent.lower().replace(' ', '_')}"
+    return Reading("tool", name, given={}, result=f"to {agent}")
 
 
 def problem_of(attributes: Attributes, events: Iterable[Event], description: object) -> Problem:

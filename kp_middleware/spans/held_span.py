@@ -44,9 +44,7 @@ class HeldSpan:
 
     Attributes:
         number: The position among all spans that began.
-        kind: The kind as far as it is known.
         started_s, ended_s: Epoch seconds; None if it has not ended.
-        size_bytes: The size of what it told.
         held_bytes: If it has no parent, the size of what is held of those inside it.
         read, told: Returns its reading, and that which it has returned.
         outer, place: For a span without a parent, the captured run that it began in.
@@ -74,7 +72,7 @@ class HeldSpan:
 
     @property
     def reading(self) -> Reading:
-        """The span as it was read at its end."""
+        """What it told, read once."""
         if self.read is not None:
             self.told, self.read = self.read(), None
         return self.told
@@ -219,9 +217,8 @@ def _heard(root: HeldSpan) -> list[HeldSpan]:
     return spans
 
 
-class _Nowhere:
-    def start_recording(self, _: str, /) -> None:
-        """Record no run beside that which is replayed."""
+class _Nowhere:  # no run begins beside that which is replayed
+    def start_recording(self, _: str, /) -> None: ...
 
 
 class _Replay:
