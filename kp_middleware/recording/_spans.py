@@ -25,7 +25,6 @@ from kp_middleware.recording._recorder import GIVEN_UP, Recorder
 from kp_middleware.traces import StepType
 
 _MAX_ERRORS: Final = 20
-_OWN: Final = Place()
 _RESULT: Final[dict[bool, StepType]] = {False: "observation", True: "error_recovery"}
 """The step that a result becomes, by whether it says that the tool failed."""
 
@@ -160,10 +159,8 @@ class Span:
         cancelled = self if self.cancelled_at is not None else self.parent
         if cancelled is None or cancelled.raised:
             return False  # the error itself is noted
-        if cancelled.cancelled_at is None:
-            return True
         begun: int = self.root.begun
-        return ended_well or begun > cancelled.cancelled_at
+        return ended_well or cancelled.cancelled_at is None or begun > cancelled.cancelled_at
 
     def fail(self, error: BaseException) -> bool:
         """Register an error, and return whether it began here and not in a span inside."""
@@ -224,8 +221,7 @@ class RootSpan:
     Attributes:
         place: The place of the root in the trace of a captured function, or None.
         silent: After the end, the spans whose end was never reported.
-        outliving: After the end, True while spans go on in the background that were not moved yet.
-        successor: Returns a new root for such a span of an ended root, or None; by default, none.
+        successor: Returns a new root for a span that goes on after this one, or None.
         one_conversation: True if the calls inside its tools belong to its own conversation.
         awaits_turn: True if the run waits for the next turn of its thread at its end.
     """
@@ -246,7 +242,7 @@ class RootSpan:
         self.span_ids: set[SpanId] = set()
         self.begun = 0
         self.silent: list[Span] = []
-        self.outliving = self.closed_early = self.one_conversation = self.awaits_turn = False
+        self.closed_early = self.one_conversation = self.awaits_turn = False
         self.cancelled: list[Span] = []
         self._errors: dict[str, BaseException] = {}
         self._questions: dict[str, None] = {}
@@ -358,7 +354,7 @@ class RootSpan:
             self.cancelled.append(span)
         elif failure is Failure.ERROR or (given_up and not self.owned):
             took_ms = span.latency_ms if span.tool is not None else None
-            place, call_id = span.place or _OWN, span.step_call_id
+            place, call_id = span.place or Place(), span.step_call_id
             self.recorder.error(
                 error, tool=span.tool, latency_ms=took_ms, place=place, call_id=call_id
             )
@@ -404,11 +400,10 @@ class RootSpan:
             for span in self.silent
             if span.tells and not span.answered and span.parent is not None and span.parent.is_over
         ]
-        around = {id(outer) for span in (*left, *self.cancelled) for outer in span.above()}
-        found = [*left, *(span for span in self.cancelled if id(span) not in around)]
+        around = {outer for span in (*left, *self.cancelled) for outer in span.above()}
         own = (
             span
-            for span in found
+            for span in (*left, *(span for span in self.cancelled if span not in around))
             if span.tool is not None
             or all(outer.tool is None or outer.is_over for outer in span.above())
         )
@@ -430,13 +425,13 @@ class RootSpan:
 
     def fail(self, error: BaseException) -> None:
         """End with an error."""
-        failure = self.failure_of(error)
+        failure, recorder = self.failure_of(error), self.recorder
         if failure is Failure.ERROR:
-            self.recorder.finish(error, complete=not self.closed_early)
-        elif failure is Failure.GIVEN_UP and self.recorder.thread_notes.awaits != "human":
-            self.recorder.finish(error, complete=False, is_noted=self._is_end_noted)
+            recorder.finish(error, complete=not self.closed_early)
+        elif failure is Failure.GIVEN_UP and recorder.thread_notes.awaits != "human":
+            recorder.finish(error, complete=False, is_noted=self._is_end_noted)
         else:
-            self.recorder.finish(complete=False)
+            recorder.finish(complete=False)
 
     @shield
     def conclude(self, output: object, *parts: object) -> None:

@@ -1,8 +1,8 @@
 """The tree of live spans: the seam that an adapter of any framework feeds."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence, Set
-from itertools import chain, takewhile
+from collections.abc import Callable, Sequence, Set
+from itertools import takewhile
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from kp_middleware.confidence import Confidences
@@ -274,10 +274,9 @@ class SpanTree:
         """Begin a root; if there are too many, give up the oldest."""
         span = Span(root, root.new_conversation(), None)
         with self._lock:
-            self._live[span_id] = span
-            abandoned = self._add_root(span_id, root)
-        if abandoned is not None:
-            abandoned.give_up()
+            oldest = self._add_root(span_id, span)
+        if oldest is not None:
+            oldest.give_up()
         return span
 
     def end(self, span_id: SpanId, *, streamed: bool = False) -> Span | None:
@@ -287,45 +286,29 @@ class SpanTree:
         still report their output: its trace ends with the last of them.
         """
         with self._lock:
-            run = self._live.pop(span_id, None)
-            if run is None:
+            span = self._live.pop(span_id, None)
+            if span is None:
                 return None
             self._over.add(span_id)
             if len(self._over) > _REMEMBERED:
                 self._over.trim()
-            run.is_over = True
-            root = run.root
+            span.is_over = True
+            root = span.root
             root.span_ids.discard(span_id)
-            if run.parent is None:
+            if span.parent is None:
                 root.closed_early = streamed and self._awaits(root)
             elif not root.closed_early:
-                return run
+                return span
             if root.closed_early and self._awaits(root):
-                return run
-            run.ends_trace = root.owned
-            root.outliving = bool(root.span_ids) and run.parent is None and not streamed
+                return span
+            span.ends_trace = root.owned
+            del self._roots[root]
+            is_outlived = root.span_ids and span.parent is None and not streamed
+            abandoned = self._move(root) if is_outlived else None  # nearly never
             self._close(root)
-        if root.outliving and root.successor is not None:  # nearly never
-            self._move(root, root.successor)
-        return run
-
-    @shield
-    def _move(self, over: RootSpan, successor: Callable[[RootSpan, Span], RootSpan | None]) -> None:
-        """Make each chain that goes on after its root a root, with the spans live in it."""
-        with self._lock:
-            outermost = {key: inside[key] for key, inside in self._chains(over).items()}
-        roots = {key: successor(over, span) for key, span in outermost.items()}
-        abandoned: list[RootSpan | None] = []
-        with self._lock:
-            for key, inside in self._chains(over).items():  # more may have begun
-                if (root := roots.get(key)) is not None:
-                    over.span_ids.difference_update(inside)
-                    abandoned.append(self._move_chain(key, inside, root))
-            over.outliving = False
-            self._leave(over.span_ids)
-            over.span_ids = set()
-        for root in filter(None, abandoned):
-            root.give_up()
+        for oldest in abandoned or ():
+            oldest.give_up()
+        return span
 
     def ignore(self, span_id: SpanId) -> None:
         """Ignore a span and the spans inside it."""
@@ -337,62 +320,60 @@ class SpanTree:
         """Return whether a model, tool or retriever in it is live; a chain may never end."""
         return any(self._live[key].tells for key in root.span_ids)
 
-    def _chains(self, root: RootSpan) -> dict[SpanId, dict[SpanId, Span]]:
-        """Return the outermost live chains inside an ended root, with the live spans of each."""
-        live = {run: key for key in root.span_ids if (run := self._live.get(key)) is not None}
-        found: dict[SpanId, dict[SpanId, Span]] = {}
-        for run in sorted(live, key=lambda run: run.number):
-            outermost = [run, *takewhile(live.__contains__, run.above())][-1]
+    @shield
+    def _move(self, over: RootSpan) -> list[RootSpan]:
+        """Make each chain that goes on after its root a root; return those that are too many."""
+        abandoned: list[RootSpan | None] = []
+        live = {span: key for key in over.span_ids if (span := self._live.get(key)) is not None}
+        chains: dict[Span, dict[SpanId, Span]] = {}
+        for span in sorted(live, key=lambda span: span.number):
+            outermost = [span, *takewhile(live.__contains__, span.above())][-1]
             if not outermost.tells:  # a tool or a model may have been given up
-                found.setdefault(live[outermost], {})[live[run]] = run
-        return found
+                chains.setdefault(outermost, {})[live[span]] = span
+        for outermost, inside in chains.items():
+            root = over.successor and over.successor(over, outermost)
+            if root is None:
+                continue
+            over.span_ids.difference_update(inside)
+            around = outermost.around
+            for span in inside.values():
+                call = span.step_call_id and over.recorder.log.call(span.step_call_id)
+                if call:  # its result comes after its root's end
+                    span.after = root.recorder.last_step = dict(call)
+                    root.recorder.log.append(span.after, len(str(call.get("input", ""))))
+                span.root = root
+                if span.around == around:
+                    span.around = span.agent = None
+                span.enter(span.agent)
+            outermost.parent, outermost.is_root = None, True
+            root.span_ids = {key for key in inside if key in self._live} - {live[outermost]}
+            root.begun = max(span.number for span in inside.values())
+            abandoned.append(self._add_root(live[outermost], outermost))
+        return [root for root in abandoned if root is not None]
 
-    def _move_chain(
-        self, key: SpanId, inside: Mapping[SpanId, Span], root: RootSpan
-    ) -> RootSpan | None:
-        outermost, around = inside[key], inside[key].around
-        for run in inside.values():
-            call = run.step_call_id and run.root.recorder.log.call(run.step_call_id)
-            if call:  # its result comes after its root's end
-                run.after = root.recorder.last_step = dict(call)
-                root.recorder.log.append(run.after, len(str(call.get("input", ""))))
-            run.root = root
-            if run.around == around:
-                run.around = run.agent = None
-            run.enter(run.agent)
-        outermost.parent, outermost.is_root = None, True
-        root.span_ids = {*inside} - {key}
-        root.begun = max(run.number for run in inside.values())
-        return self._add_root(key, root)
-
-    def _add_root(self, key: SpanId, root: RootSpan) -> RootSpan | None:
-        """Store a root and its trace id; return the oldest root, removed, if too many."""
-        self._roots[root] = key
-        self._trace_ids[key] = root.recorder.trace_id
+    def _add_root(self, span_id: SpanId, span: Span) -> RootSpan | None:
+        """Add a root; return the oldest, which is removed, if there are too many."""
+        self._live[span_id] = span
+        self._roots[span.root] = span_id
+        self._trace_ids[span_id] = span.root.recorder.trace_id
         if len(self._trace_ids) > _REMEMBERED:
             del self._trace_ids[next(iter(self._trace_ids))]
         if len(self._roots) <= _MAX_ROOTS:
             return None
-        oldest, oldest_key = next(iter(self._roots.items()))
-        self._live.pop(oldest_key, None)
-        self._ignored.update((oldest_key, *oldest.span_ids))
+        oldest = next(iter(self._roots))
+        oldest_id = self._roots.pop(oldest)
+        self._live.pop(oldest_id, None)
+        self._ignored.update((oldest_id, *oldest.span_ids))
         self._ignored.trim()
         self._close(oldest)
         return oldest
 
     def _close(self, root: RootSpan) -> None:
-        del self._roots[root]
-        if not root.span_ids:  # nearly always
-            return
-        staying = {*chain.from_iterable(self._chains(root).values())} if root.outliving else set()
-        root.silent = self._leave(root.span_ids - staying)
-        root.span_ids = staying
-
-    def _leave(self, keys: set[SpanId]) -> list[Span]:
-        """Mark spans as ended, and return those that were live."""
-        self._over.update(keys)
-        self._over.trim()
-        return [run for key in keys if (run := self._live.pop(key, None)) is not None]
+        if root.span_ids:  # nearly never
+            self._over.update(root.span_ids)
+            self._over.trim()
+            left = (self._live.pop(key, None) for key in root.span_ids)
+            root.silent, root.span_ids = [span for span in left if span is not None], set()
 
 
 class Remembered(set[SpanId]):

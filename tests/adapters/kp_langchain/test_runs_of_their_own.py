@@ -359,36 +359,6 @@ def test_the_second_agent_that_a_tool_begins_in_the_background_is_its_own(config
     assert [run.agent_name for run in notebook.runs[1:]] == ["later", "later"]
 
 
-def test_what_a_background_run_begins_while_the_run_around_it_ends_is_in_its_trace():
-    def meanwhile():
-        tools.append(uses_slow(handler, inside=background))
-
-    notebook, tools = Interrupted(meanwhile), []
-    handler = KPCallbackHandler(notebook)
-    outer = began(handler, inside=None)
-    background = began(handler, inside=outer)
-
-    handler.on_chain_end({}, run_id=outer)
-    handler.on_tool_end("done", run_id=tools[0])
-    handler.on_chain_end({}, run_id=background)
-
-    assert len(notebook.ended) == 2
-    assert line(notebook.runs[-1].trace.steps[-1]) == "observation slow: done"
-    assert len(handler._runs) == 0
-
-
-def test_a_background_run_that_ends_while_the_run_around_it_ends_is_over():
-    notebook = Interrupted(lambda: handler.on_chain_end({}, run_id=background))
-    handler = KPCallbackHandler(notebook)
-    outer = began(handler, inside=None)
-    background = began(handler, inside=outer)
-
-    handler.on_chain_end({}, run_id=outer)
-
-    assert len(notebook.ended) == 1
-    assert len(handler._runs) == 0
-
-
 def test_thousands_of_background_runs_are_bounded_and_the_oldest_is_given_up(handler, notebook):
     outer = began(handler, inside=None)
     oldest, *_, latest = [began(handler, inside=outer) for _ in range(4200)]
