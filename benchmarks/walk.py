@@ -62,11 +62,15 @@ def walked() -> Iterator[Walk]:
 def langchain_run(kp: KnowledgePulse) -> Callable[[], object]:
     """One agent that calls one tool."""
     from langchain.agents import create_agent
+    from langchain_core.language_models import FakeMessagesListChatModel
     from langchain_core.messages import AIMessage, HumanMessage
     from langchain_core.tools import tool
 
     from kp_langchain import KPCallbackHandler
-    from kp_langchain.demo import ScriptedModel
+
+    class Scripted(FakeMessagesListChatModel):  # a provider's model, which is not ours
+        def bind_tools(self, tools: object, **_: object) -> "Scripted":  # noqa: ARG002
+            return self
 
     @tool
     def double(number: int) -> int:
@@ -75,7 +79,7 @@ def langchain_run(kp: KnowledgePulse) -> Callable[[], object]:
 
     call = {"name": "double", "args": {"number": 3}, "id": "1"}
     script = [AIMessage("", tool_calls=[call]), AIMessage("It is 6.")]
-    agent = create_agent(ScriptedModel(script=script), [double])
+    agent = create_agent(Scripted(responses=script), [double])
     config = {"callbacks": [KPCallbackHandler(kp)]}
     return lambda: agent.invoke({"messages": [HumanMessage("What is twice 3?")]}, config=config)
 

@@ -4,14 +4,27 @@ It is called in the agent's own thread or event loop, and so does little: no sco
 network, and nothing is kept of the objects that it is shown.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from uuid import UUID
 
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.recording import Failure, Recording, shield, text_of
+from kp_middleware.recording import (
+    Failure,
+    Recording,
+    RootSpan,
+    Span,
+    bounded_name,
+    captured_recorder,
+    place_here,
+    recordings,
+    shield,
+    text_of,
+)
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler
@@ -21,15 +34,29 @@ try:
 except ModuleNotFoundError as exc:
     raise MissingExtraError("langchain") from exc
 
-from kp_langchain._langgraph import failure_of, resumption_of, watch_graphs
 from kp_langchain._messages import result_of, told_beside, turn_of
-from kp_langchain._roots import Origin, Roots, Scope, default_pulse, runs_of
+from kp_langchain._roots import (
+    Root,
+    Scope,
+    agent_inside,
+    default_pulse,
+    failure_of,
+    resumption_of,
+    run_id_here,
+    runs_of,
+    watch_graphs,
+)
 
 if TYPE_CHECKING:
     from langgraph.callbacks import GraphInterruptEvent, GraphResumeEvent
 
 EventKwargs: TypeAlias = Mapping[str, Any]
 """The keyword arguments that only some events have: ``inputs``, ``tool_call_id``, ``response``."""
+
+Origin: TypeAlias = tuple[int | None, Mapping[str, Any], object, Sequence[str]]
+"""The parent's id, metadata, name and tags of a run that begins."""
+
+logger: Final = logging.getLogger("kp_middleware")
 
 _MOST_PARTS: Final = 20_000  # of a streamed answer
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
@@ -41,8 +68,8 @@ def begins(method: Callable[..., None]) -> Callable[..., None]:
     The ids are given as integers, for a UUID is slow to hash. The rest comes as a plain tuple, and
     all that LangChain nearly always gives has a name here, for Python is slow to collect others.
     """
-    what = method.__qualname__
 
+    @wraps(method)
     def hook(
         self: object,
         serialized: object = None,
@@ -61,16 +88,15 @@ def begins(method: Callable[..., None]) -> Callable[..., None]:
             origin = parent_id, metadata or _NOTHING, name, tags or ()
             method(self, serialized, given, run_id.int, origin, about)
         except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
-            shield.swallow(what, error)
+            shield.swallow(method.__qualname__, error)
 
-    hook.__name__, hook.__qualname__, hook.__doc__ = method.__name__, what, method.__doc__
     return hook
 
 
 def ends(method: Callable[..., None]) -> Callable[..., None]:
     """Adapt the signature of an event that ends a run to ``method``; never raise."""
-    what = method.__qualname__
 
+    @wraps(method)
     def hook(
         self: object,
         outcome: object = None,
@@ -84,9 +110,8 @@ def ends(method: Callable[..., None]) -> Callable[..., None]:
         try:
             method(self, outcome, run_id.int, tags, about)
         except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
-            shield.swallow(what, error)
+            shield.swallow(method.__qualname__, error)
 
-    hook.__name__, hook.__qualname__, hook.__doc__ = method.__name__, what, method.__doc__
     return hook
 
 
@@ -134,7 +159,10 @@ class KPCallbackHandler(BaseCallbackHandler):
             raise ValueError(f"scope is 'run' or 'thread', this is {scope!r}")
         kp = default_pulse() if kp is None else kp
         self._runs = runs_of(kp)
-        self._roots = Roots(kp, domain=domain, confidence=confidence, scope=scope)
+        self._record = recordings(kp, domain=domain, confidence=confidence)
+        self._scope = scope
+        self._has_warned = False
+        self._last_trace_id: str | None = None
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         """Return the same handler: copies of a config share it."""
@@ -155,20 +183,19 @@ class KPCallbackHandler(BaseCallbackHandler):
             ``agent.invoke(inputs, {"callbacks": [handler], "run_id": run_id})`` and, once it is
             known, ``kp.feedback(handler.trace_id(run_id), success=True)``
         """
-        return self._roots.last_trace_id if run_id is None else self._runs.trace_id(run_id.int)
+        return self._last_trace_id if run_id is None else self._runs.trace_id(run_id.int)
 
     @begins
     def on_chain_start(
         self, _: object, inputs: object, run_id: int, origin: Origin, __: EventKwargs
     ) -> None:
         """Begin a chain, a graph or a node."""
-        run = self._runs.join(run_id, origin[0])
+        run = self._runs.join(run_id, origin[0]) or self._open(run_id, origin)
         if run is None:
-            run = self._roots.open(run_id, origin)
-            if run is None:
-                return
+            return
+        if run.parent is None:
             watch_graphs(self)
-            resumption = resumption_of(inputs, origin[1])
+            resumption = None if type(inputs) is dict else resumption_of(inputs, origin[1])
             if resumption is None:
                 run.root.set_objective(inputs)
             else:
@@ -225,7 +252,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         __: EventKwargs,
     ) -> None:
         """Begin a chat model, and note messages that no event reported."""
-        run = self._roots.begin(run_id, origin, is_model=True)
+        run = self._begin(run_id, origin, is_model=True)
         if run is None or run.internal or not messages:
             return
         if news := run.conversation.unreported(messages[0]):
@@ -238,7 +265,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         self, _: object, prompts: list[str], run_id: int, origin: Origin, __: EventKwargs
     ) -> None:
         """Begin a completion model."""
-        run = self._roots.begin(run_id, origin, is_model=True)
+        run = self._begin(run_id, origin, is_model=True)
         if run is not None and not run.internal:
             run.root.guess_objective(prompts[:1])
 
@@ -283,7 +310,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         about: EventKwargs,
     ) -> None:
         """Begin a tool, and note its call unless a model announced it."""
-        run = self._roots.begin(run_id, origin)
+        run = self._begin(run_id, origin)
         if run is None:
             return
         tool: Any = (given.get("name") if given else origin[2]) or "tool"
@@ -301,7 +328,7 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @ends
     def on_tool_error(self, error: BaseException, run_id: int, *_: object) -> None:
-        """End a tool that raised."""
+        """End a tool or a retriever that raised."""
         if (run := self._runs.end(run_id)) is not None:
             run.end_with(error)
 
@@ -311,7 +338,7 @@ class KPCallbackHandler(BaseCallbackHandler):
     ) -> None:
         """Begin a retriever: a tool like others, except inside a tool that wraps it."""
         parent = self._runs.get(origin[0])
-        run = self._roots.begin(run_id, origin)
+        run = self._begin(run_id, origin)
         if run is None:
             return
         if parent is not None and parent.tool is not None:
@@ -327,8 +354,78 @@ class KPCallbackHandler(BaseCallbackHandler):
         texts = (str(getattr(found, "page_content", found)) for found in documents)
         self._runs.finish(run_id, "\n\n".join(texts))
 
-    @ends
-    def on_retriever_error(self, error: BaseException, run_id: int, *_: object) -> None:
-        """End a retriever that raised."""
-        if (run := self._runs.end(run_id)) is not None:
-            run.end_with(error)
+    on_retriever_error = on_tool_error
+
+    def _begin(self, run_id: int, origin: Origin, *, is_model: bool = False) -> Span | None:
+        """Begin a model, a tool or a retriever; return None if its parent is unknown."""
+        run = self._runs.join(run_id, origin[0]) or self._begin_alone(run_id, origin)
+        if run is None:
+            return None
+        root, metadata = run.root, origin[1]
+        recorder = root.recorder
+        run.after = recorder.last_step
+        if run.parent is not None:
+            run.tells, agent = True, run.around
+            if metadata:
+                if run.around is None and (root.is_unnamed or "thread_id" in metadata):
+                    root.set_thread(metadata)
+                agent = agent_inside(metadata, root.agent_name, run.around, root.within)
+            if agent is not None:
+                run.enter(agent)
+        if is_model:
+            run.started_s = recorder.clock()
+            if (source := metadata.get("lc_source")) is not None:  # a middleware's, not the agent's
+                run.internal = True
+                run.enter(bounded_name(source))
+            if (name := metadata.get("ls_model_name")) is not None:
+                run.model = str(name)
+                if recorder.model is None and not run.internal:
+                    recorder.model = bounded_name(name)
+        return run
+
+    def _open(self, run_id: int, origin: Origin) -> Span | None:
+        """Begin a run without a recorded parent as a root, unless it is known or ignored."""
+        parent_id, metadata, name, tags = origin
+        if not self._runs.is_new(run_id, parent_id):
+            return None
+        outer = captured_recorder()
+        if outer is None and (around := self._runs.get(run_id_here())) is not None:
+            outer = around.root.recorder  # in a fallback, LangChain does not name the run around it
+        # LangGraph before 1.1.5 is known by its default name alone
+        is_graph = metadata.get("ls_integration", name) in {"langgraph", "LangGraph"}
+        recorder = outer or self._record("langgraph" if is_graph else "langchain")
+        if recorder is None:
+            self._runs.ignore(run_id)
+            return None
+        self._last_trace_id = recorder.trace_id
+        root = Root(recorder, owned=outer is None, scope=self._scope)
+        root.successor = self._successor
+        root.place = None if outer is None else place_here()
+        root.introduce(name, metadata, tags)
+        return self._runs.open(run_id, root)
+
+    def _successor(self, over: RootSpan, run: Span) -> Root | None:
+        recorder = self._record(over.recorder.framework)
+        if recorder is None:
+            return None
+        recorder.agent_name = run.around
+        root = Root(recorder, owned=True, scope="run")
+        root.successor, root.around = self._successor, over.agent_name
+        root.began_late = root.is_unnamed = True
+        return root
+
+    def _begin_alone(self, run_id: int, origin: Origin) -> Span | None:
+        parent_id = origin[0]
+        if (
+            parent_id is None
+            or parent_id != run_id_here()  # LangSmith's own run is between
+            or self._runs.is_over(parent_id)
+        ):
+            return self._open(run_id, origin)
+        if self._runs.is_new(run_id, parent_id) and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "a model or tool is not recorded, because the run around it is unknown; give the "
+                'handler to the outermost call: config={"callbacks": [handler]}'
+            )
+        return None

@@ -21,6 +21,7 @@ QUOTE: Final = "kp_past_run"
 """The ``lc_source`` of a message that quotes a past run: nobody said it."""
 
 _MOST_READ: Final = 1000  # messages, newest first
+_MAX_FIELDS: Final = 100  # of a state, or of a list that a tool gave: it may be a million numbers
 _TYPES: Final[dict[type, str]] = {AIMessage: "assistant", HumanMessage: "user", ToolMessage: "tool"}
 _ROLES: Final = {"human": "user", "ai": "assistant", "developer": "system", "function": "tool"}
 
@@ -82,9 +83,6 @@ def messages_of(value: object) -> Sequence[object]:
     return [] if value is None else [value]
 
 
-_MOST_PARTS: Final = 100  # of a list that a tool gave: it may be a million numbers
-
-
 def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
     """Return the text of a call's result, or the value itself, and whether the tool says it failed.
 
@@ -94,7 +92,7 @@ def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
     message = output if isinstance(output, ToolMessage) else None
     if message is None:
         found: list[object] = []
-        for part in output[:_MOST_PARTS] if isinstance(output, list) else [output]:
+        for part in output[:_MAX_FIELDS] if isinstance(output, list) else [output]:
             is_command = type(part).__name__ == "Command"  # langgraph's, maybe not installed
             found += messages_of(getattr(part, "update", None)) if is_command else [part]
         messages = [one for one in found if isinstance(one, ToolMessage)]
@@ -106,8 +104,6 @@ def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
     return said if type(said) is str else text_of(said), message.status == "error"
 
 
-_MAX_FIELDS: Final = 100
-_MAX_MESSAGES: Final = 100
 _SIZED: Final = (str, list, tuple, dict, set)
 
 
@@ -126,11 +122,9 @@ def told_by(fields: Mapping[str, object]) -> object | None:
     return only if isinstance(only, str) else told or None
 
 
-def said_by(message: object) -> str:
+def said_by(message: BaseMessage) -> str:
     """Return the text of a message, without a model's reasoning."""
-    if isinstance(message, AIMessage):
-        return said_in(message).text
-    return text_of(message.content) if isinstance(message, BaseMessage) else ""
+    return said_in(message).text if isinstance(message, AIMessage) else text_of(message.content)
 
 
 def _plain(value: object) -> object:
@@ -138,7 +132,7 @@ def _plain(value: object) -> object:
     if isinstance(value, BaseMessage):
         return said_by(value)
     if isinstance(value, list) and value and isinstance(value[0], BaseMessage):
-        return [_plain(one) for one in value[-_MAX_MESSAGES:]]
+        return [_plain(one) for one in value[-_MAX_FIELDS:]]
     return value
 
 
@@ -224,22 +218,19 @@ def _result(output: object) -> object | None:
     answers = (key for key in _ANSWERS if isinstance(output.get(key), str) and output[key])
     answer = next(answers, None)
     others = (value for key, value in output.items() if key != answer and key not in _BESIDE)
-    if any(isinstance(other, str | Mapping | BaseMessage) and other for other in others):
-        return told_by(output)  # which are answers as well
-    result: object = told_by(output) if answer is None else output[answer]
-    return result
+    is_one_of_many = any(isinstance(one, str | Mapping | BaseMessage) and one for one in others)
+    return told_by(output) if answer is None or is_one_of_many else str(output[answer])
 
 
 def _last_said(messages: Sequence[object]) -> str | None:
     """Return the agent's last text, or a tool result that is returned directly."""
     for distance, message in enumerate(islice(reversed(messages), _MOST_READ)):
-        role = read(message).role
-        if role == "user":
+        said = read(message)
+        if said.role == "user":
             return None
-        if role == "assistant" or (role == "tool" and distance == 0):
-            is_message = isinstance(message, BaseMessage)
-            if text := said_by(message) if is_message else read(message).text:
-                return text
+        text = said_by(message) if isinstance(message, BaseMessage) else said.text
+        if text and (said.role == "assistant" or (said.role == "tool" and distance == 0)):
+            return text
     return None
 
 
@@ -359,19 +350,16 @@ def _from_blocks(blocks: list[str | dict[str, object]]) -> Turn:
 def _reasoning(block: object) -> str:
     """Return the reasoning in a block, in any provider's form, or an empty string."""
     match block:
-        case {"type": "reasoning", "reasoning": str(text)}:
+        case (
+            {"type": "reasoning", "reasoning": str(text)}
+            | {"type": "reasoning", "summary": str(text)}
+            | {"type": "thinking", "thinking": str(text)}
+            | {"type": "reasoning_content", "reasoning_content": {"text": str(text)}}
+        ):
             return text
-        case {"type": "reasoning", "summary": str(text)}:
-            return text
-        case {"type": "reasoning", "summary": [*parts]}:
+        case {"type": "reasoning", "summary": [*parts] | {"summary": [*parts]}}:
             texts = (part.get("text") for part in parts if isinstance(part, Mapping))
             return "\n\n".join(text for text in texts if isinstance(text, str) and text)
-        case {"type": "reasoning", "summary": {"summary": [*parts]}}:
-            return _reasoning({"type": "reasoning", "summary": parts})
-        case {"type": "thinking", "thinking": str(text)}:
-            return text
-        case {"type": "reasoning_content", "reasoning_content": {"text": str(text)}}:
-            return text
         case {"type": "non_standard", "value": value}:
             return _reasoning(value)
     return ""
@@ -394,14 +382,13 @@ def _served(block: Mapping[str, object], names: dict[str, str]) -> ToolCall | Se
 
 
 def _calls(message: BaseMessage) -> tuple[ToolCall, ...]:
-    calls: tuple[ToolCall, ...] = ()
-    for call in getattr(message, "tool_calls", ()):
-        calls += (ToolCall(call["name"], call["args"], call.get("id")),)
+    made = getattr(message, "tool_calls", ())
+    calls = [ToolCall(call["name"], call["args"], call.get("id")) for call in made]
     for call in getattr(message, "invalid_tool_calls", ()):
         error = str(call.get("error") or "the arguments are not valid JSON")
         arguments = {"arguments": call.get("args")}
-        calls += (ToolCall(call.get("name") or "?", arguments, error=error),)
-    return calls
+        calls.append(ToolCall(call.get("name") or "?", arguments, error=error))
+    return tuple(calls)
 
 
 def _tokens(usage: object) -> tuple[int, int] | None:

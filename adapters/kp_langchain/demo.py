@@ -235,11 +235,7 @@ _REPAIR: Final = Task(
         ),
         _says("That is not how it is written there.", "read", name="shop/patterns.py"),
         _says(
-            "",
-            "replace",
-            name="shop/patterns.py",
-            old='"[0-9]{6}"',
-            new='"([0-9]{4}-)?[0-9]{6}"',
+            "", "replace", name="shop/patterns.py", old='"[0-9]{6}"', new='"([0-9]{4}-)?[0-9]{6}"'
         ),
         _says("", "run_test"),
         _says(

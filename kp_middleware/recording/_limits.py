@@ -120,8 +120,9 @@ class BoundedCopy:
             if kind is float:
                 self.left_bytes -= 8
                 return value if math.isfinite(value) else None  # type: ignore[arg-type]
-            if kind is int:
-                return self._whole(value)  # type: ignore[arg-type]
+            if kind is int and -_MAX_EXACT_INT <= value <= _MAX_EXACT_INT:  # type: ignore[operator]
+                self.left_bytes -= 8
+                return value
             if depth >= _MAX_DEPTH or self.left_bytes <= 0:
                 return f"<{_class_name(value)}: left out>"
             if isinstance(value, (dict, Mapping)):  # most are dicts, which is quick to see
@@ -155,12 +156,6 @@ class BoundedCopy:
         kept = bounded_text(text, max(self.left_bytes, 0))
         self.left_bytes -= size_bytes(kept)
         return kept
-
-    def _whole(self, number: int) -> int | str:
-        self.left_bytes -= 8
-        if -_MAX_EXACT_INT <= number <= _MAX_EXACT_INT:
-            return number
-        return self._text(str(number) if number.bit_length() < 4096 else "<huge integer>")
 
     def _mapping(self, items: Iterable[tuple[Any, Any]], size: int, depth: int) -> dict[str, Any]:
         copied: dict[str, Any] = {}
@@ -205,7 +200,10 @@ class BoundedCopy:
         if _class_name(value) in {"numpy.bool", "numpy.bool_"}:
             return bool(value)
         if isinstance(value, Integral):
-            return self._whole(int(value))
+            whole = int(value)
+            if -_MAX_EXACT_INT <= whole <= _MAX_EXACT_INT:
+                return self.of(whole)
+            return self._text(str(whole) if whole.bit_length() < 4096 else "<huge integer>")
         if isinstance(value, Real):  # numpy's scalars, fractions
             return self.of(float(value))
         shown = fields_of(value)

@@ -63,7 +63,7 @@ def assemble(
     if recorder.write is not None:
         write, recorder.write, recorder.later_bytes = recorder.write, None, 0
         write()
-    if recorder.log.count == 0 and not recorder.thread_notes.follows:
+    if not recorder.log.kept and not recorder.thread_notes.follows:
         return None
     success, stated, logged = bool(recorder.success), recorder.confidence, recorder.log.steps()
     given = {key: getattr(recorder, key) for key in (*_NAMES, "framework", "domain")}
@@ -106,7 +106,7 @@ def assemble(
         facts=tuple(_facts(step, recorder) for step in logged),
         confidence_source=source if stated is not None else "assumed",
         success_source="assumed" if recorder.is_success_assumed else "said",
-        part=_part(recorder, logged),
+        part=None if recorder.thread_id is None else _part(recorder, logged),
         owner=None if recorder.owner is None else fingerprint(str(recorder.owner)),
         recalled=tuple(recorder.recalled),
         **names,
@@ -141,15 +141,13 @@ def _facts(step: StepFields, recorder: Recorder) -> StepFacts:
     )
 
 
-def _part(recorder: Recorder, logged: Sequence[StepFields]) -> ThreadPart | None:
-    notes, thread_id, calls = recorder.thread_notes, recorder.thread_id, {}
-    if thread_id is None:
-        return None
+def _part(recorder: Recorder, logged: Sequence[StepFields]) -> ThreadPart:
+    notes, calls = recorder.thread_notes, {}
     if notes.repeats_calls:  # ids that we made are not repeated
         named = ((at, step.get("call_id", OWN_CALL_IDS)) for at, step in enumerate(logged))
         calls = {at: fingerprint(id) for at, id in named if not id.startswith(OWN_CALL_IDS)}
     return ThreadPart(
-        thread=fingerprint(str(thread_id)),
+        thread=fingerprint(str(recorder.thread_id)),
         follows=notes.follows,
         awaits=notes.awaits,
         was_asked=bool(recorder.objective) and not notes.overheard,

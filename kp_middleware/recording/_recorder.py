@@ -133,7 +133,7 @@ class Recorder:
 
         The first time, before any step, is the start of the run.
         """
-        if self.clock is perf_counter and not self.log.count:
+        if self.clock is perf_counter and not self.log.kept:
             self.started_at_s = at_s
         now = self.clock_started_s + at_s - self.started_at_s
         self.clock = lambda: now
@@ -240,7 +240,7 @@ class Recorder:
         if self.finished:
             return
         if result_summary is not None:
-            self.result_summary = self._text(result_summary)
+            self.result_summary, _ = self._sized_text(result_summary)
         if success is not None:
             self.success = bool(success)
         if confidence is not None:
@@ -267,7 +267,7 @@ class Recorder:
     def set_objective(self, objective: object) -> None:
         """Set the objective of the run."""
         if not self.finished:
-            self.objective = self._text(objective)
+            self.objective, _ = self._sized_text(objective)
 
     @shield
     def used_tokens(self, *, input_tokens: int, output_tokens: int) -> None:

@@ -305,7 +305,8 @@ class SpanTree:
             del self._roots[root]
             is_outlived = root.span_ids and span.parent is None and not streamed
             abandoned = self._move(root) if is_outlived else None  # nearly never
-            self._close(root)
+            if root.span_ids:
+                self._close(root)
         for oldest in abandoned or ():
             oldest.give_up()
         return span
@@ -369,11 +370,10 @@ class SpanTree:
         return oldest
 
     def _close(self, root: RootSpan) -> None:
-        if root.span_ids:  # nearly never
-            self._over.update(root.span_ids)
-            self._over.trim()
-            left = (self._live.pop(key, None) for key in root.span_ids)
-            root.silent, root.span_ids = [span for span in left if span is not None], set()
+        self._over.update(root.span_ids)
+        self._over.trim()
+        left = (self._live.pop(key, None) for key in root.span_ids)
+        root.silent, root.span_ids = [span for span in left if span is not None], set()
 
 
 class Remembered(set[SpanId]):
