@@ -48,7 +48,7 @@ from kp_langchain._roots import (
 )
 
 if TYPE_CHECKING:
-    from langgraph.callbacks import GraphInterruptEvent, GraphResumeEvent
+    from langgraph.callbacks import GraphInterruptEvent
 
 EventKwargs: TypeAlias = Mapping[str, Any]
 """The keyword arguments that only some events have: ``inputs``, ``tool_call_id``, ``response``."""
@@ -238,9 +238,6 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run is not None and run.is_root:
             run.paused = True
             run.root.record_interrupt(event.interrupts, run)
-
-    def on_resume(self, event: "GraphResumeEvent") -> None:
-        """Ignore the event: the graph's input already says that it resumes."""
 
     @begins
     def on_chat_model_start(

@@ -128,7 +128,6 @@ def said_by(message: BaseMessage) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return the value with messages replaced by their text."""
     if isinstance(value, BaseMessage):
         return said_by(value)
     if isinstance(value, list) and value and isinstance(value[0], BaseMessage):
@@ -290,7 +289,6 @@ def turn_of(response: LLMResult | None) -> Turn:
 
 
 def _cut(about: Mapping[str, Any]) -> str | None:
-    """Return the reason a model stopped before it was finished, or None."""
     for name in _REASONS:
         if isinstance(reason := about.get(name), str) and reason.lower() in _CUT:
             return reason
@@ -312,7 +310,6 @@ def said_in(message: BaseMessage) -> Turn:
 
 
 def _split_thinking(text: str) -> tuple[str, str]:
-    """Return the reasoning in a text, and the rest."""
     if "<think" not in text:
         return "", text
     thoughts: list[str] = []

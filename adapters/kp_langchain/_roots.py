@@ -173,7 +173,6 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def _refuses_an_answer(error: BaseException, errors: ModuleType) -> bool:
-    """Return whether LangGraph rejected a resume value, and so forgot that answer."""
     unknown = getattr(errors, "UnknownInterruptError", ())  # since 1.2
     is_invalid = getattr(errors, "is_invalid_resume", None)
     return isinstance(error, unknown) or (

@@ -127,7 +127,6 @@ class Watch:
             self._items.append(self._copy.of(item))
 
     def _all_yielded(self, result: object = None) -> object:
-        """Return what a generator yielded, or else the result."""
         if not self._items:
             return result
         if len(self._items) < self._count:
@@ -184,8 +183,6 @@ class _Run(Watch):
 
 
 class _ToolUse(Watch):
-    """A tool call inside a run."""
-
     def __init__(self, recorder: Recorder, name: str, arguments: dict[str, Any]) -> None:
         self._recorder, self._name, self._started = recorder, name, perf_counter()
         self._call_id, self._place = recorder.new_call_id(), place_here() or Place()

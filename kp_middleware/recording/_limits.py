@@ -383,7 +383,6 @@ class StepLog:
         return [step for step, _ in (*self._head, *self._tail)]
 
     def _shorten(self) -> None:
-        """Leave out steps after the first half until the others are within the limits."""
         while len(self._tail) > 1 and (
             self.kept > self._most_steps or self.size_bytes > self._most_bytes
         ):
@@ -403,7 +402,6 @@ class StepLog:
             self._head = [self._tail.popleft() for _ in range(self._half(self._tail))]
 
     def _half(self, entries: Iterable[_Entry]) -> int:
-        """Return how many of the first entries are within half of the limits."""
         sizes = accumulate(size for _, size in entries)
         fitting = sum(1 for _ in takewhile(lambda size: size <= self._most_bytes // 2, sizes))
         return min(fitting, self._most_steps // 2)

@@ -43,6 +43,8 @@ from kp_middleware.traces import (
 P = TypeVar("P", bound=Part)
 
 _NAMES: Final = ("agent_name", "error_type", "model", "thread_id")
+_SUMS: Final = ("duration_ms", "input_tokens", "output_tokens")
+_LATEST: Final = ("complete", "error_type", "confidence_source", "success_source")
 _MOST_VALIDATORS: Final = 100
 _NO_PART: Final = ThreadPart(thread="")
 
@@ -195,7 +197,6 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
 
 
 def _cut(part: P, limit_bytes: int) -> P:
-    """Return a part of a document with its own texts and objects cut to a size."""
     changes: dict[str, object] = {}
     for name, value in part:
         if isinstance(value, str):
@@ -257,19 +258,15 @@ def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedR
         "steps": _renumbered(kept),
         "outcome": Outcome(result_summary=result, confidence=end.outcome.confidence),
     }
+    sums = {name: (getattr(first, name), getattr(second, name)) for name in _SUMS}
     return first.model_copy(
         update={
+            **{name: getattr(second, name) for name in _LATEST},
+            **{name: one if two is None else (one or 0) + two for name, (one, two) in sums.items()},
             "trace": first.trace.model_copy(update=changed),
             "shape": shape,
-            "duration_ms": _sum(first.duration_ms, second.duration_ms),
-            "complete": second.complete,
-            "error_type": second.error_type,
             "model": second.model or first.model,
-            "input_tokens": _sum(first.input_tokens, second.input_tokens),
-            "output_tokens": _sum(first.output_tokens, second.output_tokens),
             "facts": tuple(placed.facts for placed in kept),
-            "confidence_source": second.confidence_source,
-            "success_source": second.success_source,
             "part": _joined_part(first, second),
             "owner": first.owner or second.owner,
             "recalled": tuple(dict.fromkeys((*first.recalled, *second.recalled))),
@@ -320,7 +317,6 @@ def alone(run: RecordedRun) -> RecordedRun | None:
 
 
 def _placed(run: RecordedRun) -> list[_Placed]:
-    """Return the steps of a run, with the marker but without a placeholder."""
     facts = chain(run.facts, repeat(StepFacts()))
     return [*map(_Placed, run.trace.steps, facts)] if run.shape.steps else []
 
@@ -345,7 +341,6 @@ def _news(run: RecordedRun, earlier: ThreadPart, before: list[Step]) -> Iterator
 
 
 def _take_equal(step: Step, before: list[Step]) -> bool:
-    """Remove the first equal step from ``before``, and return whether there was one."""
     said = step.model_dump(exclude={"step_id", "latency_ms"})
     for number, earlier in enumerate(before):
         if (
@@ -360,7 +355,6 @@ def _take_equal(step: Step, before: list[Step]) -> bool:
 def _bounded(
     before: list[_Placed], news: list[_Placed], count: int, limits: Limits
 ) -> list[_Placed]:
-    """Return the steps that are kept of ``count`` in all, with one marker for the others."""
     log, kept = StepLog(limits), [*before, *news]
     missing = count - sum(not is_marker(placed.step) for placed in kept)
     for placed in kept:
@@ -430,7 +424,3 @@ def _fatal(run: RecordedRun) -> RecordedRun:
             "shape": replace(run.shape, recoveries=recoveries, types=types),
         }
     )
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one + (other or 0)

@@ -417,7 +417,6 @@ class Recorder:
         return text, size_bytes(text)
 
     def _text(self, value: object) -> str:
-        """Return a text as bounded text, and anything else as bounded JSON."""
         limit = self._limits.field_bytes
         if issubclass(type(value), str):
             return bounded_text(str.__str__(value), limit)  # a subclass may override `__str__`
@@ -425,7 +424,6 @@ class Recorder:
 
 
 def _duration_ms(value: object) -> float | None:
-    """Return a finite duration of at least 0 as a float, or None for anything else."""
     try:
         took_ms = float(value) if isinstance(value, Real) else math.nan
     except OverflowError:

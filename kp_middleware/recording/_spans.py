@@ -69,29 +69,21 @@ class Span:
         inner: The conversation of the spans inside this tool, made on first use.
     """
 
+    is_over = ends_trace = tells = internal = answered = raised = paused = paused_inside = False
     tool: str | None = None
     call_id: str | None = None
-    agent: str | None = None
-    ends_trace = False
-    number = 0
-    after: StepFields | None = None
-    internal = False
-    answered = False
-    is_over = False
-    cancelled_at: int | None = None
-    cancelled_by = "CancelledError"
-    raised = False
-    tells = False
-    paused = False
-    paused_inside = False
-    failed_inside: deque[dict[str, Any]] | None = None
-    started_s = 0.0
     step_call_id: str | None = None
     model: str | None = None
-    inner: Conversation | None = None
-    parts: list[str] | None = None
+    agent: str | None = None
     around: str | None = None
     within: str | None = None
+    number, started_s = 0, 0.0
+    after: StepFields | None = None
+    cancelled_at: int | None = None
+    cancelled_by = "CancelledError"
+    failed_inside: deque[dict[str, Any]] | None = None
+    inner: Conversation | None = None
+    parts: list[str] | None = None
 
     def __init__(self, root: Any, conversation: Conversation, parent: "Span | None") -> None:
         self.root = root  # a `RootSpan`, or an adapter's own kind of it

@@ -224,9 +224,9 @@ def test_case_27_a_bug_of_ours_does_not_reach_the_agent():
 
 
 def test_a_failure_of_ours_is_counted_by_the_event_that_it_was_in(handler):
-    handler.on_retriever_error(ValueError("gone"), run_id=None)
+    handler.on_retriever_end([], run_id=None)
 
-    assert shield.failures["KPCallbackHandler.on_retriever_error: AttributeError"] == 1
+    assert shield.failures["KPCallbackHandler.on_retriever_end: AttributeError"] == 1
 
 
 @pytest.mark.parametrize(
