@@ -86,11 +86,9 @@ def recording_runs(
     handler = KPCallbackHandler(
         kp if is_on else _Off(), domain=domain, confidence=confidence, scope=scope
     )
-    if not is_on:
-        yield handler
-        return
-    _install()
-    token = _of_block.set(handler)
+    if is_on:
+        _install()
+    token = _of_block.set(handler if is_on else _of_block.get())
     try:
         yield handler
     finally:

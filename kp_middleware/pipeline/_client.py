@@ -21,7 +21,6 @@ from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory, Recalled, question
 from kp_middleware.recording import (
     Extractors,
-    Naming,
     captured,
     current_recorder,
     propagate_context,
@@ -131,12 +130,13 @@ class KnowledgePulse(Pipeline):
         Raises:
             TypeError: If a confidence is not a function.
         """
-        naming = Naming(name, objective, domain, Extractors(confidence), owner)
+        terms: Any = {"name": name, "objective": objective, "domain": domain, "owner": owner}
+        terms["confidence"] = Extractors(confidence)
 
         def record(function: Any) -> Any:
             if not self.settings.enabled:
                 return function
-            return captured(function, lambda: self.start_recording("python"), naming)
+            return captured(function, lambda: self.start_recording("python"), **terms)
 
         return record if function is None else record(function)
 

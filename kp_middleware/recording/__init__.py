@@ -19,7 +19,7 @@ from kp_middleware.recording._conversation import (
     Turn,
     text_of,
 )
-from kp_middleware.recording._decorators import Naming, captured, recorded_tool
+from kp_middleware.recording._decorators import captured, recorded_tool
 from kp_middleware.recording._extractors import Extractors
 from kp_middleware.recording._limits import (
     LateNote,
@@ -48,7 +48,6 @@ __all__ = [
     "Limits",
     "Message",
     "ModelCall",
-    "Naming",
     "Place",
     "Recorder",
     "Recording",

@@ -5,7 +5,6 @@ import json
 import types
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
 from functools import partial, wraps
 from time import perf_counter
 from typing import Any, Final, Self, TypeVar, cast
@@ -28,28 +27,23 @@ _ARGUMENT_BYTES: Final = 8 * 1024
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
-    """The names and settings of a captured function's runs.
-
-    Attributes:
-        objective: The parameter that holds the objective; by default, the first text argument.
-        owner: The parameter that holds the owner.
-    """
-
-    name: str | None = None
-    objective: str | None = None
-    domain: str | None = None
-    confidence: Extractors = field(default_factory=Extractors)
-    owner: str | None = None
-
-
-def captured(function: F, start: Callable[[], Recorder | None], naming: Naming) -> F:
+def captured(
+    function: F,
+    start: Callable[[], Recorder | None],
+    *,
+    name: str | None = None,
+    objective: str | None = None,
+    domain: str | None = None,
+    owner: str | None = None,
+    confidence: Extractors | None = None,
+) -> F:
     """Wrap a function so that a call outside any run is a run, and a call inside one is part of it.
 
-    ``start`` returns a new recorder, or None if nothing is recorded now.
+    ``start`` returns a new recorder, or None if nothing is recorded now. ``objective`` and
+    ``owner`` are the parameters that hold them; by default, the first text is the objective.
     """
     signature, own_name = _signature(function), _name(function)
+    agent = name or own_name
 
     def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch:
         arguments = _arguments(signature, args, kwargs) or {}  # before the body can change them
@@ -57,18 +51,15 @@ def captured(function: F, start: Callable[[], Recorder | None], naming: Naming) 
         def call() -> str:
             return f"{own_name}({json.dumps(arguments, ensure_ascii=False)})"
 
-        outer, agent = current_recorder(), naming.name or own_name
+        outer = current_recorder()
         if outer is not None or (recorder := start()) is None:
             return _Run(outer or current_trace(), call, agent=agent)
-        recorder.agent_name, recorder.domain = agent, naming.domain
-        recorder.extractors = naming.confidence
-        if naming.owner is not None:
-            recorder.owner = str(arguments.get(naming.owner))
-        told = (
-            arguments.get(naming.objective)
-            if naming.objective is not None
-            else next((text for text in arguments.values() if isinstance(text, str) and text), None)
-        )
+        recorder.agent_name, recorder.domain = agent, domain
+        recorder.extractors = confidence or recorder.extractors
+        if owner is not None:
+            recorder.owner = str(arguments.get(owner))
+        texts = (text for text in arguments.values() if isinstance(text, str) and text)
+        told = next(texts, None) if objective is None else arguments.get(objective)
         recorder.set_objective(call() if told is None else told)
         return _Run(recorder, call)
 
@@ -287,29 +278,26 @@ def _generator(function: Callable[..., Any], watch: Callable[..., Watch]) -> Cal
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         with watch(args, kwargs) as seen:
-            seen.result = yield from _driven(function(*args, **kwargs), seen)
-        return seen.result
+            body = function(*args, **kwargs)
+            resume = partial(next, body)
+            while True:
+                try:
+                    with seen.running():
+                        item = resume()
+                except StopIteration as stop:
+                    seen.result = stop.value
+                    return stop.value
+                seen.yielded(item)
+                try:
+                    resume = partial(body.send, (yield item))
+                except GeneratorExit:
+                    with seen.running():
+                        body.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - thrown in by the caller, for the body
+                    resume = partial(body.throw, error)
 
     return call
-
-
-def _driven(body: Generator[Any, Any, Any], seen: Watch) -> Generator[Any, Any, Any]:
-    resume = partial(next, body)
-    while True:
-        try:
-            with seen.running():
-                item = resume()
-        except StopIteration as stop:
-            return stop.value
-        seen.yielded(item)
-        try:
-            resume = partial(body.send, (yield item))
-        except GeneratorExit:
-            with seen.running():
-                body.close()
-            raise
-        except BaseException as error:  # noqa: BLE001 - thrown in by the caller, for the body
-            resume = partial(body.throw, error)
 
 
 def _async_generator(

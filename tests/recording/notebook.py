@@ -1,6 +1,6 @@
 """Runs that are recorded without a pipeline."""
 
-from kp_middleware.recording import Limits, Naming, Recorder, assemble, captured, recorded_tool
+from kp_middleware.recording import Limits, Recorder, assemble, captured, recorded_tool
 
 
 class Notebook:
@@ -14,7 +14,7 @@ class Notebook:
         return Recorder(self.ended.append, self.limits, framework="python")
 
     def capture(self, function, **naming):
-        return captured(function, self.start, Naming(**naming))
+        return captured(function, self.start, **naming)
 
     def tool(self, function, name=None):
         return recorded_tool(function, name)

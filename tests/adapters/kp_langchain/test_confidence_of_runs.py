@@ -22,7 +22,7 @@ import kp_langchain
 from kp_langchain import KPCallbackHandler
 from kp_middleware import current_trace
 from kp_middleware.confidence import Field, log_probabilities
-from kp_middleware.recording import Extractors, Naming, captured, shield
+from kp_middleware.recording import Extractors, captured, shield
 
 NEARLY_SURE, UNSURE = 0.9, 0.5
 
@@ -248,8 +248,8 @@ def test_a_captured_function_hears_the_models_that_answer_inside_it(notebook, ha
         model = ScriptedModel(turns=[told(AIMessage("It is 3"), NEARLY_SURE)])
         return model.invoke(question, {"callbacks": [handler]}).text
 
-    sure = Naming(confidence=Extractors(log_probabilities))
-    captured(answer, lambda: notebook.start_recording("python"), sure)("1 + 2?")
+    sure = Extractors(log_probabilities)
+    captured(answer, lambda: notebook.start_recording("python"), confidence=sure)("1 + 2?")
 
     assert confidence(notebook) == NEARLY_SURE
 

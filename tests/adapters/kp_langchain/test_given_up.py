@@ -24,7 +24,7 @@ from versions import (
     wrap_tool_call,
 )
 
-from kp_middleware.recording import Naming, captured
+from kp_middleware.recording import captured
 
 GO = {"messages": "go"}
 SLOW = "tool_call slow(x=1)"
@@ -270,7 +270,7 @@ def test_a_captured_function_survives_an_agent_that_it_gives_up(config, notebook
         except TimeoutError:
             return "no answer"
 
-    asyncio.run(captured(ask, lambda: notebook.start_recording("python"), Naming())(GO))
+    asyncio.run(captured(ask, lambda: notebook.start_recording("python"))(GO))
 
     assert notebook.story == ["error_recovery: CancelledError"]
     assert notebook.trace.metadata.success is True
@@ -280,7 +280,7 @@ def test_a_captured_function_that_is_cancelled_has_recovered_from_nothing(config
     async def ask(question):
         return await create_agent(HangingModel(), []).ainvoke(question, config)
 
-    asked = captured(ask, lambda: notebook.start_recording("python"), Naming())
+    asked = captured(ask, lambda: notebook.start_recording("python"))
     with pytest.raises(TimeoutError):
         asyncio.run(within_limit(asked(GO)))
 

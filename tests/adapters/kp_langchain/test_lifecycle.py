@@ -21,7 +21,7 @@ from versions import (
     create_agent,
 )
 
-from kp_middleware.recording import Naming, captured
+from kp_middleware.recording import captured
 
 GO = {"messages": "go"}
 ADDS = [calls("I add.", add={"a": 1, "b": 2}), says("3")]
@@ -133,7 +133,7 @@ def test_a_chains_stream_in_a_captured_function_that_is_closed_early_is_a_part_o
         stream.close()
         return word
 
-    captured(first_word, lambda: notebook.start_recording("python"), Naming())("count")
+    captured(first_word, lambda: notebook.start_recording("python"))("count")
 
     assert notebook.story == ["thought: one two three"]
     assert notebook.run.complete is True

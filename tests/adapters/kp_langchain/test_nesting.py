@@ -11,7 +11,7 @@ from versions import START, MessagesState, StateGraph, create_agent
 from ways_to_run import ainvoke, invoke
 
 from kp_langchain import KPCallbackHandler
-from kp_middleware.recording import Naming, captured, current_trace, recorded_tool
+from kp_middleware.recording import captured, current_trace, recorded_tool
 
 GO = {"messages": "go"}
 
@@ -262,4 +262,4 @@ def test_two_pipelines_beside_each_other_each_get_the_trace(config, notebook):
 
 
 def capture(function, notebook):
-    return captured(function, lambda: notebook.start_recording("python"), Naming())
+    return captured(function, lambda: notebook.start_recording("python"))

@@ -13,7 +13,7 @@ from versions import SummarizationMiddleware, create_agent
 from ways_to_run import WAYS
 
 from kp_middleware import current_trace
-from kp_middleware.recording import Naming, captured
+from kp_middleware.recording import captured
 
 GO = {"messages": "go"}
 
@@ -103,7 +103,7 @@ def test_who_knows_that_a_cut_answer_will_do_may_say_so(config, notebook):
         current_trace().outcome(success=True)
         return answer.text
 
-    captured(ask, lambda: notebook.start_recording("python"), Naming())("yes or no?")
+    captured(ask, lambda: notebook.start_recording("python"))("yes or no?")
 
     assert (notebook.run.complete, notebook.run.error_type) == (True, None)
     assert notebook.trace.metadata.success is True
@@ -113,7 +113,7 @@ def test_a_captured_function_whose_last_answer_was_cut_is_incomplete(config, not
     def ask(question):
         return ScriptedModel(turns=[half()]).invoke(question, config).text
 
-    captured(ask, lambda: notebook.start_recording("python"), Naming())("go")
+    captured(ask, lambda: notebook.start_recording("python"))("go")
 
     assert (notebook.run.complete, notebook.run.error_type) == (False, "length")
 
@@ -139,7 +139,7 @@ def test_a_run_that_goes_on_after_a_call_that_nobody_can_do_is_a_success(config,
         model.invoke(question, config)
         return model.invoke([("ai", ""), ("user", "try again")], config).text
 
-    recorded = captured(ask, lambda: notebook.start_recording("python"), Naming())
+    recorded = captured(ask, lambda: notebook.start_recording("python"))
     recorded("1 + 2?", Insisting(turns=[]))
 
     assert notebook.trace.metadata.success is True
