@@ -54,6 +54,11 @@ class Turn(NamedTuple):
     unfinished: str | None = None
     thoughts: tuple[str, ...] = ()
 
+    @property
+    def thought(self) -> str:
+        """The reasoning and the text, as far as they are not blank."""
+        return "\n\n".join(part for part in (self.reasoning, self.text) if part.strip())
+
 
 class Message(NamedTuple):
     """One message of a chat.
@@ -155,7 +160,8 @@ class Conversation:
         if not messages or (self.is_settled and self._role_of(messages[-1]) == "tool"):
             return ()
         tail, said_last = self._tail(messages)
-        follows_us, news = said_last in self._said, list[Message | None]()
+        follows_us = said_last is not None and said_last in self._said
+        news: list[Message | None] = []
         for position, (role, message) in enumerate(tail):
             if role == "tool":
                 news.append(self._result(self._read(message)))

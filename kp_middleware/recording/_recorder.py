@@ -425,7 +425,7 @@ class Recorder:
 
 def _duration_ms(value: object) -> float | None:
     try:
-        took_ms = float(value) if isinstance(value, Real) else math.nan
+        took_ms = float(value) if type(value) is float or isinstance(value, Real) else math.nan
     except OverflowError:
         return None
     return took_ms if 0 <= took_ms < math.inf else None

@@ -297,10 +297,10 @@ class RootSpan:
             return
         if turn.served:
             self._record_served(turn.served, place)
-        whole = "\n\n".join(filter(str.strip, (turn.reasoning, turn.text)))
-        for thought in filter(None, turn.thoughts or (whole,)):
-            note("thought", thought, None, None, took, place)
-            took = None
+        for thought in turn.thoughts or (turn.thought if turn.reasoning else turn.text,):
+            if thought and not thought.isspace():
+                note("thought", thought, None, None, took, place)
+                took = None
         for name, args, call_id, error in turn.calls:
             note("tool_call", None, name, None, took, place, call_id, args)
             took = None
@@ -308,8 +308,6 @@ class RootSpan:
                 note("error_recovery", None, name, error, None, place, call_id)
         if turn.text and span.around is None:
             self._answer = turn.text
-        if turn.model:
-            recorder.model = bounded_name(turn.model)
 
     def _record_served(self, steps: Iterable[ToolCall | ServedResult], place: Place | None) -> None:
         for step in steps:
@@ -326,6 +324,8 @@ class RootSpan:
             span.conversation.add_turn(turn)
             if span.around is None:
                 self.recorder.unfinished = turn.unfinished
+            if turn.model:
+                self.recorder.model = bounded_name(turn.model)
         self.record_turn(turn, span)
 
     def record_result(self, result: object, span: Span, *, failed: bool = False) -> None:
