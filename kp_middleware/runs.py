@@ -125,12 +125,9 @@ class ExportedRun(OutboxItem):
         decision: The gate's, ``forward`` or ``withhold``; None if there is none.
         reason_code: The reason for it.
         gate: The name and setting of the gate.
-        agent_name: The name of the agent.
-        model: The language model.
         thread_id: The conversation.
         error_type: The exception that ended it.
-        input_tokens: The tokens that its models read.
-        output_tokens: The tokens that they wrote.
+        input_tokens, output_tokens: The tokens that its models read and wrote.
         steps: One for each step in ``body``.
     """
 

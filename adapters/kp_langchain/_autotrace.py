@@ -36,13 +36,8 @@ def enable(
     """Record every run of this process that begins from now on, in all its threads and tasks.
 
     Enabling again only replaces what was given before. A run that is given a handler explicitly is
-    recorded by that one. Where ``KP_ENABLED`` is false, nothing is switched on.
-
-    Args:
-        kp: Takes the traces; None means ``KnowledgePulse.default()``, made when a run begins.
-        domain: See `KPCallbackHandler`.
-        confidence: See `KPCallbackHandler`.
-        scope: See `KPCallbackHandler`.
+    recorded by that one. Where ``KP_ENABLED`` is false, nothing is switched on. The arguments are
+    those of `KPCallbackHandler`; the default pipeline is made when a run begins.
 
     Raises:
         TypeError: If a confidence is not a function.
@@ -71,13 +66,8 @@ def recording_runs(
 
     The block receives its handler, whose ``trace_id`` returns the ids of the traces. It takes
     precedence over `enable`. A run inside one that is already recorded stays a part of it.
-    Where ``KP_ENABLED`` is false, nothing is switched on.
-
-    Args:
-        kp: Takes the traces; None means ``KnowledgePulse.default()``.
-        domain: See `KPCallbackHandler`.
-        confidence: See `KPCallbackHandler`.
-        scope: See `KPCallbackHandler`.
+    Where ``KP_ENABLED`` is false, nothing is switched on. The arguments are those of
+    `KPCallbackHandler`.
 
     Example:
         ``with recording_runs(kp): agent.invoke(inputs)``

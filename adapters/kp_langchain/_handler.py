@@ -14,7 +14,7 @@ from uuid import UUID
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.recording import (
-    Failure,
+    GIVEN_UP,
     Recording,
     RootSpan,
     Span,
@@ -40,7 +40,6 @@ from kp_langchain._roots import (
     Scope,
     agent_inside,
     default_pulse,
-    failure_of,
     resumption_of,
     run_id_here,
     runs_of,
@@ -293,7 +292,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         """End a model that failed, perhaps after part of its answer."""
         run = self._runs.end(run_id)
         if run is not None:
-            if failure_of(error) is Failure.GIVEN_UP:
+            if isinstance(error, GIVEN_UP):
                 run.root.record_turn(turn_of(about.get("response")), run)
             run.end_with(error)
 

@@ -45,7 +45,11 @@ class KPRetriever(BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
         terms = self.model_dump(include={"k", "domain", "owner", "max_age_days"})
-        return [_document(one) for one in self.kp.recall(query, **terms)]
+        facts = ("trace_id", "similarity", "success_source", "age_days")
+        return [
+            Document(one.as_message(), metadata={name: getattr(one, name) for name in facts})
+            for one in self.kp.recall(query, **terms)
+        ]
 
 
 def recall_past_runs(
@@ -67,13 +71,3 @@ def recall_past_runs(
         return quotes(kp.recall(task, **terms)) or NOTHING
 
     return StructuredTool.from_function(recall, name="recall_past_runs", description=_ABOUT)
-
-
-def _document(one: "Recalled") -> Document:
-    metadata = {
-        "trace_id": one.trace_id,
-        "similarity": one.similarity,
-        "success_source": one.success_source,
-        "age_days": one.age_days,
-    }
-    return Document(page_content=one.as_message(), metadata=metadata)

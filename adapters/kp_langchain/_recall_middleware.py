@@ -73,8 +73,14 @@ class KPRecallMiddleware(Middleware):
 
     def before_agent(self, state: RecallState, runtime: "Runtime[Any]") -> dict[str, Any]:
         """Look for a past run."""
-        terms = self._for(runtime)
-        found = next(filter(None, (self._kp.recall(one, **terms) for one in _tasks(state))), [])
+        owner = self._owner(runtime) if callable(self._owner) else self._owner
+        if owner is not None and (recorder := current_recorder()) is not None:
+            recorder.owner = owner
+        said = [read(message).text for message in state["messages"] if role_of(message) == "user"]
+        # the last turns of people, in which a task often becomes clear; then the last alone
+        tasks = dict.fromkeys(["\n".join(said[-_TURNS:]), *said[-1:]])
+        recalled = (self._kp.recall(task, owner=owner, **self._terms) for task in tasks)
+        found = next(filter(None, recalled), [])
         return {"kp_quote": quotes(found)}  # an empty one, too: a thread's state has the last one's
 
     async def abefore_agent(self, state: RecallState, runtime: "Runtime[Any]") -> dict[str, Any]:
@@ -96,18 +102,6 @@ class KPRecallMiddleware(Middleware):
     ) -> "ModelResponse[Any]":
         """Show the model the quote."""
         return await handler(_quoting(request))
-
-    def _for(self, runtime: "Runtime[Any]") -> Any:
-        owner = self._owner(runtime) if callable(self._owner) else self._owner
-        if owner is not None and (recorder := current_recorder()) is not None:
-            recorder.owner = owner
-        return {**self._terms, "owner": owner}
-
-
-def _tasks(state: RecallState) -> list[str]:
-    """Return the last turns of people, in which a task often becomes clear; then the last alone."""
-    said = [read(message).text for message in state["messages"] if role_of(message) == "user"]
-    return [*dict.fromkeys(["\n".join(said[-_TURNS:]), *said[-1:]])]
 
 
 def _quoting(request: "ModelRequest[Any]") -> "ModelRequest[Any]":

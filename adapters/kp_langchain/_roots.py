@@ -158,32 +158,12 @@ def agent_inside(
     return bounded_name("/".join(nodes)) if nodes else None
 
 
-def failure_of(error: BaseException) -> Failure:
-    """Classify an exception; LangGraph's own are recognized once LangGraph is loaded."""
-    if isinstance(error, GIVEN_UP):
-        return Failure.GIVEN_UP
-    errors = sys.modules.get("langgraph.errors")
-    if errors is None:
-        return Failure.ERROR
-    if not isinstance(error, errors.GraphBubbleUp):
-        return Failure.REFUSED if _refuses_an_answer(error, errors) else Failure.ERROR
-    if isinstance(error, errors.ParentCommand):
-        return Failure.HANDED_OVER
-    return Failure.PAUSED
-
-
 def _refuses_an_answer(error: BaseException, errors: ModuleType) -> bool:
     unknown = getattr(errors, "UnknownInterruptError", ())  # since 1.2
     is_invalid = getattr(errors, "is_invalid_resume", None)
     return isinstance(error, unknown) or (
         is_invalid is not None and any(map(is_invalid, causes(error)))
     )
-
-
-def questions_in(error: BaseException) -> Sequence[object]:
-    """Return LangGraph's ``Interrupt``s from the exception that paused a run."""
-    asked = error.args[0] if error.args else ()
-    return asked if isinstance(asked, tuple | list) else ()
 
 
 class Root(RootSpan):
@@ -204,8 +184,20 @@ class Root(RootSpan):
         self.around: object = None
         self.began_late = self.is_unnamed = False
 
-    failure_of = staticmethod(failure_of)
-    questions_in = staticmethod(questions_in)
+    def failure_of(self, error: BaseException) -> Failure:
+        """Classify an exception; LangGraph's own are recognized once LangGraph is loaded."""
+        errors = sys.modules.get("langgraph.errors")
+        if isinstance(error, GIVEN_UP) or errors is None:
+            return super().failure_of(error)
+        if not isinstance(error, errors.GraphBubbleUp):
+            return Failure.REFUSED if _refuses_an_answer(error, errors) else Failure.ERROR
+        is_handoff = isinstance(error, errors.ParentCommand)
+        return Failure.HANDED_OVER if is_handoff else Failure.PAUSED
+
+    def questions_in(self, error: BaseException) -> Sequence[object]:
+        """Return LangGraph's ``Interrupt``s from the exception that paused a run."""
+        asked = error.args[0] if error.args else ()
+        return asked if isinstance(asked, tuple | list) else ()
 
     @shield
     def introduce(self, name: object, metadata: Mapping[str, object], tags: Sequence[str]) -> None:
@@ -285,7 +277,7 @@ class Root(RootSpan):
 
     def fail(self, error: BaseException) -> None:
         """End with an error."""
-        is_given_up = failure_of(error) is Failure.GIVEN_UP
+        is_given_up = isinstance(error, GIVEN_UP)
         if not (is_given_up and self.began_late and not self.recorder.log.count):
             super().fail(error)  # else it was cancelled with what began it
 

@@ -172,10 +172,8 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
         tool = None if step.tool is None else _cut(step.tool, NAME_BYTES)
         kept = _cut(step, most).model_copy(update={"tool": tool})
         log.append(kept.model_dump(exclude={"step_id"}), _size_bytes(kept))
-    steps = _numbered(log.steps())
-    as_it_was = tuple(
-        step.model_copy(update={"step_id": at}) for at, step in enumerate(trace.steps)
-    )
+    logged = log.steps()
+    is_whole = logged == [step.model_dump(exclude={"step_id"}) for step in trace.steps]
     metadata = _cut(trace.metadata, NAME_BYTES)
     if (said := metadata.validated_by) is not None:
         names = tuple(map(bounded_name, said[:_MOST_VALIDATORS]))
@@ -183,7 +181,7 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
     changes = {
         "metadata": metadata,
         "task": _cut(trace.task, most),
-        "steps": trace.steps if steps == as_it_was else steps,
+        "steps": trace.steps if is_whole else _numbered(logged),
         "outcome": _cut(trace.outcome, most),
         "knowledge_graph_delta": _delta(trace.knowledge_graph_delta, most),
     }

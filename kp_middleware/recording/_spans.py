@@ -57,12 +57,9 @@ class Span:
         agent: The inner agent that the span runs in; None means the root's own agent.
         place: The place of the span's steps; a tool's own steps are outside its call.
         tells: True for a model, a tool or a retriever, whose end is noted.
-        number: The position among the spans that began in the root.
         after: The last step of the trace when the span began or was cancelled.
         internal: True for a model that a middleware calls for its own purposes.
         answered: True if its end was reported by another span; its own later report is ignored.
-        cancelled_at: The number of spans begun at its cancellation, or None.
-        raised: True if its own error ended it.
         ends_trace: True if the span has ended and its trace ends with it.
         paused_inside: True if a graph that it called waits for a human; it may go on regardless.
         parts: The parts of a model's streamed answer, in case it never ends.
@@ -148,6 +145,7 @@ class Span:
 
     def is_survived(self, *, ended_well: bool) -> bool:
         """Return whether the run went on after this was given up, or its root ``ended_well``."""
+        # each span has its number, and the cancelled one how many had begun by then
         cancelled = self if self.cancelled_at is not None else self.parent
         if cancelled is None or cancelled.raised:
             return False  # the error itself is noted
