@@ -346,15 +346,6 @@ def waiting_child(script, *arguments):
     )
 
 
-def test_a_transaction_is_kept_whole(connection, db):
-    with transaction(connection):
-        write(connection, "a")
-        write(connection, "b")
-
-    with closing(connect(db)) as other:
-        assert set(meta(other)) == {"a", "b"}
-
-
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_transaction_that_fails_leaves_nothing(connection, error):
     with pytest.raises(error):

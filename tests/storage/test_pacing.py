@@ -58,10 +58,6 @@ def test_what_was_put_is_got(table_of, pacing):
     assert get(table_of()) == pacing
 
 
-def test_at_first_there_is_nothing(table_of):
-    assert get(table_of()) is None
-
-
 def test_the_file_is_for_the_user_alone(table_of, path):
     put(table_of(), PACING)
 
@@ -85,21 +81,6 @@ def test_without_an_agent_id_the_key_stands_for_the_agent(table_of):
 
     assert get(table_of(agent_id=None)) == PACING
     assert get(table_of(agent_id=None, key_hash="another")) is None
-
-
-def test_a_new_key_of_the_same_agent_is_not_stopped(table_of):
-    put(table_of(), PACING)
-
-    assert get(table_of(key_hash="another")) == replace(PACING, stopped_at=Pace().stopped_at)
-    assert get(table_of()) == PACING
-
-
-def test_a_key_that_is_stopped_no_more_is_forgotten(table_of):
-    put(table_of(), PACING)
-
-    put(table_of(), Pace(noted_at=12.0))
-
-    assert get(table_of()) == Pace(noted_at=12.0)
 
 
 def test_what_fails_in_between_changes_nothing(table_of):
@@ -126,14 +107,6 @@ def test_an_agent_that_is_stopped_is_not_forgotten(table_of):
     put(table_of(agent_id="agent-2"), replace(PACING, noted_at=900 * 86_400.0))
 
     assert get(table_of()) == PACING
-
-
-def test_a_file_that_is_gone_is_begun_anew(table_of, path):
-    table = table_of()
-    put(table, PACING)
-    path.unlink()
-
-    assert get(table) is None
 
 
 @pytest.mark.parametrize("damage", [NOISE, b"a letter to my aunt " * 99], ids=["broken", "no file"])
