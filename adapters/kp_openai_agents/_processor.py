@@ -9,8 +9,8 @@ from kp_middleware.confidence import Confidences
 from kp_middleware.recording import Recording, shield
 from kp_middleware.spans.dialects import (
     Kind,
-    Problem,
     Reading,
+    ToldError,
     handoff_to,
     model_reading,
     problem_in,
@@ -94,9 +94,10 @@ class KPTracingProcessor:
         if isinstance(span.error, Mapping):
             reading = reading._replace(problem=problem_in(span.error))
         elif span.error is not None:
-            reading = reading._replace(problem=Problem("Error", str(span.error)))
+            reading = reading._replace(problem=ToldError("Error", str(span.error)))
         said = () if reading.turn is None else reading.turn.thoughts
-        size_bytes = sum(map(len, (reading.asked, text(reading.result), *said)))
+        result = reading.result if isinstance(reading.result, str) else ""
+        size_bytes = sum(map(len, (reading.asked, result, *said)))
         at_s = time_s(span.ended_at) or time()
         self._held.finish(span.span_id, reading.kind, lambda: reading, at_s, size_bytes)
 

@@ -4,11 +4,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain, repeat
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from kp_middleware.errors import MissingExtraError, RegistryRejectedError, RegistryUnavailableError
 from kp_middleware.instants import epoch_s
 from kp_middleware.runs import ExportedRun, StepFacts
+from kp_middleware.spans.messages import Fields
 from kp_middleware.traces import ReasoningTrace, Step
 
 try:
@@ -24,8 +25,6 @@ __all__ = ["OTLPExporter"]
 
 _SCOPE: Final = InstrumentationScope("kp-middleware")
 _CALLS: Final = frozenset({"thought", "tool_call"})
-
-Fields: TypeAlias = dict[str, Any]
 _Steps: TypeAlias = list[tuple[Step, StepFacts]]
 
 

@@ -331,10 +331,10 @@ def _write_skills(dataset: "Dataset", folder: Path) -> None:
     for example in map(dataset.example, dataset.best(_SKILLS)):
         if example is None:
             continue
-        skill = skill_of(example)
-        (folder / skill.name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        name, text = skill_of(example)
+        (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            _add(skill.text, folder / skill.name / "SKILL.md", os.O_EXCL)
+            _add(text, folder / name / "SKILL.md", os.O_EXCL)
             written += 1
         except FileExistsError:
             there += 1

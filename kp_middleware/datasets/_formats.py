@@ -321,15 +321,8 @@ def _known(values: Json) -> Json:
     return {name: value for name, value in values.items() if value is not None}
 
 
-class Skill(NamedTuple):
-    """A draft: the name of its folder, and the text of its ``SKILL.md``."""
-
-    name: str
-    text: str
-
-
-def skill_of(example: Example) -> Skill:
-    """Return the draft of a skill from a run; its name is that of a folder on any system."""
+def skill_of(example: Example) -> tuple[str, str]:
+    """Return a draft from a run: a name, which is a folder's on any system, and ``SKILL.md``."""
     trace, objective = example.trace, example.trace.task.objective
     number = trace.id.removeprefix("kp:trace:")[-_ID_LENGTH:]
     named = f"{objective[:_SLUG_LENGTH]} {number}".lower()
@@ -365,7 +358,7 @@ def skill_of(example: Example) -> Skill:
     texts = (
         f"\n## {title}\n\n" + "\n".join(lines) + "\n" for title, lines in parts.items() if lines
     )
-    return Skill(name, head + "".join(texts))
+    return name, head + "".join(texts)
 
 
 def _short(text: str) -> str:

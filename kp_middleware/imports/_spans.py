@@ -15,8 +15,8 @@ from kp_middleware.imports._source import Book, SourceRun, mean_verdict, written
 from kp_middleware.spans.dialects import (
     Event,
     Kind,
-    Problem,
     Reading,
+    ToldError,
     kind_of,
     model_reading,
     read,
@@ -419,16 +419,16 @@ def _tool_reading(kind: Kind, named: str, given: Any, output: Any) -> Reading:
     return reading._replace(call_id=one.call_id, result=one.output, failed=one.failed)
 
 
-def _problem(error: object) -> Problem | None:
+def _problem(error: object) -> ToldError | None:
     """Return an error that was written as ``ValueError('…')Traceback …``; None without any."""
     if not (told := text(name(error))):
         return None
     said = told.partition("Traceback (most recent call last)")[0].strip() or "Error"
     found = _ERROR.fullmatch(said)
     if found is None:
-        return Problem("Error", said, said)
+        return ToldError("Error", said, said)
     message = (found[2] or "").strip("'\"") or found[3] or ""
-    return Problem(found[1], message, message)
+    return ToldError(found[1], message, message)
 
 
 def _by_key(value: object, keys: tuple[str, ...]) -> str:

@@ -85,7 +85,7 @@ class Event(NamedTuple):
     attributes: Attributes
 
 
-class Problem(NamedTuple):
+class ToldError(NamedTuple):
     """An error as words: its type, its message, and the words of its first cause."""
 
     type: str
@@ -119,7 +119,7 @@ class Reading(NamedTuple):
     output: object = None
     task: str = ""
     conversation: str | None = None
-    problem: Problem | None = None
+    problem: ToldError | None = None
     complete: bool | None = None
 
 
@@ -147,17 +147,17 @@ def handoff_to(agent: str) -> Reading:
     return Reading("tool", name, given={}, result=f"to {agent}")
 
 
-def problem_of(attributes: Attributes, events: Iterable[Event], description: object) -> Problem:
+def problem_of(attributes: Attributes, events: Iterable[Event], description: object) -> ToldError:
     """Return the error of a span whose status is an error.
 
     >>> problem_of({}, (), "Error in run: {'error': 'it is gone'}")
-    Problem(type='Error in run', message="{'error': 'it is gone'}", cause='it is gone')
+    ToldError(type='Error in run', message="{'error': 'it is gone'}", cause='it is gone')
     """
     raised = [event.attributes for event in events if event.name == "exception"]
     if raised:
         kind = text(raised[-1].get("exception.type")).rpartition(".")[2]
         message = text(raised[-1].get("exception.message"))
-        return Problem(kind or "Error", message, message)
+        return ToldError(kind or "Error", message, message)
     said = text(description)
     kind = text(attributes.get("error.type")).rpartition(".")[2]
     told = _literal(said)
@@ -165,15 +165,15 @@ def problem_of(attributes: Attributes, events: Iterable[Event], description: obj
         return problem_in(told)
     head, colon, rest = said.partition(": ")
     if colon and len(head) <= 80 and head.isprintable() and not head.startswith(("{", "'")):
-        return Problem(head, rest, text(_literal(rest).get("error")) or rest)
-    return Problem(kind or "Error") if said == kind else Problem(kind or "Error", said, said)
+        return ToldError(head, rest, text(_literal(rest).get("error")) or rest)
+    return ToldError(kind or "Error") if said == kind else ToldError(kind or "Error", said, said)
 
 
-def problem_in(error: Mapping[str, object]) -> Problem:
+def problem_in(error: Mapping[str, object]) -> ToldError:
     """Return an error that is told as ``{"message": …, "data": {"error": …}}``."""
     message, data = text(error.get("message")), error.get("data")
     told = text(str(data)) if data else ""
-    return Problem(message or "Error", told, text(fields(data).get("error")) or told)
+    return ToldError(message or "Error", told, text(fields(data).get("error")) or told)
 
 
 def _literal(words: str) -> Fields:
@@ -241,7 +241,7 @@ def read(
     cancelled = text(attributes.get("strands.cancellation.type"))
     if any(event.name == "span.cancelled" for event in events):
         cancelled = "CancelledError"
-    return reading._replace(problem=Problem(cancelled) if cancelled in CANCELLED else None)
+    return reading._replace(problem=ToldError(cancelled) if cancelled in CANCELLED else None)
 
 
 def _genai(kind: Kind, name: str, attributes: Attributes, events: Sequence[Event]) -> Reading:

@@ -16,7 +16,7 @@ from kp_middleware.recording import (
     Turn,
     bounded_name,
 )
-from kp_middleware.spans.dialects import CANCELLED, Kind, Problem, Reading
+from kp_middleware.spans.dialects import CANCELLED, Kind, Reading, ToldError
 
 ROOTS: Final = frozenset({"agent", "chain"})
 _WORKS: Final = frozenset({"model", "tool", "retriever"})
@@ -156,7 +156,7 @@ def _split(root: HeldSpan) -> list[HeldSpan]:
     return runs
 
 
-def left_by(span: HeldSpan) -> Problem | None:
+def left_by(span: HeldSpan) -> ToldError | None:
     """Return the error of an agent's last step if that ended it, and its scope leaves it open."""
     last = next(reversed(span.inside.values()), None)
     if not span.scope.leaves_open or span.ended_s is not None or last is None:
@@ -382,7 +382,7 @@ class _Replay:
             pending.remove(found)
         return found
 
-    def _error(self, problem: Problem) -> BaseException:
+    def _error(self, problem: ToldError) -> BaseException:
         kind = bounded_name(problem.type) or "Error"
         return self._owner.error_named(kind, problem.message, cause=problem.cause or kind)
 
