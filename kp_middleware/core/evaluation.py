@@ -120,10 +120,6 @@ class Run:
     first_ending: tuple[bool, float] | None = None
     was_chosen: bool | None = None
 
-    def ended(self, *, success: bool, confidence: float) -> "Run":
-        """Return the same run with another outcome."""
-        return replace(self, success=success, confidence=confidence)
-
     @property
     def signals(self) -> Signals:
         """The four signals; only the outcome is recomputed if they were measured before."""

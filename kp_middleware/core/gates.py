@@ -178,7 +178,7 @@ def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choic
     one less if it went; at a credit of 5 all go, at -5 none.
     """
     runs, credit, level = len(ranking), ranking.credit, share
-    is_ranked = runs >= WARM_UP
+    is_ranked, bar, goes = runs >= WARM_UP, DEFAULT_THRESHOLD, score >= DEFAULT_THRESHOLD
     if is_ranked:
         part = max(-1.0, min(1.0, credit / _BAND))
         square = part * part
@@ -190,8 +190,6 @@ def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choic
             bar, goes = 1.0, False
         else:
             bar, goes = ranking.best(math.ceil(room)), ranking.ahead(key) < room
-    else:
-        bar, goes = DEFAULT_THRESHOLD, score >= DEFAULT_THRESHOLD
     owed = min(_CREDIT, max(-_CREDIT, credit + share - goes))
     return Choice(goes, level, bar, owed, is_ranked)
 

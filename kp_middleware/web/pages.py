@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
@@ -182,10 +182,10 @@ def trace_html(
         score = "" if point.score is None else f"{point.score:.3f}"
         cells = (shortened(point.objective, _CELL), score, f"{similarity:.3f}".replace("-", "−"))
         rows.append(TableRow(cells, links.trace(point.id)))
-    paid = {}
-    for step in trace.steps:
-        cost = prices.cost(step.model, (step.input_tokens, step.output_tokens))
-        paid[step.number] = prices.in_words(cost)
+    paid = {
+        one.number: prices.in_words(prices.cost(one.model, (one.input_tokens, one.output_tokens)))
+        for one in trace.steps
+    }
     newest = f"the {MOST_POINTS:,} newest; kp-middleware similar compares all"
     return render(
         "trace.html",
@@ -222,10 +222,6 @@ _TEXTS: Final = (
     *("nearest_objective", "last_error", "registry", "remote_id", "error"),
 )
 """The fields of stored records that hold texts of users, or of what they used."""
-
-
-Progress: TypeAlias = Callable[[Iterable[FullRun], int], Iterable[FullRun]]
-"""Hands on the same items, of a total, and shows how far they are."""
 
 
 _Record = TypeVar("_Record")
@@ -324,9 +320,12 @@ def make_report(
     cleaning: Cleaning,
     level: str | None,
     *,
-    progress: Progress,
+    progress: Callable[[Iterable[FullRun], int], Iterable[FullRun]],
 ) -> Report:
-    """Show the runs since an instant, or all; a level of None says that nothing was taken out."""
+    """Show the runs since an instant, or all; a level of None says that nothing was taken out.
+
+    ``progress`` hands on the same runs, of a total, and shows how far they are.
+    """
     first = 0 if since is None else history.first_since(since)
     overview = history.overview(since=since)
     in_full = {*history.best(_BEST, first=first), *(run.seq for run in overview.missed)}

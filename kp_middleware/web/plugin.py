@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from secrets import compare_digest
 from shlex import quote
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
@@ -135,7 +136,7 @@ class Page(NamedTuple):
     content: str = ""
     heading: str = ""
     lead: str = ""
-    beside: tuple[tuple[str, str], ...] = ()
+    beside: Mapping[str, str | None] = MappingProxyType({})
     command: str = ""
     status: int = 200
     notice: str = ""
@@ -273,11 +274,11 @@ def trace(visit: Visit) -> Page:
 
 def _beside(
     run: Run, earlier: str | None, later: str | None, links: Addresses
-) -> tuple[tuple[str, str], ...]:
+) -> dict[str, str | None]:
     """Return the ways to what is beside a run: its neighbours, its conversation, its rows."""
-    nearest = run.scoring and run.scoring.nearest_seq and run.scoring.nearest_id
+    nearest = run.scoring.nearest_id if run.scoring and run.scoring.nearest_seq else None
     thread = run.thread_id and tilde_encode(run.thread_id)
-    ways = {
+    return {
         "← Earlier": earlier and links.trace(earlier),
         "Later →": later and links.trace(later),
         "Compare with the nearest": nearest and links.to("/compare", left=nearest, right=run.id),
@@ -286,7 +287,6 @@ def _beside(
         "Row in SQL": links.row("traces", run.seq),
         "Outbox in SQL": links.row("outbox", run.seq) if run.outbox else None,
     }
-    return tuple((name, href) for name, href in ways.items() if href)
 
 
 def runs(visit: Visit) -> Page:
