@@ -106,9 +106,10 @@ def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
     columns = [*_TOOL_KEYS[1:], "tool"] if by == "tool" else [*rows[0]] if rows else [by]
     if by == "gate" and rows and output.format == "table":
         columns = _used(rows)
-    if not rows:
+    if not rows and by != "recalled":
         hint("nothing matches")
-    output.print(rows, columns)
+    if rows or by != "recalled" or output.format != "table":
+        output.print(rows, columns)
     if by == "recalled" and (len(rows) < 2 or min(row["known"] for row in rows) < _FEW):
         hint(f"too few to compare: this needs {_FEW} known outcomes with recall and without")
 
