@@ -115,7 +115,7 @@ class Pause(NamedTuple):
 
 
 class Obstacles(NamedTuple):
-    """The obstacles to sending the runs of one file, as far as this machine knows."""
+    """What keeps the runs of one file from being sent, as far as this machine knows."""
 
     sending: Sequence[Sending]
     pauses: Sequence[Pause]
@@ -123,8 +123,8 @@ class Obstacles(NamedTuple):
 
     def in_words(self) -> list[str]:
         """Return one sentence for each, with what to do."""
-        login = [] if self.login is None else [self.login]
-        return [*login, *(pause.in_words() for pause in self.pauses)]
+        told = (self.login, *(pause.in_words() for pause in self.pauses))
+        return [words for words in told if words is not None]
 
     def what_at(self, registry: str) -> str | None:
         """Return the last problem with one registry, without what to do; None if there is none."""

@@ -70,11 +70,7 @@ class Prices(NamedTuple):
         return {"cost": cost, "currency": self.currency} if self.models else {}
 
     def in_words(self, cost: float | None) -> str:
-        r"""Write an amount with its currency; empty for None.
-
-        >>> Prices().in_words(1234.5), Prices().in_words(0.00123), Prices().in_words(None)
-        ('1,234.50\xa0USD', '0.0012\xa0USD', '')
-        """
+        """Write an amount with its currency; empty for None."""
         if cost is None:
             return ""
         amount = f"{cost:,.2f}" if cost >= 1 or cost == 0 else distance(cost, least=4)

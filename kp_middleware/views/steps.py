@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage import Run, StepRecord
@@ -68,13 +68,13 @@ def view_step(run: Run, step: StepRecord) -> StepView:
 def _ended(run: Run, step: StepRecord) -> bool:
     """Return whether a step is the error that ended its run: recorded as an observation."""
     name = (step.output_summary or "").partition(":")[0]
-    return step.type == "observation" and run.error_type is not None and name == run.error_type
+    return step.type == "observation" and name == run.error_type
 
 
 class Call(NamedTuple):
     """A call of a model or a tool; ``start_ms`` is from the beginning of the run."""
 
-    kind: Literal["model", "tool", "error"]
+    kind: str  # ``model``, ``tool`` or ``error``
     name: str
     agent: str
     start_ms: float
@@ -89,9 +89,9 @@ class Call(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """The timed calls of a run in the order of their starts, at most 100.
+    """The timed calls of a run in the order of their starts, at most 100, and the gaps between.
 
-    ``models_ms`` and ``tools_ms`` are how long at least one was at work; in the gaps, neither was.
+    ``models_ms`` and ``tools_ms`` are how long at least one was at work.
     """
 
     calls: tuple[Call, ...]
@@ -134,8 +134,8 @@ def _calls(run: Run) -> Iterator[Call]:
             yield Call("model", name, agent, start_ms, step.model_latency_ms, step.number, tokens)
         elif step.latency_ms is not None:
             failed = step.type == "error_recovery" or _ended(run, step)
-            kind: Literal["error", "tool"] = "error" if failed else "tool"
-            yield Call(kind, step.tool or "call", agent, start_ms, step.latency_ms, step.number)
+            name, kind = step.tool or "call", "error" if failed else "tool"
+            yield Call(kind, name, agent, start_ms, step.latency_ms, step.number)
 
 
 def _gaps(calls: Iterable[Call], total_ms: float) -> Iterator[tuple[float, float]]:

@@ -142,18 +142,15 @@ def run_as_json(run: Run) -> dict[str, Any]:
         "nearest_id": scoring and scoring.nearest_id,
         "nearest_objective": scoring and scoring.nearest_objective,
         "reason": run.reason,
-        "steps": [
-            {"step_id": step.number}
-            | {
-                name: value
-                for name, value in asdict(step).items()
-                if value is not None and name != "number"
-            }
-            for step in run.steps
-        ],
+        "steps": [*map(_step_as_json, run.steps)],
         "outbox": asdict(run.outbox) if run.outbox else None,
         "feedback": feedback,
     }
+
+
+def _step_as_json(step: StepRecord) -> dict[str, Any]:
+    known = {name: value for name, value in asdict(step).items() if value is not None}
+    return {"step_id": known.pop("number"), **known}
 
 
 def arithmetic(run: Run) -> list[ScoreLine]:
@@ -167,13 +164,12 @@ def arithmetic(run: Run) -> list[ScoreLine]:
         how = f"  ({_likeness(scoring)})" if part == "novelty" else ""
         lines.append(ScoreLine(part, f"{value:.3f} × {weight:.2f}{how}", value * weight))
     lines += [ScoreLine(rule.rule, "rule", rule.delta) for rule in scoring.rules]
+    told = "its gate failed to decide"
     if threshold is not None:
         verb = "reaches" if scoring.score >= threshold else "is below"
         told = f"{verb} {short_bar(threshold)} by {distance(scoring.score - threshold)}"
-    else:
-        told = "its gate failed to decide"
-        if scoring.bar is not None:
-            told = f"ranked by {_rank(run, scoring)}"
+    elif scoring.bar is not None:
+        told = f"ranked by {_rank(run, scoring)}"
     return [*lines, ScoreLine("score", told, scoring.score)]
 
 
@@ -240,21 +236,20 @@ def is_cleared(run: Run) -> bool:
 def delivery_status(run: Run) -> str:
     """Say in one sentence where the run was sent, or why it was not."""
     outbox = run.outbox
-    if run.state == "paused":
-        return "waits for a person, or for the next turn of its thread"
-    if outbox is None and run.state == "recorded":
-        return "kept here, not scored yet"
-    if outbox is None and run.state == "incomplete":
-        why = f" ({run.error_type})" if run.error_type else ""
-        return f"kept here, not scored: the run did not come to its end{why}"
-    if outbox is None:
-        return f"kept here: {run.reason}"
-    if outbox.state == "sent":
-        return f"sent to {outbox.registry} at {outbox.sent_at} as {outbox.remote_id}"
-    if outbox.state in {"pending", "sending"}:
-        after = f" after {outbox.last_error}" if outbox.last_error else ""
-        return f"waits to be sent to {outbox.registry}{after}"
-    return f"{outbox.state}: {outbox.reason}"
+    match run.state if outbox is None else outbox.state:
+        case "paused":
+            return "waits for a person, or for the next turn of its thread"
+        case "recorded":
+            return "kept here, not scored yet"
+        case "incomplete":
+            why = f" ({run.error_type})" if run.error_type else ""
+            return f"kept here, not scored: the run did not come to its end{why}"
+        case "sent" if outbox:
+            return f"sent to {outbox.registry} at {outbox.sent_at} as {outbox.remote_id}"
+        case "pending" | "sending" if outbox:
+            after = f" after {outbox.last_error}" if outbox.last_error else ""
+            return f"waits to be sent to {outbox.registry}{after}"
+    return f"{outbox.state}: {outbox.reason}" if outbox else f"kept here: {run.reason}"
 
 
 def listed_state(run: Run) -> str:
@@ -277,20 +272,20 @@ def feedback_in_words(told: FeedbackRecord) -> str:
 
 def markdown(run: Run, *, steps: int | None) -> Iterator[str]:
     """Yield the lines of a run as Markdown: its texts stay texts. None: all steps."""
-    title = shortened(run.objective, _SHORT_TITLE)
-    yield f"# {_code(title)}"
-    yield ""
+    title, gate = shortened(run.objective, _SHORT_TITLE), gate_in_words(run)
+    yield from (f"# {_code(title)}", "")
     if title != run.objective:
-        yield from _fenced(run.objective)
-        yield ""
-    yield f"- run: {_code(short_id(run.id))}"
-    yield f"- domain: {_code(run.domain)}"
-    yield f"- started: {run.started_at}"
-    yield f"- outcome: {outcome(run.known_success)}"
-    if gate := gate_in_words(run):
-        yield f"- gate: {_code(gate)}"
-    yield f"- where it is: {_code(delivery_status(run))}"
-    yield from (f"- feedback: {told}" for told in map(feedback_in_words, run.feedback))
+        yield from (*_fenced(run.objective), "")
+    facts = [
+        ("run", _code(short_id(run.id))),
+        ("domain", _code(run.domain)),
+        ("started", run.started_at),
+        ("outcome", outcome(run.known_success)),
+        *([("gate", _code(gate))] if gate else []),
+        ("where it is", _code(delivery_status(run))),
+        *(("feedback", feedback_in_words(one)) for one in run.feedback),
+    ]
+    yield from (f"- {name}: {told}" for name, told in facts)
     if lines := arithmetic(run):
         yield from ("", f"## Score {lines[-1].amount:.3f}: {lines[-1].working}", "")
         yield from ("| part | amount | how |", "|---|---:|---|")
@@ -304,8 +299,7 @@ def markdown(run: Run, *, steps: int | None) -> Iterator[str]:
         if more:
             yield from ("", f"… {more}")
     if run.result_summary:
-        yield from ("", "## Result", "")
-        yield from _fenced(run.result_summary)
+        yield from ("", "## Result", "", *_fenced(run.result_summary))
 
 
 def chosen_steps(
@@ -335,9 +329,8 @@ def _step_in_markdown(step: StepRecord) -> Iterator[str]:
 def _fenced(text: str, language: str = "text") -> Iterator[str]:
     """Yield a text in a Markdown fence longer than any in it."""
     fence = "`" * max(3, _longest(text) + 1)
-    yield fence + language
-    yield from (printable(line.expandtabs(4)) for line in text.splitlines() or [""])
-    yield fence
+    lines = (printable(line.expandtabs(4)) for line in text.splitlines() or [""])
+    yield from (fence + language, *lines, fence)
 
 
 def _code(text: str) -> str:
