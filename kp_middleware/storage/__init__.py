@@ -13,8 +13,14 @@ from kp_middleware.database import (
     schema_of,
 )
 from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
-from kp_middleware.storage._free_query import FreeQuery, domain_names, tool_names, trace_ids
-from kp_middleware.storage._history import History, ReviewItem
+from kp_middleware.storage._history import (
+    FreeQuery,
+    History,
+    ReviewItem,
+    domain_names,
+    tool_names,
+    trace_ids,
+)
 from kp_middleware.storage._learning import (
     Candidate,
     EstimateTable,
