@@ -342,7 +342,8 @@ class Stages:
         run = self.next.ours.get(seq)
         if run is not None and len(run.trace.task.objective) <= LONG:  # else it may be cut
             trace = run.trace
-            shape, said = replace(run.shape, types=trace.shape.types), said_in(trace)
+            types = frozenset(step.type for step in trace.steps)
+            shape, said = replace(run.shape, types=types), said_in(trace)
         else:
             stored = self._store.stored(seq)
             trace = ReasoningTrace.model_validate_json(stored.document)
