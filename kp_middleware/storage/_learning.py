@@ -1,12 +1,16 @@
-"""Records for learning from earlier runs: estimates of success, and texts to recall runs by."""
+"""What earlier runs teach: estimates of success, texts to recall runs by, the gate's history."""
 
 import json
+import sqlite3
+import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kp_middleware.asked import COMPARED, telling
 from kp_middleware.core.evaluation import TOLD
-from kp_middleware.database import Queries
+from kp_middleware.core.gates import DAY_S, Ranking
+from kp_middleware.database import Connection, Queries
+from kp_middleware.instants import epoch_s, instant
 
 TOLD_SQL: Final = ", ".join(f"'{source}'" for source in sorted(TOLD))
 _RECORD: Final = 200  # known runs that a track record counts
@@ -276,3 +280,58 @@ class RecallTable(Queries):
 
 def _quoted(word: str) -> str:
     return '"' + word.replace('"', '""') + '"'
+
+
+_RANKED: Final = """
+    SELECT rank_key, gate = :gate, chosen, credit FROM traces
+    WHERE score IS NOT NULL AND domain = :domain AND seq < :seq ORDER BY seq DESC LIMIT :last
+"""
+_LATER_CREDIT: Final = """
+    SELECT credit FROM traces
+    WHERE score IS NOT NULL AND domain = :domain AND seq > :seq AND gate = :gate
+      AND credit IS NOT NULL AND (SELECT score IS NULL FROM traces WHERE seq = :seq)
+    ORDER BY seq DESC LIMIT 1
+"""
+"""The credit of a later run that was ranked before this one: the two processes share it."""
+
+
+class GateHistory(Queries):
+    """The scores and decisions before one run."""
+
+    def __init__(
+        self, connection: Connection, domain: str, seq: int, *, let_through_at: str | None = None
+    ) -> None:
+        super().__init__(connection)
+        self.rank_key = 0.0
+        self.trouble: sqlite3.Error | None = None
+        self._let_through_at = let_through_at
+        self._values: dict[str, object] = {"domain": domain, "seq": seq}
+
+    def ranking(self, gate: str, last: int) -> Ranking:
+        """Return the last scored runs of the domain, and what the gate of this name chose."""
+        values = {**self._values, "gate": gate, "last": last}
+        ranking = Ranking(last)
+        for key, is_of_gate, chosen, credit in reversed(self._rows(_RANKED, values)):
+            gone = bool(is_of_gate and chosen)
+            ranking.add(key, gone=gone, credit=credit if is_of_gate else None)
+        for (credit,) in self._rows(_LATER_CREDIT, values):
+            ranking.credit = credit
+        return ranking
+
+    def forwarded_in_a_day(self) -> int:
+        """Count the other runs, none private, that were forwarded in the last 24 hours."""
+        then = self._let_through_at
+        then_s = time.time() if then is None else epoch_s(then)
+        ((count,),) = self._rows(
+            "SELECT count(*) FROM traces WHERE decision = 'forward' AND visibility <> 'private'"
+            " AND decided_at BETWEEN :since AND :now AND seq <> :seq",
+            {**self._values, "since": instant(then_s - DAY_S), "now": instant(then_s)},
+        )
+        return int(count)
+
+    def _rows(self, query: str, values: dict[str, object]) -> list[tuple[Any, ...]]:
+        try:
+            return self._run(query, values).fetchall()
+        except sqlite3.Error as error:
+            self.trouble = error
+            raise

@@ -28,11 +28,11 @@ from kp_middleware.instants import instant, to_milliseconds
 from kp_middleware.outbox_items import OutboxItem
 from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
 from kp_middleware.storage._history import History
-from kp_middleware.storage._learning import EstimateTable, RecallTable
+from kp_middleware.storage._learning import EstimateTable, GateHistory, RecallTable
 from kp_middleware.storage._maintenance import Pruning, rescue
 from kp_middleware.storage._outbox import OutboxTable
 from kp_middleware.storage._overview import read_last_decisions
-from kp_middleware.storage._past_runs import GateHistory, PastRun, PastRuns
+from kp_middleware.storage._past_runs import PastRun, PastRuns
 from kp_middleware.storage._records import ENDING, Run, marked
 from kp_middleware.storage._shared_runs import SharedRuns
 from kp_middleware.storage._statistics import BACKLOG, Backlog, Counts, Statistics
