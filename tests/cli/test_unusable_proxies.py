@@ -39,7 +39,7 @@ def test_a_proxy_that_cannot_be_used_is_told_and_the_row_waits(db, type_command,
     told = type_command("status", "--json").stdout
 
     assert row["state"] == "pending"
-    assert f"correct {variable}" in told
+    assert f"correct or unset {variable}" in told
     assert "Traceback" not in caplog.text
     assert PASSWORD not in caplog.text + told + json.dumps(row)
 
@@ -56,7 +56,7 @@ def test_the_doctor_names_the_variable_of_a_proxy_that_cannot_be_used(
 
     (found,) = [one for one in json.loads(result.stdout) if one["check"] == "registry"]
     assert not found["ok"]
-    assert f"correct {variable}" in found["detail"] + (found.get("remedy") or "")
+    assert f"correct or unset {variable}" in found["detail"] + (found.get("remedy") or "")
     assert PASSWORD not in result.output + caplog.text
 
 
