@@ -61,8 +61,8 @@ _MOST_PARTS: Final = 20_000  # of a streamed answer
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
-def begins(method: Callable[..., None]) -> Callable[..., None]:
-    """Adapt the signature of an event that begins a run to ``method``; never raise.
+def event(method: Callable[..., None]) -> Callable[..., None]:
+    """Adapt the signature of an event to ``method``; never raise.
 
     The ids are given as integers, for a UUID is slow to hash. The rest comes as a plain tuple, and
     all that LangChain nearly always gives has a name here, for Python is slow to collect others.
@@ -71,8 +71,8 @@ def begins(method: Callable[..., None]) -> Callable[..., None]:
     @wraps(method)
     def hook(
         self: object,
-        serialized: object = None,
-        given: object = None,
+        first: object = None,
+        second: object = None,
         /,  # a program may give a tool keyword arguments of these names
         *,
         run_id: UUID,
@@ -85,29 +85,7 @@ def begins(method: Callable[..., None]) -> Callable[..., None]:
         try:
             parent_id = None if parent_run_id is None else parent_run_id.int
             origin = parent_id, metadata or _NOTHING, name, tags or ()
-            method(self, serialized, given, run_id.int, origin, about)
-        except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
-            shield.swallow(method.__qualname__, error)
-
-    return hook
-
-
-def ends(method: Callable[..., None]) -> Callable[..., None]:
-    """Adapt the signature of an event that ends a run to ``method``; never raise."""
-
-    @wraps(method)
-    def hook(
-        self: object,
-        outcome: object = None,
-        /,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,  # noqa: ARG001 - else ``about`` collects it
-        tags: Sequence[str] | None = None,
-        **about: Any,
-    ) -> None:
-        try:
-            method(self, outcome, run_id.int, tags, about)
+            method(self, first, second, run_id.int, origin, about)
         except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
             shield.swallow(method.__qualname__, error)
 
@@ -184,7 +162,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         """
         return self._last_trace_id if run_id is None else self._runs.trace_id(run_id.int)
 
-    @begins
+    @event
     def on_chain_start(
         self, _: object, inputs: object, run_id: int, origin: Origin, __: EventKwargs
     ) -> None:
@@ -202,9 +180,9 @@ class KPCallbackHandler(BaseCallbackHandler):
         elif type(inputs) is not dict and (resumption := resumption_of(inputs, {})):
             run.root.record_decision(resumption, inputs)
 
-    @ends
+    @event
     def on_chain_end(
-        self, outputs: object, run_id: int, tags: Sequence[str] | None, about: EventKwargs
+        self, outputs: object, _: object, run_id: int, origin: Origin, about: EventKwargs
     ) -> None:
         """End a chain, a graph or a node that succeeded, or whose stream was closed early."""
         run = self._runs.end(run_id, streamed="inputs" in about)
@@ -213,14 +191,14 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run.parent is None:
             run.root.rest(outputs, run, about.get("inputs"))
         elif run.paused or run.paused_inside:
-            is_node = any(tag.startswith("graph:step:") for tag in tags or ())
+            is_node = any(tag.startswith("graph:step:") for tag in origin[3])
             run.parent.paused_inside |= not is_node  # after a node it went on
         if run.ends_trace:
             run.root.succeed(outputs)
 
-    @ends
+    @event
     def on_chain_error(
-        self, error: BaseException, run_id: int, _: object, about: EventKwargs
+        self, error: BaseException, _: object, run_id: int, __: Origin, about: EventKwargs
     ) -> None:
         """End a chain, a graph or a node that failed."""
         closed = "inputs" in about and isinstance(error, GeneratorExit)
@@ -238,7 +216,7 @@ class KPCallbackHandler(BaseCallbackHandler):
             run.paused = True
             run.root.record_interrupt(event.interrupts, run)
 
-    @begins
+    @event
     def on_chat_model_start(
         self,
         _: object,
@@ -256,7 +234,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         if not run.root.recorder.objective:
             run.root.guess_objective(messages[0])
 
-    @begins
+    @event
     def on_llm_start(
         self, _: object, prompts: list[str], run_id: int, origin: Origin, __: EventKwargs
     ) -> None:
@@ -274,8 +252,8 @@ class KPCallbackHandler(BaseCallbackHandler):
             if len(parts) < _MOST_PARTS:
                 parts.append(token if isinstance(token, str) else text_of(token))
 
-    @ends
-    def on_llm_end(self, response: LLMResult, run_id: int, *_: object) -> None:
+    @event
+    def on_llm_end(self, response: LLMResult, _: object, run_id: int, *__: object) -> None:
         """End a model, and note its turn."""
         run = self._runs.get(run_id)
         if run is None:
@@ -285,9 +263,9 @@ class KPCallbackHandler(BaseCallbackHandler):
             recorder.hear(told_beside(response), inside=run.around is not None)
         self._runs.finish(run_id, turn.text or None, turn=turn)
 
-    @ends
+    @event
     def on_llm_error(
-        self, error: BaseException, run_id: int, _: object, about: EventKwargs
+        self, error: BaseException, _: object, run_id: int, __: Origin, about: EventKwargs
     ) -> None:
         """End a model that failed, perhaps after part of its answer."""
         run = self._runs.end(run_id)
@@ -296,7 +274,7 @@ class KPCallbackHandler(BaseCallbackHandler):
                 run.root.record_turn(turn_of(about.get("response")), run)
             run.end_with(error)
 
-    @begins
+    @event
     def on_tool_start(
         self,
         given: Mapping[str, Any] | None,
@@ -314,21 +292,21 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run.is_root:
             run.root.set_objective(f"{tool} {said}")
 
-    @ends
-    def on_tool_end(self, output: object, run_id: int, *_: object) -> None:
+    @event
+    def on_tool_end(self, output: object, _: object, run_id: int, *__: object) -> None:
         """End a tool, and note its result or the failure it reports."""
         run = self._runs.get(run_id)
         if run is not None:
             result, failed = result_of(output, run.call_id)
             self._runs.finish(run_id, result, failed=failed)
 
-    @ends
-    def on_tool_error(self, error: BaseException, run_id: int, *_: object) -> None:
+    @event
+    def on_tool_error(self, error: BaseException, _: object, run_id: int, *__: object) -> None:
         """End a tool or a retriever that raised."""
         if (run := self._runs.end(run_id)) is not None:
             run.end_with(error)
 
-    @begins
+    @event
     def on_retriever_start(
         self, _: object, query: str, run_id: int, origin: Origin, __: EventKwargs
     ) -> None:
@@ -344,8 +322,10 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run.is_root:
             run.root.set_objective(query)
 
-    @ends
-    def on_retriever_end(self, documents: Sequence[Document], run_id: int, *_: object) -> None:
+    @event
+    def on_retriever_end(
+        self, documents: Sequence[Document], _: object, run_id: int, *__: object
+    ) -> None:
         """End a retriever, and note its documents."""
         texts = (str(getattr(found, "page_content", found)) for found in documents)
         self._runs.finish(run_id, "\n\n".join(texts))

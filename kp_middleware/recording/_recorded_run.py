@@ -28,8 +28,6 @@ from kp_middleware.recording._recorder import OWN_CALL_IDS, Recorder
 from kp_middleware.runs import RecordedRun, Source, StepFacts, ThreadPart, fingerprint
 from kp_middleware.traces import (
     CONTEXT,
-    Entity,
-    KnowledgeGraphDelta,
     Metadata,
     Outcome,
     Part,
@@ -172,7 +170,8 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
         tool = None if step.tool is None else _cut(step.tool, NAME_BYTES)
         kept = _cut(step, most).model_copy(update={"tool": tool})
         log.append(kept.model_dump(exclude={"step_id"}), _size_bytes(kept))
-    logged = log.steps()
+    delta, logged = trace.knowledge_graph_delta, log.steps()
+    is_large = delta is None or len(delta.model_dump_json()) > most
     is_whole = logged == [step.model_dump(exclude={"step_id"}) for step in trace.steps]
     metadata = _cut(trace.metadata, NAME_BYTES)
     if (said := metadata.validated_by) is not None:
@@ -183,7 +182,7 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
         "task": _cut(trace.task, most),
         "steps": trace.steps if is_whole else _numbered(logged),
         "outcome": _cut(trace.outcome, most),
-        "knowledge_graph_delta": _delta(trace.knowledge_graph_delta, most),
+        "knowledge_graph_delta": None if is_large else delta,
     }
     assumed = default_confidence(success=trace.metadata.success)
     return RecordedRun(
@@ -214,19 +213,6 @@ def _json_bytes(value: object) -> int:
         return len(json.dumps(value, ensure_ascii=False, default=str).encode(errors="replace"))
     except (ValueError, RecursionError):
         return 0  # so deep that redaction refuses it
-
-
-def _delta(delta: KnowledgeGraphDelta | None, limit_bytes: int) -> KnowledgeGraphDelta | None:
-    """Return a delta, or the number of its parts if it is too large."""
-    if delta is None:
-        return None
-    entities = tuple(_cut(entity, NAME_BYTES) for entity in delta.entities)
-    facts = tuple(_cut(fact, limit_bytes) for fact in delta.relationships)
-    kept = KnowledgeGraphDelta(entities=entities, relationships=facts)
-    if len(kept.model_dump_json()) <= limit_bytes:
-        return kept
-    cut = Entity(name=f"… [cut: {len(entities) + len(facts)} in all]", type="cut")
-    return KnowledgeGraphDelta(entities=(cut,), relationships=())
 
 
 class _Placed(NamedTuple):
