@@ -252,18 +252,16 @@ def _whole_trace(
     tops = _trees(rows, format_, book)
     if not tops:
         return
-    rows = [row for row in rows if _field(row, format_.parent, name) is None]
-    outermost = {_field(row, format_.id, name) for row in rows}
-    roots = [top for top in tops if top.id in outermost and top.kind in ROOTS]
+    inner = {_field(row, format_.id, name) for row in rows if _field(row, format_.parent, name)}
+    roots = [top for top in tops if top.id not in inner and top.kind in ROOTS]
     roots = roots or [top for top in tops if top.inside]
     if len(roots) == 1 and roots[0].kind in ROOTS:
         root = roots[0]
     else:
         first, told = tops[0], Reading("agent")
         ends = (one.ended_s for top in tops for one in top.all() if one.ended_s is not None)
-        end_s = max(ends, default=first.started_s)
-        at = first.started_s, end_s
-        root = HeldSpan("", None, 0, first.scope, first.name, "agent", *at, told=told)
+        times = first.started_s, max(ends, default=first.started_s)
+        root = HeldSpan("", None, 0, first.scope, first.name, "agent", *times, told=told)
     for top in tops:
         if top is not root:
             top.parent, root.inside[top.id] = root, top
@@ -282,9 +280,8 @@ _KINDS: Final[dict[str, Kind]] = {
 
 def read_langsmith(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
     """Yield the run of each trace, as ``list_runs`` or the command line of LangSmith write it."""
-    rows = (
-        row if "run_type" in row or name(row.get("trace_id")) else {} for row in map(fields, values)
-    )
+    given = map(fields, values)
+    rows = (row if "run_type" in row or name(row.get("trace_id")) else {} for row in given)
     for key, found in _gathered(rows, _LANGSMITH, book):
         agents = {name(row.get("id")): _agent(row) for row in found}
         for row in found:

@@ -55,8 +55,7 @@ class Answer:
         status: The HTTP status.
         body: The bytes.
         headers: By name.
-        manner: How it is brought: ``whole``, ``last``, ``dripping``, ``crawling``, ``cut``,
-            ``silent``, ``closed`` or ``reset``.
+        manner: How it is delivered.
     """
 
     status: int
