@@ -37,7 +37,7 @@ class Place(NamedTuple):
     last_error: str | None = None
 
     def done(self, seq: int, *, sent: int = 0, failed: int = 0) -> "Place":
-        left = tuple(one for one in self.left if one != seq)[-_MOST_LEFT:]
+        left = tuple(one for one in self.left if one != seq)
         counts = self.sent + sent, self.failed + failed
         return Place(max(self.until, seq), left, None, 0.0, 0.0, 0, *counts, self.last_error)
 
