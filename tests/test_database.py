@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from kp_middleware.database import (
     APPLICATION_ID,
+    DATABASE_ERRORS,
     RELEASED,
     SCHEMA,
-    TROUBLE,
     connect,
-    in_words,
     is_damage,
+    to_database_error,
     transaction,
 )
 from kp_middleware.errors import DatabaseError
@@ -239,8 +239,8 @@ def test_an_unknown_user_s_home_is_refused_in_words():
 
 
 def test_what_opening_raises_is_trouble():
-    assert issubclass(DatabaseError, TROUBLE)
-    assert issubclass(sqlite3.OperationalError, TROUBLE)
+    assert issubclass(DatabaseError, DATABASE_ERRORS)
+    assert issubclass(sqlite3.OperationalError, DATABASE_ERRORS)
 
 
 def test_what_is_only_read_cannot_be_written(db):
@@ -593,7 +593,7 @@ def test_a_full_disk_is_not_damage_and_says_to_make_room(db, connection):
     with pytest.raises(sqlite3.OperationalError) as raised:
         write(connection, "large", "x" * 100_000)
 
-    words = str(in_words(db, raised.value))
+    words = str(to_database_error(db, raised.value))
 
     assert not is_damage(raised.value)
     assert words.startswith(f"{db}: database or disk is full; make room on the disk")

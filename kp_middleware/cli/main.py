@@ -11,7 +11,7 @@ import click
 from kp_middleware.cli import options
 from kp_middleware.cli.console import BROKEN_PIPE, INTERRUPTED
 from kp_middleware.errors import KnowledgePulseError
-from kp_middleware.storage import TROUBLE, in_words
+from kp_middleware.storage import DATABASE_ERRORS, to_database_error
 from kp_middleware.views.wording import printable
 
 _SECTIONS: Final = {  # of --help: each command with its module
@@ -65,8 +65,10 @@ class _Main(options.DefaultGroup):
         except KnowledgePulseError as error:
             words = "\n".join(map(printable, str(error).splitlines()))  # it may quote what was read
             raise click.ClickException(words) from error
-        except TROUBLE as error:  # the file is damaged, locked, or on a disk that fails
-            raise click.ClickException(str(in_words(options.file_of(ctx), error))) from error
+        except DATABASE_ERRORS as error:  # the file is damaged, locked, or on a disk that fails
+            raise click.ClickException(
+                str(to_database_error(options.file_of(ctx), error))
+            ) from error
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         except UnicodeError as error:

@@ -11,7 +11,7 @@ from kp_middleware import sharing
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import Progress, hint, progress
 from kp_middleware.errors import KnowledgePulseError
-from kp_middleware.storage import Database, History, Pruning, bring_up_to_date, vacuum
+from kp_middleware.storage import Database, History, Pruning, upgrade_file, vacuum
 from kp_middleware.views.wording import counted
 
 _GIVE_WAY_S: Final = 0.005
@@ -56,7 +56,7 @@ def migrate(db: Path) -> None:
     \b
     kp-middleware migrate --db november.db
     """
-    before, now, copy = bring_up_to_date(db)
+    before, now, copy = upgrade_file(db)
     words = f"{db}: schema {now} is current"
     if copy is not None:
         words = f"{db}: upgraded from schema {before} to {now}; the old file is {copy}"

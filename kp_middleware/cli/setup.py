@@ -26,7 +26,13 @@ from kp_middleware.privacy import Policy, redact_text
 from kp_middleware.setting_values import is_loopback
 from kp_middleware.settings import Settings
 from kp_middleware.sharing import Link
-from kp_middleware.storage import SQLITE_VERSION, TROUBLE, History, in_words, open_to_all
+from kp_middleware.storage import (
+    DATABASE_ERRORS,
+    SQLITE_VERSION,
+    History,
+    permission_warning,
+    to_database_error,
+)
 from kp_middleware.testing import LocalRegistry
 from kp_middleware.views.gate import unjudged_in_words
 from kp_middleware.views.wording import counted, one_line
@@ -189,12 +195,12 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
             count, soundness = history.counts().recorded, history.check_soundness(limit_s=2)
             last, unjudged = history.last_decisions(), history.unjudged()
             without, of = history.without_tokens()
-    except TROUBLE as error:
-        yield Finding("file", str(in_words(path, error)), ok=False)
+    except DATABASE_ERRORS as error:
+        yield Finding("file", str(to_database_error(path, error)), ok=False)
         yield Finding("gate", f"{gate} from now on; the file cannot be read")
         return
     facts = f"{path}: {counted(count, 'run')}, {_SOUNDNESS[soundness]}, SQLite {SQLITE_VERSION}"
-    trouble = options.file_trouble(path) or open_to_all(path)
+    trouble = options.file_trouble(path) or permission_warning(path)
     yield Finding("file", trouble or facts, ok=trouble is None and soundness != "damaged")
     before = "" if gate == last.gate else f"{gate} from now on; "
     yield Finding("gate", before + last.in_words(), warning=last.is_dry)

@@ -21,7 +21,7 @@ logger = logging.getLogger("kp_middleware")
 
 T = TypeVar("T")
 Values: TypeAlias = Mapping[str, Any] | tuple[Any, ...]
-Identity: TypeAlias = tuple[int, int]
+FileIdentity: TypeAlias = tuple[int, int]
 """The identity of a file regardless of its name: its device and inode."""
 
 _FORK_WAITS_S: Final = 3.0  # the first step imports a lot; a child could deadlock on it
@@ -106,13 +106,13 @@ class ForkLock:
         return [file for file in found if file is not None]
 
 
-no_fork: Final = ForkLock()
+fork_lock: Final = ForkLock()
 """The lock that delays forks; use it in a `with` statement around one short step."""
 
 at_fork(
-    before=no_fork.before,
-    after_in_parent=no_fork.after_in_parent,
-    after_in_child=no_fork.after_in_child,
+    before=fork_lock.before,
+    after_in_parent=fork_lock.after_in_parent,
+    after_in_child=fork_lock.after_in_child,
 )
 
 
@@ -144,7 +144,7 @@ class Database:
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
-        self.file: Identity | None = None
+        self.file: FileIdentity | None = None
         self.in_transaction = False
         self.connection: sqlite3.Connection | None = None
         self._lock = threading.RLock()
@@ -153,7 +153,7 @@ class Database:
         self._pid = os.getpid()
         self._users = 0
         self._thread = 0
-        no_fork.files[id(self)] = self
+        fork_lock.files[id(self)] = self
 
     def execute(self, sql: str, parameters: Any = (), /) -> Rows:
         while True:
@@ -210,7 +210,7 @@ class Database:
         if self._users > self.in_transaction:  # a transaction holds the locks once, to its end
             self._users -= 1
             self._lock.release()
-            no_fork.__exit__()
+            fork_lock.__exit__()
 
     def _hold(self) -> None:
         if self._pid != os.getpid():
@@ -218,11 +218,11 @@ class Database:
         if self.in_transaction and self._thread == threading.get_ident():
             return  # it holds the locks
         try:
-            no_fork.__enter__()
+            fork_lock.__enter__()
         except TimeoutError as error:
             raise sqlite3.OperationalError(str(error)) from error
         if not self._lock.acquire(timeout=_USE_WAITS_S):
-            no_fork.__exit__()
+            fork_lock.__exit__()
             raise sqlite3.OperationalError(_TAKEN)
         self._users += 1
         self._thread = threading.get_ident()
@@ -232,7 +232,7 @@ class Database:
         if connection is not None:
             connection.close()
 
-    def _on_disk(self) -> Identity | None:
+    def _on_disk(self) -> FileIdentity | None:
         try:
             stat = os.stat(self._path)  # noqa: PTH116 - asked for with each statement, and quicker
         except OSError:
@@ -311,7 +311,7 @@ class Queries:
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
-def record(kind: Callable[..., T], row: Mapping[str, Any], **made: Any) -> T:
+def from_row(kind: Callable[..., T], row: Mapping[str, Any], **made: Any) -> T:
     """Return a record of a row by the names of its columns, and of what is ``made`` of others."""
     values = {
         name: cast(row[name]) if cast else row[name]
@@ -327,7 +327,7 @@ def _fields(kind: Callable[..., Any]) -> list[tuple[str, Callable[[Any], Any] | 
     return [(name, _CASTS.get(annotation)) for name, annotation in annotations.items()]
 
 
-def beginning_with(start: str, *, most: int) -> dict[str, str | int]:
+def prefix_range(start: str, *, most: int) -> dict[str, str | int]:
     """Return the range of texts that begin so, as the queries want it."""
     return {"start": start, "end": start + chr(sys.maxunicode), "most": most}
 
@@ -361,7 +361,7 @@ class VectorTable(Queries):
         super().__init__(connection)
         self._size_bytes = 4 * dimensions
 
-    def before_newest(self, embedder: str, limit: int) -> int:
+    def seq_before_newest(self, embedder: str, limit: int) -> int:
         """Return the ``seq`` of the row before an embedder's last ``limit``, 0 if there is none."""
         seq = self._value(
             "SELECT seq FROM vectors WHERE embedder = ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
@@ -388,7 +388,7 @@ class VectorTable(Queries):
     def embedders(self) -> list[str]:
         """Return the embedders that have vectors, with one index look-up for each."""
         sql = DISTINCT.format(table="vectors", column="embedder")
-        return self._column(sql, beginning_with("", most=-1))
+        return self._column(sql, prefix_range("", most=-1))
 
     def last_seq(self) -> int:
         return int(self._value("SELECT coalesce(max(seq), 0) FROM vectors"))
@@ -402,12 +402,12 @@ class VectorTable(Queries):
         )
         return cursor.lastrowid or 0
 
-    def forget(self, seqs: Iterable[int]) -> None:
+    def delete(self, seqs: Iterable[int]) -> None:
         """Delete these rows, except those that a trace owns."""
         sql = "DELETE FROM vectors WHERE seq = ? AND trace_seq IS NULL"
         self._write_each(sql, ((seq,) for seq in seqs))
 
-    def forget_all(self, *, up_to_ms: int | None = None) -> None:
+    def delete_unowned(self, *, up_to_ms: int | None = None) -> None:
         """Delete the rows that no trace owns: all, or those added at this time or earlier."""
         self._run(
             "DELETE FROM vectors WHERE trace_seq IS NULL AND (?1 IS NULL OR added_at_ms <= ?1)",

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kp_middleware")
 
-TROUBLE: Final = (DatabaseError, sqlite3.Error)
+DATABASE_ERRORS: Final = (DatabaseError, sqlite3.Error)
 """The exceptions that opening and using the file may raise."""
 
-PASSING_TROUBLE: Final = (DatabaseError, sqlite3.OperationalError)
+TRANSIENT_ERRORS: Final = (DatabaseError, sqlite3.OperationalError)
 """The exceptions for which a retry may help: a lock, a full disk, a missing folder."""
 
-ANOTHER: Final = "name another file with KP_DB or --db"
+_OTHER_FILE: Final = "name another file with KP_DB or --db"
 """The last-resort remedy."""
 
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_WRITABLE: Final = f"make the file and its folder writable for you, or {ANOTHER}"
+_WRITABLE: Final = f"make the file and its folder writable for you, or {_OTHER_FILE}"
 _PROBLEMS: Final = {
-    sqlite3.SQLITE_NOTADB: ("is not an SQLite file", ANOTHER),
+    sqlite3.SQLITE_NOTADB: ("is not an SQLite file", _OTHER_FILE),
     sqlite3.SQLITE_READONLY: ("cannot be written ({})", _WRITABLE),
     sqlite3.SQLITE_PERM: ("{}", _WRITABLE),
-    sqlite3.SQLITE_FULL: ("{}", f"make room on the disk, or {ANOTHER}"),
+    sqlite3.SQLITE_FULL: ("{}", f"make room on the disk, or {_OTHER_FILE}"),
     sqlite3.SQLITE_BUSY: ("{}", "close the program that keeps it locked"),
     sqlite3.SQLITE_CORRUPT: (
         "{}",
@@ -57,18 +57,18 @@ def primary_code(error: BaseException) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-def in_words(path: Path, error: Exception) -> DatabaseError:
+def to_database_error(path: Path, error: Exception) -> DatabaseError:
     """Return the error as a `DatabaseError` with the path and a remedy."""
     if isinstance(error, DatabaseError):
         return error
     if isinstance(error, FileNotFoundError) and error.filename == path:
-        return DatabaseError(path, "does not exist", f"record a run first, or {ANOTHER}")
+        return DatabaseError(path, "does not exist", f"record a run first, or {_OTHER_FILE}")
     there = path if os.access(path, os.F_OK) else path.parent
     if isinstance(error, PermissionError) and os.access(there, os.R_OK):
         return DatabaseError(path, f"cannot be written ({error.strerror})", _WRITABLE)
     if isinstance(error, OSError):
-        return DatabaseError(path, f"cannot be opened ({error.strerror})", ANOTHER)
-    unknown = "{}", f"check the folder and the disk, or {ANOTHER}"
+        return DatabaseError(path, f"cannot be opened ({error.strerror})", _OTHER_FILE)
+    unknown = "{}", f"check the folder and the disk, or {_OTHER_FILE}"
     problem, remedy = _PROBLEMS.get(primary_code(error), unknown)
     return DatabaseError(path, problem.format(error), remedy)
 
@@ -78,7 +78,7 @@ _LOOK_UP_S: Final = 0.5  # SQLite ignores Ctrl-C while it waits
 
 
 @contextmanager
-def alone(lock: Path, *, waits: bool) -> Iterator[bool]:
+def exclusive_lock(lock: Path, *, waits: bool) -> Iterator[bool]:
     """Hold an exclusive SQLite lock; yield whether, as always on a drive without file locks."""
     timeout_s, ours = _LOOK_UP_S if waits else 0.0, False
     with closing(sqlite3.connect(lock, timeout=timeout_s, isolation_level=None)) as connection:
@@ -147,7 +147,7 @@ def make_private(path: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
 
-def open_to_all(path: Path) -> str | None:
+def permission_warning(path: Path) -> str | None:
     """Return a warning if every user of this machine may open the file, else None."""
     if os.name == "nt":  # the mode says nothing about permissions
         return None
@@ -203,11 +203,11 @@ def _our_version(connection: sqlite3.Connection, path: Path) -> int:
         corrupt.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
         raise corrupt from error
     if application_id != APPLICATION_ID and any((application_id, version, tables)):
-        raise DatabaseError(path, "is an SQLite file of another program", ANOTHER)
+        raise DatabaseError(path, "is an SQLite file of another program", _OTHER_FILE)
     return int(version)
 
 
-def make_or_upgrade(connection: sqlite3.Connection, path: Path) -> None:
+def create_or_upgrade(connection: sqlite3.Connection, path: Path) -> None:
     """Create or upgrade the schema in one transaction; copy an older file first."""
     with transaction(connection):  # a second process waits here, then has nothing to do
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -307,7 +307,7 @@ def connect(
             connection.execute("PRAGMA synchronous = NORMAL")  # WAL: a process crash loses nothing
             _use_wal(connection)  # a backup without WAL may have replaced the file
         if version < SCHEMA:
-            make_or_upgrade(connection, path)
+            create_or_upgrade(connection, path)
         if wait_s is not None:
             connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("BEGIN")
@@ -315,12 +315,12 @@ def connect(
         if connection is not None:
             connection.close()
         if isinstance(error, _UNUSABLE):
-            raise in_words(path, error) from error
+            raise to_database_error(path, error) from error
         raise
     return connection
 
 
-def schema_of(path: str | Path) -> int:
+def schema_version(path: str | Path) -> int:
     """Return the schema version of an existing file, 0 for an empty one."""
     path = Path(path)
     try:
@@ -328,12 +328,12 @@ def schema_of(path: str | Path) -> int:
         with closing(open_to_read(path)) as connection:
             return _our_version(connection, path)
     except _UNUSABLE as error:
-        raise in_words(path, error) from error
+        raise to_database_error(path, error) from error
 
 
-def bring_up_to_date(path: Path) -> tuple[int, int, Path | None]:
+def upgrade_file(path: Path) -> tuple[int, int, Path | None]:
     """Upgrade an existing file; return its schema before and now, and the copy of an older one."""
-    before = schema_of(path)
+    before = schema_version(path)
     is_older = 0 < before < SCHEMA
     connect(path, read_only=not is_older).close()  # raises for an empty or newer file
     copy = path.expanduser().with_name(f"{path.name}.before-{SCHEMA}")
@@ -344,10 +344,10 @@ def _refusal(path: Path, version: int, *, read_only: bool) -> tuple[str, str] | 
     if version > SCHEMA:
         return f"has schema {version}, of a newer kp-middleware", "upgrade kp-middleware"
     if read_only and not version:
-        return "is empty", f"record a run first, or {ANOTHER}"
+        return "is empty", f"record a run first, or {_OTHER_FILE}"
     if version not in {0, RELEASED, SCHEMA}:
         problem = f"has schema {version}, of a kp-middleware that was never released"
-        return problem, f"move it away, and a new one is begun, or {ANOTHER}"
+        return problem, f"move it away, and a new one is begun, or {_OTHER_FILE}"
     if read_only and version < SCHEMA:
         remedy = f"bring it up to date: kp-middleware migrate --db {quote(str(path))}"
         return "is of an older kp-middleware", remedy

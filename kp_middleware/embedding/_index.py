@@ -166,7 +166,7 @@ class VectorCache:
             self._transaction = partial(transaction, self._connection)
             self._table = VectorTable(self._connection, dimensions)
             if ttl_ms is not None:
-                self._table.forget_all(up_to_ms=self._expired_ms(ttl_ms))
+                self._table.delete_unowned(up_to_ms=self._expired_ms(ttl_ms))
 
     def add(self, vector: ArrayLike, key: str | None = None, *, embedder: str = _UNNAMED) -> None:
         """Add a vector.
@@ -234,7 +234,7 @@ class VectorCache:
         """Remove all entries, except the rows of the file that a trace owns."""
         with self._lock:
             if self._table is not None:
-                self._table.forget_all()
+                self._table.delete_unowned()
             for name in self._rings:
                 self._rings[name] = Ring(self.max_elements, self.dimensions)
                 self._rings[name].seen_seq = self._table.last_seq() if self._table else 0
@@ -286,7 +286,7 @@ class VectorCache:
                     other.seen_seq = seq
         evicted = ring.append(unit, key=key, stamp_ms=now_ms, seq=seq)
         if self._table is not None and evicted is not None:
-            self._table.forget([evicted])
+            self._table.delete([evicted])
 
     def _names(self) -> set[str]:
         return {*self._rings, *(self._table.embedders() if self._table else ())}
@@ -303,7 +303,7 @@ class VectorCache:
             ring = self._rings[name]
             if self._table is not None and ring.seen_seq < last_seq:
                 if last_seq - ring.seen_seq > self.max_elements:  # read only as much as fits
-                    newest = self._table.before_newest(name, self.max_elements)
+                    newest = self._table.seq_before_newest(name, self.max_elements)
                     ring.seen_seq = max(ring.seen_seq, newest)
                 after_ms = -1 if self.ttl_ms is None else self._expired_ms(self.ttl_ms)
                 for rows in self._table.since(name, ring.seen_seq, after_ms=after_ms):
@@ -318,7 +318,7 @@ class VectorCache:
     def _expire(self, ring: Ring, ttl_ms: float) -> int:
         seqs = [*ring.drop_until(self._expired_ms(ttl_ms))]
         if seqs and self._table is not None:
-            self._table.forget(seqs)
+            self._table.delete(seqs)
         return len(seqs)
 
     def _expired_ms(self, ttl_ms: float) -> int:

@@ -15,7 +15,7 @@ from threading import Event, Thread
 from typing import Final, NamedTuple, TypeVar
 
 from kp_middleware import locations
-from kp_middleware.database import alone
+from kp_middleware.database import exclusive_lock
 from kp_middleware.errors import (
     EmbedderError,
     EmbedderNotReadyError,
@@ -155,7 +155,7 @@ def _convert(weights: Path, target: Path) -> None:
 def _made(folder: Path, make: Callable[[Path], None]) -> Path:
     """Return a folder of our cache, making it atomically, under a lock, if it is not complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with alone(folder.with_suffix(".lock"), waits=True):
+    with exclusive_lock(folder.with_suffix(".lock"), waits=True):
         if _missing(folder):
             partial_folder = folder.with_suffix(".partial")
             for unusable in (partial_folder, folder):  # interrupted, or partly deleted

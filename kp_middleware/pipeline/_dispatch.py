@@ -27,8 +27,8 @@ from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     CANCELLED_BY_HAND,
     LOST_ON_ITS_WAY,
-    PASSING_TROUBLE,
     STILL_SENT,
+    TRANSIENT_ERRORS,
     OutboxAdmin,
     PastRun,
     Store,
@@ -134,7 +134,7 @@ class Dispatch:
 
 def passes(error: Exception) -> bool:
     """Return whether an error is the file's, so that what failed is tried again."""
-    return isinstance(error, PASSING_TROUBLE) or is_damage(error)
+    return isinstance(error, TRANSIENT_ERRORS) or is_damage(error)
 
 
 def shape_of(stored: StoredRun, trace: ReasoningTrace) -> Shape:

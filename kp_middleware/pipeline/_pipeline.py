@@ -33,7 +33,14 @@ from kp_middleware.pipeline._worker import (
 from kp_middleware.recording import Limits, Recorder, shield
 from kp_middleware.runs import fingerprint
 from kp_middleware.settings import Settings, SettingsKeywords
-from kp_middleware.storage import TROUBLE, Backlog, Counts, SqliteStore, Store, in_words
+from kp_middleware.storage import (
+    DATABASE_ERRORS,
+    Backlog,
+    Counts,
+    SqliteStore,
+    Store,
+    to_database_error,
+)
 from kp_middleware.traces import ReasoningTrace
 
 
@@ -263,9 +270,9 @@ class Pipeline:
             trouble = _settings_trouble(self.settings)
         try:
             counts = self._store.counts()
-        except TROUBLE as error:
+        except DATABASE_ERRORS as error:
             if not isinstance(error.__cause__, FileNotFoundError):
-                trouble = trouble or str(in_words(self.settings.db, error))
+                trouble = trouble or str(to_database_error(self.settings.db, error))
         in_memory, swallowed = self._scorer.waiting, dict(shield.failures)
         return Stats(*counts, in_memory, self._scorer.dropped, swallowed, trouble)
 
@@ -350,7 +357,7 @@ class Pipeline:
             else:
                 counts = self._store.counts()
                 unscored, unsent = counts.unscored, counts.pending
-        except TROUBLE:
+        except DATABASE_ERRORS:
             unscored, unsent = Backlog()
         return Backlog(in_memory + unscored, unsent)
 

@@ -29,7 +29,7 @@ from kp_middleware.runs import ExportedRun, StepFacts
 from kp_middleware.settings import Settings
 from kp_middleware.sharing import Link, PaceOfAll, SharedOutbox, load
 from kp_middleware.storage import (
-    TROUBLE,
+    DATABASE_ERRORS,
     ExportCandidate,
     OutboxAdmin,
     PacingTable,
@@ -37,7 +37,7 @@ from kp_middleware.storage import (
     SharedPace,
     SqliteStore,
     Store,
-    no_fork,
+    fork_lock,
 )
 from kp_middleware.traces import ReasoningTrace
 
@@ -74,7 +74,7 @@ class SendingWorker(Worker):
             return True
         try:
             given_back = self._sender is not None and self._sender.abandon()
-        except TROUBLE as error:
+        except DATABASE_ERRORS as error:
             logger.debug("the trace in hand is sent when its lease has ended: %s", error)
             given_back = True
         return not given_back and super().stop(LAST_STEP_S)
@@ -109,7 +109,7 @@ class SendingWorker(Worker):
                 self._rest_until(None)  # or a program could end in the midst of a request
                 try:
                     more_in_s = sender.send_due(self._stopping)
-                except TROUBLE as error:
+                except DATABASE_ERRORS as error:
                     self._say(error)
                     self._rest_until(math.inf)
                     self._stopping.wait(LOOK_AGAIN_S)
@@ -119,7 +119,7 @@ class SendingWorker(Worker):
                 if wait_s > 0:
                     self._rest_until(time.monotonic() + wait_s)
                     self._wake.wait(min(wait_s, _AT_MOST_S))
-            with suppress(*TROUBLE):
+            with suppress(*DATABASE_ERRORS):
                 sender.send_due(self._stopping)  # what is answered is written, our turn is over
 
     def _outbox_and_pace(self, store: Store, link: Link | None, /) -> tuple[Outbox, OwnPace]:
@@ -225,7 +225,7 @@ class MoreSender(SendingWorker):
 def shared_link(settings: Settings, pod: str = platform.node()) -> Link | None:
     if settings.shared is None:
         return None
-    with no_fork:
+    with fork_lock:
         load()
     return Link(settings.shared.get_secret_value(), pod)
 

@@ -37,7 +37,7 @@ from kp_middleware.pipeline._worker import LAST_STEP_S, Worker
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
 from kp_middleware.sharing import LockedLog, LoggedVector, SharedItem, SharedRun
-from kp_middleware.storage import TROUBLE, Asking, SqliteStore, no_fork
+from kp_middleware.storage import DATABASE_ERRORS, Asking, SqliteStore, fork_lock
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
@@ -128,7 +128,7 @@ class Exchange:
 
     def close(self) -> None:
         """Let another process ship."""
-        with suppress(*TROUBLE):
+        with suppress(*DATABASE_ERRORS):
             self._runs.release_lease()
         self.link.close()
 
@@ -177,7 +177,7 @@ class Exchange:
     def _row(self, run: SharedRun) -> SharedRun:
         body = None
         if run.body is not None and self._settings.shared_documents == "redacted":
-            with no_fork, suppress(ValueError):  # it cannot be read: its score is shared alone
+            with fork_lock, suppress(ValueError):  # it cannot be read: its score is shared alone
                 trace = ReasoningTrace.model_validate_json(run.body)
                 body = self._dispatch.prepared(trace, run.score).body
         return self._as_shared(run, body)
@@ -245,7 +245,7 @@ class Exchange:
         """Read and redact a run that asks; None if it cannot be read."""
         seq, near = asking.seq, asking.similarity
         try:
-            with no_fork:
+            with fork_lock:
                 [(_, row)] = self._runs.runs([seq], self._pod)
                 stored, ending = self._store.stored(seq), self._store.ending(seq)
                 trace = ReasoningTrace.model_validate_json(stored.document)
@@ -264,7 +264,7 @@ class Exchange:
                 leaving = self._dispatch.prepared(trace, 0.0)
             row = replace(row, scorer=f"kp-middleware {_VERSION}", vector=asking.vector)
             return _Applicant(asking, row, why, leaving, run)
-        except TROUBLE:
+        except DATABASE_ERRORS:
             raise
         except Exception as error:
             logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
@@ -377,7 +377,7 @@ class SharedWorker(Worker):
                     waits = exchange.waits()
                     if exchange.any_due():
                         self._on_due()
-                except TROUBLE as error:
+                except DATABASE_ERRORS as error:
                     self._say(error)
                     wait_s = min(2.0**failures, _LONGEST_S) * _luck()
                     failures += 1

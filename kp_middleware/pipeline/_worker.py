@@ -18,7 +18,7 @@ from kp_middleware.pipeline._steps import JudgeNotReadyError, Stages
 from kp_middleware.privacy import Policy
 from kp_middleware.recording import Recorder
 from kp_middleware.settings import Settings
-from kp_middleware.storage import TROUBLE, Store, in_words, is_damage, no_fork
+from kp_middleware.storage import DATABASE_ERRORS, Store, fork_lock, is_damage, to_database_error
 
 logger = logging.getLogger("kp_middleware")
 
@@ -122,7 +122,7 @@ class Worker:
 
     def _say(self, error: BaseException) -> None:
         """Say what is wrong, once; of an unknown error also where it came from."""
-        told = in_words(self._db, error) if isinstance(error, TROUBLE) else error
+        told = to_database_error(self._db, error) if isinstance(error, DATABASE_ERRORS) else error
         if self.trouble is None:
             unknown = None if isinstance(told, KnowledgePulseError) else error
             logger.warning("%s: %s", self._words, told, exc_info=unknown)
@@ -268,7 +268,7 @@ class ScoringWorker(Worker):
                 if run is not None and wait_s:
                     self._stopping.wait(head_start_s)
             try:
-                with no_fork:  # what a fork interrupts may hold locks of Python or a library
+                with fork_lock:  # what a fork interrupts may hold locks of Python or a library
                     stages = self._open()
                     wait_s = self._score_next(stages) if run is None else self._keep(run, stages)
             except BaseException as error:  # noqa: BLE001 - whatever it is, the worker lives on
@@ -357,7 +357,7 @@ class ScoringWorker(Worker):
             return 0.0
         if left_in_s == math.inf:
             self._done(asks)
-        with suppress(*TROUBLE, TimeoutError):  # old traces stay for now
+        with suppress(*DATABASE_ERRORS, TimeoutError):  # old traces stay for now
             if self._settings.retention_days is not None and stages.remove_old():
                 return _GIVE_WAY_S
         return min(left_in_s, looks_in_s, stages.intake.next_end_in_s() + _TICK_S)
@@ -369,10 +369,10 @@ class ScoringWorker(Worker):
             self._rescue_at_s = now_s + _RESCUE_AGAIN_S
             redactor = Policy.of(self._settings).redactor
             try:
-                with no_fork:
+                with fork_lock:
                     self._close()
                     rescue = self._store.repair(destination=self._destination, redactor=redactor)
-            except (*TROUBLE, TimeoutError) as why:
+            except (*DATABASE_ERRORS, TimeoutError) as why:
                 self._say(why)
             else:
                 if rescue is not None:
@@ -393,5 +393,5 @@ class ScoringWorker(Worker):
 
     def _close(self) -> None:
         self._stages = None
-        with suppress(*TROUBLE):  # a thread that still uses it opens it anew
+        with suppress(*DATABASE_ERRORS):  # a thread that still uses it opens it anew
             self._store.close()

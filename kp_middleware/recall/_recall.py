@@ -19,7 +19,7 @@ from kp_middleware.instants import epoch_s, instant
 from kp_middleware.privacy import Policy, redact_jsonable
 from kp_middleware.recall._digest import clean_parts, digest, is_form, quote
 from kp_middleware.runs import fingerprint
-from kp_middleware.storage import Candidate, History, Question, Run, no_fork
+from kp_middleware.storage import Candidate, History, Question, Run, fork_lock
 
 _MOST: Final = 200  # runs that are ranked
 _COMPARED: Final = 24  # of which each word is compared
@@ -164,7 +164,7 @@ class Memory:
         """Return the runs that are most like a task, with what tells whether they fit."""
         if not self._path.exists():
             return []
-        with no_fork, History.open(self._path, wait_s=_WAIT_S) as history:
+        with fork_lock, History.open(self._path, wait_s=_WAIT_S) as history:
             return [
                 (one, recalled(history.run(one.seq), self._policy, one.similarity))
                 for one in self.look(history, task, allowed, k=k)

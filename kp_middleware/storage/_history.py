@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self
 
 from kp_middleware.core.gates import ScoredRun
-from kp_middleware.database import DISTINCT, beginning_with, connect
+from kp_middleware.database import DISTINCT, connect, prefix_range
 from kp_middleware.errors import DatabaseError
 from kp_middleware.storage._export_cursor import EXPORT, ExporterStatus, Place
 from kp_middleware.storage._learning import EstimateTable, RecallTable
@@ -417,5 +417,5 @@ def _completions(path: Path, sql: str, start: str) -> list[Any]:
         uri = f"{path.expanduser().resolve().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=_COMPLETION_LIMIT_S)) as connection:
             connection.set_progress_handler(lambda: time.monotonic() > until, _OFTEN_ENOUGH)
-            return connection.execute(sql, beginning_with(start, most=_MOST_COMPLETED)).fetchall()
+            return connection.execute(sql, prefix_range(start, most=_MOST_COMPLETED)).fetchall()
     return []

@@ -16,11 +16,11 @@ from kp_middleware.database import (
     APPLICATION_ID,
     Connection,
     Queries,
-    alone,
     connect,
-    in_words,
+    exclusive_lock,
     is_damage,
     make_private,
+    to_database_error,
     transaction,
 )
 from kp_middleware.errors import DatabaseError
@@ -245,13 +245,13 @@ def rescue(path: Path, *, registry: str, redactor: str) -> Rescue | None:
     """
     path = path.resolve()
     try:
-        with alone(path.with_name(f"{path.name}.rescue-lock"), waits=False) as ours:
+        with exclusive_lock(path.with_name(f"{path.name}.rescue-lock"), waits=False) as ours:
             descriptor = _ours(path) if ours and _is_damaged(path) else None
             if descriptor is None:
                 return None
             return _rescue(path, descriptor, (LOST_ON_ITS_WAY, registry, redactor))
     except (OSError, sqlite3.Error) as error:
-        raise in_words(path, error) from error
+        raise to_database_error(path, error) from error
 
 
 def _ours(path: Path) -> int | None:

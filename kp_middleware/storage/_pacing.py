@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from kp_middleware.database import (
     LOCKED,
+    fork_lock,
     is_damage,
-    no_fork,
     open_to_write,
     primary_code,
     transaction,
@@ -84,7 +84,7 @@ class PacingTable:
                 a new one is begun.
         """
         busy_s = self._patience_s if patience_s is None else patience_s
-        with no_fork:  # a `TimeoutError` of its own is no fault of the file
+        with fork_lock:  # a `TimeoutError` of its own is no fault of the file
             try:
                 with closing(open_to_write(self._path.expanduser(), busy_s=busy_s)) as connection:
                     self._prepare(connection)

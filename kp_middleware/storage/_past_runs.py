@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.evaluation import Ending
 from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, Weights
-from kp_middleware.database import Connection, Queries, record
+from kp_middleware.database import Connection, Queries, from_row
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage._records import ENDING
 from kp_middleware.storage._store import CANCELLED_BY_HAND, LOST_ON_ITS_WAY
@@ -200,4 +200,4 @@ def _past_run(row: Mapping[str, Any]) -> PastRun:
             row["embedder"],
         )
     shape = Shape(row["step_count"], types, row["tool_count"], row["recovery_count"])
-    return record(PastRun, row, shape=shape, ending=record(Ending, row), score=score)
+    return from_row(PastRun, row, shape=shape, ending=from_row(Ending, row), score=score)

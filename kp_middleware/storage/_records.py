@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.evaluation import known_success
 from kp_middleware.core.formula import SIGNALS, Adjustment, Parts, Signals, Weights
-from kp_middleware.database import record
+from kp_middleware.database import from_row
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._learning import RunEstimate
 
@@ -314,21 +314,21 @@ def run_of(
     feedback: Iterable[Mapping[str, Any]],
     estimate: RunEstimate | None,
 ) -> Run:
-    return record(
+    return from_row(
         Run,
         row,
         reason=reason_text(row["reason_code"], row["reason_args"]),
         scoring=None if row["score"] is None else _scoring(row),
         steps=tuple(map(_step, steps)),
-        outbox=next((record(OutboxRecord, item) for item in outbox), None),
-        feedback=tuple(record(FeedbackRecord, one) for one in feedback),
+        outbox=next((from_row(OutboxRecord, item) for item in outbox), None),
+        feedback=tuple(from_row(FeedbackRecord, one) for one in feedback),
         estimate=estimate,
     )
 
 
 def _scoring(row: Mapping[str, Any]) -> Scoring:
     margin, threshold = row["margin"], row["threshold"]
-    return record(
+    return from_row(
         Scoring,
         row,
         margin=row["score"] - threshold if margin == 0 and threshold else margin,  # rounded
@@ -340,4 +340,6 @@ def _scoring(row: Mapping[str, Any]) -> Scoring:
 
 
 def _step(row: Mapping[str, Any]) -> StepRecord:
-    return record(StepRecord, row, number=row["step_id"], input=json.loads(row["input"] or "null"))
+    return from_row(
+        StepRecord, row, number=row["step_id"], input=json.loads(row["input"] or "null")
+    )

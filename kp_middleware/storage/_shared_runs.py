@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import SIGNALS
-from kp_middleware.database import Connection, Queries, record, transaction
+from kp_middleware.database import Connection, Queries, from_row, transaction
 from kp_middleware.sharing import ItemState, LoggedVector, Place, SharedItem, SharedRun
 from kp_middleware.storage._store import CANCELLED_BY_HAND
 
@@ -189,7 +189,7 @@ class SharedRuns(Queries):
             weights = tuple(row[f"{name}_weight"] for name in SIGNALS)
             facts = json.dumps({name: row[name] for name in _FACTS})
             made = {"pod": pod, "signals": signals, "weights": weights, "redactor": None}
-            found.append((row["seq"], record(SharedRun, row, facts=facts, **made)))
+            found.append((row["seq"], from_row(SharedRun, row, facts=facts, **made)))
         return found
 
     def shipped(self, places: Mapping[str, int]) -> None:

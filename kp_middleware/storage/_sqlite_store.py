@@ -18,10 +18,10 @@ from kp_middleware.core.gates import DAY_S
 from kp_middleware.database import (
     Connection,
     Database,
-    Identity,
+    FileIdentity,
     Queries,
     VectorTable,
-    open_to_all,
+    permission_warning,
     transaction,
 )
 from kp_middleware.instants import instant, to_milliseconds
@@ -119,18 +119,18 @@ class SqliteStore(Queries):
     ) -> None:
         super().__init__(connection)
         self._path = path or Path()
-        self._file: Identity | None = None
+        self._file: FileIdentity | None = None
         self._scorer = scorer or f"kp-middleware {version('kp-middleware')}"
 
     @classmethod
     def at(cls, path: Path) -> Self:
         return cls(Database(path), path)
 
-    def open(self) -> Identity | None:
+    def open(self) -> FileIdentity | None:
         if isinstance(self._connection, Database):
             with self._connection:
                 before, self._file = self._file, self._connection.file
-            if before != self._file and (opened := open_to_all(self._path)):
+            if before != self._file and (opened := permission_warning(self._path)):
                 logger.warning("%s", opened)
         return self._file
 

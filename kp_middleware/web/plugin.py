@@ -25,13 +25,13 @@ from markupsafe import Markup
 
 from kp_middleware.errors import KnowledgePulseError, TraceNotFoundError
 from kp_middleware.storage import (
+    DATABASE_ERRORS,
     SCHEMA,
-    TROUBLE,
     Database,
     History,
     Run,
     SqliteStore,
-    schema_of,
+    schema_version,
 )
 from kp_middleware.views.gate import p_in_words
 from kp_middleware.views.prices import read_prices
@@ -76,8 +76,8 @@ def our_files(datasette: "Datasette") -> dict[str, Path]:
 @lru_cache  # each page and each cell asks
 def _is_ours(path: Path, _: int) -> bool:
     try:
-        return 0 < schema_of(path) <= SCHEMA
-    except TROUBLE:
+        return 0 < schema_version(path) <= SCHEMA
+    except DATABASE_ERRORS:
         return False
 
 
@@ -392,7 +392,7 @@ def _view(read: Reader) -> View:
             page: Page | str = await asyncio.to_thread(read_page)
         except TraceNotFoundError as error:
             page = _problem("Not found", str(error), 404)
-        except (KnowledgePulseError, *TROUBLE) as error:
+        except (KnowledgePulseError, *DATABASE_ERRORS) as error:
             page = _problem("This cannot be shown", str(error), 500)
         if isinstance(page, str):
             return Response.text(page, headers=dict(_CONFINED))

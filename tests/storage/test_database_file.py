@@ -8,7 +8,7 @@ import pytest
 
 from kp_middleware.database import connect, transaction
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage import Database, no_fork
+from kp_middleware.storage import Database, fork_lock
 
 ADD = "INSERT INTO vectors (embedder, added_at_ms, vector) VALUES ('e', 1, x'00')"
 COUNT = "SELECT count(*) FROM vectors"
@@ -122,7 +122,7 @@ def test_threads_work_again_after_a_fork():
     worked = []
 
     def work():
-        with no_fork:
+        with fork_lock:
             worked.append(True)
 
     status = exit_status_of_a_child_that(lambda: 3)
@@ -137,7 +137,7 @@ def test_a_fork_waits_for_the_step_of_another_thread(tmp_path):
     begun, complete = threading.Event(), tmp_path / "complete"
 
     def work():
-        with no_fork:
+        with fork_lock:
             begun.set()
             time.sleep(0.3)
             complete.touch()
