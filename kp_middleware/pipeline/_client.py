@@ -202,7 +202,7 @@ class KnowledgePulse(Pipeline):
         how = {"domain": domain, "whole_sessions": whole_sessions, "shareable": shareable}
         wanted = Wanted.of(format_, paths, since_s=since_s, **how)
         with (
-            closing(self._store.apart()) as store,
+            closing(self._store.clone()) as store,
             Import(store, self.settings, self._embedder, wanted) as importing,
         ):
             deque(chain(importing.read(), importing.write()), maxlen=0)

@@ -26,7 +26,7 @@ from kp_middleware.pipeline._intake import Feedback
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     CANCELLED_BY_HAND,
-    LOST_ON_ITS_WAY,
+    MAY_HAVE_BEEN_SENT,
     STILL_SENT,
     TRANSIENT_ERRORS,
     OutboxAdmin,
@@ -171,14 +171,14 @@ class Reevaluation:
     def learn(self, feedback: Feedback) -> bool:
         """Store feedback and evaluate the run again; False if it was told the same before."""
         with self.store.transaction():
-            before = self.store.belief(feedback.trace_id)
+            before = self.store.outcome(feedback.trace_id)
             if before is None:
                 raise TraceNotFoundError(f"no run has the id {feedback.trace_id[:100]!r}")
-            ending, told = _ended(feedback, before.ending), (feedback.success, feedback.confidence)
-            if before.last_told == told and ending[:2] == before.ending[:2]:
+            ending, given = _ended(feedback, before.ending), (feedback.success, feedback.confidence)
+            if before.last_feedback == given and ending[:2] == before.ending[:2]:
                 return False
             given_at = instant(feedback.given_at_s)
-            self.store.add_feedback(before, ending, given_at=given_at, told=told)
+            self.store.add_feedback(before, ending, given_at=given_at, given=given)
             leaves = before.state == "scored" and self._with_outcome(before.seq)
         if leaves:
             self.dispatch.queue_stored(before.seq)
@@ -376,7 +376,7 @@ class Rescan:
         """Rescan every row that was not sent, but none that may have been before a damage."""
         outcomes: dict[int, Rescanned] = {}
         for seq in self._care.seqs(*_NOT_SENT):
-            is_lost = self._care.entry(seq).reason == LOST_ON_ITS_WAY
+            is_lost = self._care.entry(seq).reason == MAY_HAVE_BEEN_SENT
             outcomes[seq] = "blocked" if is_lost else self.row(seq, alone=alone)
         return outcomes
 

@@ -172,8 +172,8 @@ class Import:
         if wanted.since_s is not None and began_s < wanted.since_s:
             return
         is_new, is_final = self._spool.note(recorded), isinstance(run, ReasoningTrace)
-        stored = self._store.reading(recorded.trace.id)
-        if stored is None or (not is_final and stored.says_less_than(recorded)):
+        stored = self._store.stored_version(recorded.trace.id)
+        if stored is None or (not is_final and stored.is_outdated_by(recorded)):
             self._spool.put(recorded)
         elif is_new:
             self._known += 1
@@ -215,7 +215,7 @@ def copy_log(link: sharing.Link, db: Path, reach: Callable[[int, int], None]) ->
 def _copy(store: SqliteStore, runs: SharedRuns, logged: sharing.LoggedRun) -> bool:
     """Store one run of the log; return whether it is new here."""
     run = logged.run
-    before = store.reading(run.id)
+    before = store.stored_version(run.id)
     if before is not None and logged.kind == "run":
         return False
     facts, trace = json.loads(run.facts), _trace(run)

@@ -25,7 +25,7 @@ from kp_middleware.recording import (
 )
 from kp_middleware.runs import RecordedRun, ThreadPart, fingerprint
 from kp_middleware.settings import Settings
-from kp_middleware.storage import NextRun, PausedRun, Store
+from kp_middleware.storage import PausedRun, RunPicker, Store
 from kp_middleware.traces import Outcome, ReasoningTrace, Step, Task
 
 logger = logging.getLogger("kp_middleware")
@@ -113,7 +113,7 @@ class Intake:
     store: Store
     settings: Settings
     policy: privacy.Policy
-    next: NextRun
+    next: RunPicker
     said: set[str] = field(default_factory=set)  # engines that do not work
     secrets: dict[str, privacy.KnownSecrets] = field(default_factory=dict)
     """Of threads in which a run waits, by fingerprint: they are never written."""
@@ -169,7 +169,7 @@ class Intake:
                 over = ended(one.run, success=success, confidence=confidence)
                 self.store.record(over, seq=one.seq)
                 if not over.complete and one.part.awaits == "human":
-                    self.store.give_reason(one.seq, "not_continued")
+                    self.store.set_reason(one.seq, "not_continued")
         self.next.add(dict.fromkeys(one.seq for one in paused))
         if self.secrets:
             self._forget_secrets()
@@ -184,8 +184,8 @@ class Intake:
             logger.warning("trace %s is kept without its texts: %s", run.trace.id, error)
             clean, failed = _without_words(run), error
         with self.store.transaction():
-            stored = self.store.reading(run.trace.id)
-            if stored is not None and not stored.says_less_than(run):
+            stored = self.store.stored_version(run.trace.id)
+            if stored is not None and not stored.is_outdated_by(run):
                 return None
             seq = self.store.record(clean, seq=None if stored is None else stored.seq)
             if failed is not None:
@@ -210,12 +210,12 @@ class Intake:
         """
         seq, aliases = None, set[str]()
         with self.store.transaction():
-            if (stored := self.store.reading(run.trace.id)) is not None:
+            if (stored := self.store.stored_version(run.trace.id)) is not None:
                 if not is_ours:
                     if shield.count("submit: a trace with the id of one in the file"):
                         logger.warning(_THERE, run.trace.id)
                     return
-                if not stored.is_of(run):  # else it was written, and is tried again
+                if not stored.is_same_run(run):  # else it was written, and is tried again
                     run = _under_another_id(run)
             if failed is not None:
                 self.store.fail(self.store.record(run), "not_redacted", failed)
@@ -251,13 +251,13 @@ class Intake:
         if not part.follows:
             for one in paused:
                 if one.part.agent == agent:
-                    self.store.leave(one.seq)
+                    self.store.mark_superseded(one.seq)
             return None
         asked = [one for one in paused if answers & {*one.part.questions}]
         ours = [
             one
             for one in paused
-            if one.part.awaits == "turn" or (one.part.agent == agent and not one.is_left)
+            if one.part.awaits == "turn" or (one.part.agent == agent and not one.is_superseded)
         ]
         return next(reversed(asked or ours), None)
 

@@ -98,7 +98,7 @@ class SendingWorker(Worker):
     def _work(self) -> None:
         link = shared_link(self._settings)
         with (
-            closing(self._store.apart()) as store,
+            closing(self._store.clone()) as store,
             closing(self.exporter),
             nullcontext() if link is None else closing(link),
         ):

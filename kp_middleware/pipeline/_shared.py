@@ -366,7 +366,7 @@ class SharedWorker(Worker):
     def _work(self) -> None:
         exchange: Exchange | None = None
         failures = 0
-        with closing(self._store.apart()) as store:
+        with closing(self._store.clone()) as store:
             while not self._stopping.is_set():
                 self._wake.clear()
                 asked = self._asked

@@ -56,8 +56,8 @@ from kp_middleware.storage import (
     EstimateTable,
     Kind,
     KnownRun,
-    NextRun,
     Retention,
+    RunPicker,
     SqliteStore,
     Store,
     StoredEstimate,
@@ -99,7 +99,7 @@ class Judging:
 
     def hear(self, store: Store, seq: int, trace: ReasoningTrace) -> None:
         """Note what a run's judge says, if nobody else has said how it ended."""
-        run = store.unsaid(seq)
+        run = store.unconfirmed_thread(seq)
         if run is None or run not in self.judges:
             return
         told = self._told(self.judges[run], ended_trace(trace, store.ending(seq)))
@@ -249,7 +249,7 @@ class Stages:
         self._warn = partial(warn_once, set(), GATE_FAILED)
         self._warned: set[str] = set()
         policy = privacy.Policy.of(settings)
-        self.next = NextRun(store)
+        self.next = RunPicker(store)
         self.intake = Intake(store, settings, policy, self.next)
         self.dispatch = Dispatch(store, settings, policy, exporter)
         self._reevaluation = Reevaluation(store, self.dispatch, self._gate, self._warn)
@@ -285,7 +285,7 @@ class Stages:
         Raises:
             EmbedderNotReadyError, JudgeNotReadyError: If it waits for the model, or for a judge.
         """
-        seq = self.next.oldest(at_once=at_once)
+        seq = self.next.pick(at_once=at_once)
         if seq is not None:
             self.score(seq)
             return True
@@ -313,7 +313,7 @@ class Stages:
         yield taken
 
     def remove_old(self) -> bool:
-        removed = self._retention.remove_some()
+        removed = self._retention.remove_batch()
         if removed:
             self._cache.reload()  # it may remember their vectors
         return removed
@@ -335,11 +335,11 @@ class Stages:
                 raise
             logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
             self._store.fail(seq, "not_scored", error)
-        self.next.ours.pop(seq, None)
+        self.next.own.pop(seq, None)
 
     def _read(self, seq: int) -> tuple[ReasoningTrace, Shape, Embedded]:
         """Return a run's document, the counts of its steps, and its vectors; hear its judge."""
-        run = self.next.ours.get(seq)
+        run = self.next.own.get(seq)
         if run is not None and len(run.trace.task.objective) <= LONG:  # else it may be cut
             trace = run.trace
             types = frozenset(step.type for step in trace.steps)
@@ -370,7 +370,7 @@ class Stages:
         try:
             with self._store.transaction():
                 if not self._store.is_recorded(seq, trace.id):
-                    self.next.go_elsewhere()  # another process was first
+                    self.next.skip_ahead()  # another process was first
                     return None
                 ending = self._store.ending(seq)  # feedback may have come meanwhile
                 if estimates is not None:
@@ -386,7 +386,7 @@ class Stages:
                 )
                 if embedded.opening is not None and self._embedder is not None:
                     opening = packed(embedded.opening)
-                    self._store.save_opening(seq, self._embedder.name, opening)
+                    self._store.save_recall_vector(seq, self._embedder.name, opening)
                 evaluation = self._decided(seq, run, trace, ending, started)
         except BaseException:
             self._cache.reload()  # what it remembers of this run was rolled back

@@ -165,7 +165,7 @@ class ScoringWorker(Worker):
         self._make = make
         self._destination = destination
         self._on_queued, self._on_step = on_queued, on_step
-        self._store = store.apart()
+        self._store = store.clone()
         self._stages: Stages | None = None
         self._opened: Hashable = None
         self._rescue_at_s = 0.0
@@ -334,7 +334,7 @@ class ScoringWorker(Worker):
         """
         asks, scored, left_in_s, looks_in_s = self._asks, False, math.inf, _NEVER_S
         try:
-            if (ours := stages.next.first()) is not None:
+            if (ours := stages.next.pick_own()) is not None:
                 stages.score(ours)
                 scored = True
             else:
@@ -343,7 +343,7 @@ class ScoringWorker(Worker):
                     scored = stages.intake.end()
                 else:
                     scored = stages.score_next()
-                    left_in_s = stages.next.in_s()
+                    left_in_s = stages.next.seconds_until_next()
         except EmbedderNotReadyError as error:
             logger.debug("runs wait to be scored: %s", error)
             self._done()
@@ -376,7 +376,7 @@ class ScoringWorker(Worker):
                 self._say(why)
             else:
                 if rescue is not None:
-                    logger.warning(_MENDED, self._db, rescue.traces, rescue.aside)
+                    logger.warning(_MENDED, self._db, rescue.traces, rescue.damaged_copy)
                     return True
         self._say(error)
         with self._changed:  # where it lasts, waiting is no use

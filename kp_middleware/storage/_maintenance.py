@@ -24,7 +24,7 @@ from kp_middleware.database import (
     transaction,
 )
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage._store import LOST_ON_ITS_WAY, Rescue
+from kp_middleware.storage._store import MAY_HAVE_BEEN_SENT, Rescue
 
 
 class FileStatus(NamedTuple):
@@ -249,7 +249,7 @@ def rescue(path: Path, *, registry: str, redactor: str) -> Rescue | None:
             descriptor = _ours(path) if ours and _is_damaged(path) else None
             if descriptor is None:
                 return None
-            return _rescue(path, descriptor, (LOST_ON_ITS_WAY, registry, redactor))
+            return _rescue(path, descriptor, (MAY_HAVE_BEEN_SENT, registry, redactor))
     except (OSError, sqlite3.Error) as error:
         raise to_database_error(path, error) from error
 

@@ -13,7 +13,7 @@ from kp_middleware.instants import epoch_s, instant
 from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._records import ASSUMED, marked
-from kp_middleware.storage._store import CANCELLED_BY_HAND, LOST_ON_ITS_WAY
+from kp_middleware.storage._store import CANCELLED_BY_HAND, MAY_HAVE_BEEN_SENT
 
 Renewal: TypeAlias = Literal["unchanged", "rewritten", "released"]
 
@@ -142,7 +142,7 @@ class OutboxItems(Queries):
         changed.
         """
         row = self._row(_TRACE_OF_ITEM, (seq,))
-        if row is None or row[0] not in _SYNCED or row[1] == LOST_ON_ITS_WAY:
+        if row is None or row[0] not in _SYNCED or row[1] == MAY_HAVE_BEEN_SENT:
             return
         state, _, rejections, decision, code, args, success, assumed, confidence, score = row
         if decision == "withhold" and state == "pending":

@@ -9,7 +9,7 @@ from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, 
 from kp_middleware.database import Connection, Queries, from_row
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage._records import ENDING
-from kp_middleware.storage._store import CANCELLED_BY_HAND, LOST_ON_ITS_WAY
+from kp_middleware.storage._store import CANCELLED_BY_HAND, MAY_HAVE_BEEN_SENT
 
 _KEPT: Final = frozenset({"sending", "sent", "rejected"})
 
@@ -87,7 +87,7 @@ class PastRun(NamedTuple):
     @property
     def has_left(self) -> bool:
         """True if it was sent, is being sent, may have been sent, or was rejected."""
-        return self.outbox in _KEPT or self.outbox_reason == LOST_ON_ITS_WAY
+        return self.outbox in _KEPT or self.outbox_reason == MAY_HAVE_BEEN_SENT
 
     @property
     def recorded(self) -> tuple[object, ...]:

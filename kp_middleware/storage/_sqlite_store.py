@@ -38,11 +38,11 @@ from kp_middleware.storage._shared_runs import SharedRuns
 from kp_middleware.storage._statistics import BACKLOG, Backlog, Counts, Statistics
 from kp_middleware.storage._store import (
     LAST_SEQ,
-    Belief,
-    EarlierReading,
     PausedRun,
     Rescue,
+    StoredOutcome,
     StoredRun,
+    StoredVersion,
 )
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class SqliteStore(Queries):
     def close(self) -> None:
         self._connection.close()
 
-    def apart(self) -> Self:
+    def clone(self) -> Self:
         return self.at(self._path)
 
     def transaction(self) -> AbstractContextManager[None]:
@@ -278,9 +278,9 @@ class SqliteStore(Queries):
     def remove(self, seq: int) -> None:
         self._run("DELETE FROM traces WHERE seq = ?", (seq,))
 
-    def reading(self, trace_id: str) -> EarlierReading | None:
+    def stored_version(self, trace_id: str) -> StoredVersion | None:
         return self._one(
-            EarlierReading,
+            StoredVersion,
             "SELECT seq, started_at, step_count, duration_ms, success,"
             " success_source = 'feedback',"
             " EXISTS (SELECT 1 FROM outbox WHERE trace_seq = seq) FROM traces WHERE id = ?",
@@ -340,7 +340,7 @@ class SqliteStore(Queries):
         sql = "UPDATE traces SET state = 'failed', reason_code = ?, reason_args = ? WHERE seq = ?"
         self._run(f"{sql} AND state = 'recorded'", (code, json.dumps({"error": str(error)}), seq))
 
-    def give_reason(self, seq: int, code: str) -> None:
+    def set_reason(self, seq: int, code: str) -> None:
         sql = "UPDATE traces SET reason_code = ?, reason_args = NULL WHERE seq = ?"
         self._run(sql, (code, seq))
 
@@ -355,7 +355,7 @@ class SqliteStore(Queries):
         success, *rest = self._row(f"SELECT {ENDING} FROM traces t WHERE seq = ?", (seq,))
         return Ending(bool(success), *rest)
 
-    def unsaid(self, seq: int) -> str | None:
+    def unconfirmed_thread(self, seq: int) -> str | None:
         sql = "SELECT coalesce(thread_id, id) FROM traces WHERE seq = ?"
         return self._text(f"{sql} AND success_source = 'assumed'", (seq,))
 
@@ -371,7 +371,7 @@ class SqliteStore(Queries):
             (*map(json.dumps, ending[:2]), seq),  # as JSON: SQLite's own conversion rounds
         )
 
-    def save_opening(self, seq: int, embedder: str, vector: bytes) -> None:
+    def save_recall_vector(self, seq: int, embedder: str, vector: bytes) -> None:
         sql = "UPDATE asked SET embedder = ?, vector = ? WHERE trace_seq = ?"
         self._run(sql, (embedder, vector, seq))
 
@@ -385,7 +385,7 @@ class SqliteStore(Queries):
         from kp_middleware.runs import RecordedRun  # read-only commands need none
 
         found = []
-        for seq, facts, body, is_left in self._run(sql, (value,)).fetchall():
+        for seq, facts, body, is_superseded in self._run(sql, (value,)).fetchall():
             document = {**json.loads(facts), "trace": json.loads(body)}
             try:
                 run = RecordedRun.model_validate_json(json.dumps(document))
@@ -395,7 +395,7 @@ class SqliteStore(Queries):
                 self._run("UPDATE traces SET state = 'recorded' WHERE seq = ?", (seq,))
                 self.fail(seq, "not_resumed", str(error)[:200])
             else:
-                found.append(PausedRun(seq, run, bool(is_left)))
+                found.append(PausedRun(seq, run, bool(is_superseded)))
         return found
 
     def next_overdue(self) -> str | None:
@@ -404,10 +404,10 @@ class SqliteStore(Queries):
     def paused_threads(self) -> frozenset[str]:
         return frozenset(self._column("SELECT DISTINCT thread FROM waiting"))
 
-    def leave(self, seq: int) -> None:
+    def mark_superseded(self, seq: int) -> None:
         self._run("UPDATE waiting SET is_left = 1 WHERE trace_seq = ?", (seq,))
 
-    def belief(self, trace_id: str) -> Belief | None:
+    def outcome(self, trace_id: str) -> StoredOutcome | None:
         row = self._row(
             f"SELECT seq, state, {ENDING} FROM traces t WHERE id = :id"
             " OR seq = (SELECT trace_seq FROM aliases WHERE id = :id)",
@@ -419,19 +419,19 @@ class SqliteStore(Queries):
         sql = (
             "SELECT success, confidence FROM feedback WHERE trace_seq = ? ORDER BY seq DESC LIMIT 1"
         )
-        return Belief(seq, state, Ending(bool(success), *rest), self._row(sql, (seq,)))
+        return StoredOutcome(seq, state, Ending(bool(success), *rest), self._row(sql, (seq,)))
 
     def add_feedback(
         self,
-        before: Belief,
+        before: StoredOutcome,
         after: Ending,
         *,
         given_at: str,
-        told: tuple[bool | None, float | None],
+        given: tuple[bool | None, float | None],
     ) -> None:
-        row = dict(zip(("success", "confidence"), told, strict=True))
-        was = {f"{name}_before": getattr(before.ending, name) for name in row}
-        self._add("feedback", trace_seq=before.seq, given_at=given_at, **row, **was)
+        row = dict(zip(("success", "confidence"), given, strict=True))
+        earlier = {f"{name}_before": getattr(before.ending, name) for name in row}
+        self._add("feedback", trace_seq=before.seq, given_at=given_at, **row, **earlier)
         self.save_ending(before.seq, after)
 
 

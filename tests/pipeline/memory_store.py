@@ -8,7 +8,7 @@ from kp_middleware.core.evaluation import Ending
 from kp_middleware.core.gates import Ranking
 from kp_middleware.instants import to_milliseconds
 from kp_middleware.outbox_items import OutboxItem, idempotency_key
-from kp_middleware.storage import Belief, Counts, EarlierReading, StoredRun
+from kp_middleware.storage import Counts, StoredOutcome, StoredRun, StoredVersion
 
 
 class MemoryRun:
@@ -36,7 +36,7 @@ class MemoryStore:
     def close(self):
         pass
 
-    def apart(self):
+    def clone(self):
         return self
 
     @contextmanager
@@ -53,12 +53,12 @@ class MemoryStore:
     def repair(self, *, destination, redactor):
         return None
 
-    def reading(self, trace_id):
+    def stored_version(self, trace_id):
         for seq, one in enumerate(self.runs, start=1):
             if one.run.trace.id == trace_id:
                 began = to_milliseconds(one.run.trace.metadata.created_at)
                 steps, ended = one.run.shape.steps, one.ending.success
-                return EarlierReading(seq, began, steps, one.run.duration_ms, ended, False, False)
+                return StoredVersion(seq, began, steps, one.run.duration_ms, ended, False, False)
         return None
 
     def record(self, run, *, seq=None, until=None, aliases=()):
@@ -69,7 +69,7 @@ class MemoryStore:
     def fail(self, seq, code, error):
         self.runs[seq - 1].state, self.runs[seq - 1].reason = "failed", code
 
-    def give_reason(self, seq, code):
+    def set_reason(self, seq, code):
         self.runs[seq - 1].reason = code
 
     def count_dropped(self, count):
@@ -102,7 +102,7 @@ class MemoryStore:
         document = one.run.trace.model_dump_json()
         return StoredRun(document, shape.steps, shape.tools, shape.recoveries, score)
 
-    def save_opening(self, seq, embedder, vector):
+    def save_recall_vector(self, seq, embedder, vector):
         pass
 
     def ending(self, seq):
@@ -118,13 +118,13 @@ class MemoryStore:
     def save_evaluation(self, seq, evaluation, *, took_ms=None, p_success=None):
         self.runs[seq - 1].state, self.runs[seq - 1].evaluation = "scored", evaluation
 
-    def belief(self, trace_id):
+    def outcome(self, trace_id):
         for seq, one in enumerate(self.runs, start=1):
             if one.run.trace.id == trace_id:
-                return Belief(seq, one.state, one.ending, None)
+                return StoredOutcome(seq, one.state, one.ending, None)
         return None
 
-    def add_feedback(self, before, after, *, given_at, told):
+    def add_feedback(self, before, after, *, given_at, given):
         self.runs[before.seq - 1].ending = after
 
     def vectors(self):

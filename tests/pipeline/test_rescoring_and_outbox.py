@@ -10,7 +10,7 @@ from unsent import UnsentStore
 from kp_middleware.database import connect
 from kp_middleware.pipeline import Feedback, Reevaluation
 from kp_middleware.settings import Settings
-from kp_middleware.storage import CANCELLED_BY_HAND, LOST_ON_ITS_WAY, SqliteStore
+from kp_middleware.storage import CANCELLED_BY_HAND, MAY_HAVE_BEEN_SENT, SqliteStore
 from kp_middleware.testing import StandInEmbedder
 
 KEYED = {
@@ -49,7 +49,7 @@ def test_what_has_left_keeps_score_decision_and_row_and_gets_a_vector(
     keep, connection, outbox, db, state
 ):
     keep(traces(4), threshold=0)
-    reason = LOST_ON_ITS_WAY if state == "blocked" else None
+    reason = MAY_HAVE_BEEN_SENT if state == "blocked" else None
     connection.execute("UPDATE outbox SET state = ?, reason = ?", (state, reason))
     before = rows(connection, "traces"), outbox()
 

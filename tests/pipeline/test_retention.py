@@ -30,7 +30,7 @@ def keep(connection, clock):
 
 @pytest.fixture
 def retention(connection, clock, steady):
-    return Retention(SqliteStore(connection), 30, clock=clock, steady=steady)
+    return Retention(SqliteStore(connection), 30, clock=clock, monotonic=steady)
 
 
 def stored(connection):
@@ -38,7 +38,7 @@ def stored(connection):
 
 
 def remove_all(retention):
-    return sum(iter(retention.remove_some, False))
+    return sum(iter(retention.remove_batch, False))
 
 
 def test_what_is_too_old_goes_in_several_batches(retention, connection, keep):
@@ -55,17 +55,17 @@ def test_it_looks_again_after_an_hour(retention, connection, keep, steady):
     remove_all(retention)
     keep(31)
 
-    at_once = retention.remove_some()
+    at_once = retention.remove_batch()
     steady.advance(3601)
 
-    assert (at_once, retention.remove_some()) == (False, True)
+    assert (at_once, retention.remove_batch()) == (False, True)
     assert stored(connection) == 0
 
 
 def test_without_a_limit_nothing_goes(connection, keep):
     keep(10_000)
 
-    assert not Retention(SqliteStore(connection), None).remove_some()
+    assert not Retention(SqliteStore(connection), None).remove_batch()
     assert stored(connection) == 1
 
 
@@ -77,7 +77,7 @@ def test_a_clock_that_jumps_while_we_run_removes_nothing(
 
     clock.advance(jump_s)
 
-    assert not retention.remove_some()
+    assert not retention.remove_batch()
     assert stored(connection) == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 from kp_middleware.errors import RegistryUnavailableError
 from kp_middleware.export import payload
 from kp_middleware.outbox_items import Receipt, idempotency_key
-from kp_middleware.storage import LOST_ON_ITS_WAY, OutboxTable
+from kp_middleware.storage import MAY_HAVE_BEEN_SENT, OutboxTable
 from kp_middleware.traces import ReasoningTrace
 
 ALL = "SELECT * FROM outbox"
@@ -106,12 +106,12 @@ def test_what_left_stays_as_it_left(connection, seq, row, learn, state):
 
 
 def test_what_may_have_left_before_its_file_was_damaged_stays_blocked(connection, seq, row, learn):
-    connection.execute("UPDATE outbox SET state = 'blocked', reason = ?", (LOST_ON_ITS_WAY,))
+    connection.execute("UPDATE outbox SET state = 'blocked', reason = ?", (MAY_HAVE_BEEN_SENT,))
     learn(decision="withhold")
 
     sync(connection, seq, "agent-1")
 
-    assert (row()["state"], row()["reason"]) == ("blocked", LOST_ON_ITS_WAY)
+    assert (row()["state"], row()["reason"]) == ("blocked", MAY_HAVE_BEEN_SENT)
 
 
 @pytest.mark.usefixtures("seq")

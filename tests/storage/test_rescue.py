@@ -14,7 +14,7 @@ from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline import Rescan
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
-    LOST_ON_ITS_WAY,
+    MAY_HAVE_BEEN_SENT,
     History,
     OutboxAdmin,
     OutboxTable,
@@ -78,9 +78,9 @@ def test_middle_pages_that_were_overwritten_cost_what_was_on_them(full):
 
     assert 150 < found.traces <= 200
     assert rows(full)["traces"] == found.traces
-    assert found.aside.read_bytes() == before
-    assert found.aside.name.startswith("kp.db.corrupt-2")
-    assert stat.S_IMODE(found.aside.stat().st_mode) == 0o600
+    assert found.damaged_copy.read_bytes() == before
+    assert found.damaged_copy.name.startswith("kp.db.corrupt-2")
+    assert stat.S_IMODE(found.damaged_copy.stat().st_mode) == 0o600
 
 
 def test_half_a_file_keeps_the_half_that_is_there(full):
@@ -126,7 +126,7 @@ def test_the_wal_is_set_aside_too(full):
 
         found = rescue(full)
 
-    assert found.aside.with_name(f"{found.aside.name}-wal").stat().st_size > 0
+    assert found.damaged_copy.with_name(f"{found.damaged_copy.name}-wal").stat().st_size > 0
 
 
 def test_others_who_have_it_open_go_on_with_what_is_left(full):
@@ -251,7 +251,7 @@ def test_what_has_lost_its_row_of_the_outbox_is_blocked_as_it_may_have_been_sent
             SqliteStore(connection).outbox("https://registry.example", None).next_unqueued(after=0)
         )
         said = History(connection).run(left).objective
-    row = ("blocked", LOST_ON_ITS_WAY, "https://registry.example", "r 1", None)
+    row = ("blocked", MAY_HAVE_BEEN_SENT, "https://registry.example", "r 1", None)
     assert blocked == [(f"sent {number}", *row) for number in range(5)]
     assert said == "waits for a key"
 
@@ -403,7 +403,7 @@ def test_a_file_that_is_cut_within_its_header_is_set_aside_too(full, size):
     found = rescue(full)
 
     assert (found.traces, rows(full)["traces"]) == (0, 0)
-    assert found.aside.stat().st_size == size
+    assert found.damaged_copy.stat().st_size == size
 
 
 def test_only_the_last_few_copies_are_kept(full):
@@ -417,6 +417,6 @@ def test_only_the_last_few_copies_are_kept(full):
 
     with closing(connect(full)) as connection:
         named = History(connection).file_status(full).set_aside
-    assert named == (*map(str, older[3:]), str(found.aside))
+    assert named == (*map(str, older[3:]), str(found.damaged_copy))
     assert not older[2].with_name(f"{older[2].name}-wal").exists()
     assert bystander.exists()

@@ -213,7 +213,7 @@ def test_what_cleared_without_a_key_waits_for_one(outbox, keep):
 def test_a_reason_can_be_replaced(store, history, keep):
     seq = keep(score=0.9, decision="forward")
 
-    store.give_reason(seq, "not_continued")
+    store.set_reason(seq, "not_continued")
 
     assert history.run(seq).reason == "it was not resumed"
 
