@@ -17,7 +17,7 @@ from kp_middleware.privacy import (
     KnownSecrets,
     Policy,
     Redacted,
-    document_in,
+    parse_json,
     redact_jsonable,
     redact_text,
 )
@@ -90,9 +90,9 @@ def _cleaned(text: str, level: "PrivacyLevel", policy: Policy) -> Redacted:
     known = KnownSecrets()
     clean_json = partial(_clean_json, level=level, policy=policy, known=known)
     lines = text.splitlines(keepends=True)
-    if document_in(text) is not None:
+    if parse_json(text) is not None:
         return clean_json(text)
-    if all(document_in(line) is not None for line in lines if line.strip()):
+    if all(parse_json(line) is not None for line in lines if line.strip()):
         cleaned, found = _each(lines, clean_json, known), []
         for number, line in enumerate(cleaned, 1):
             found += [one._replace(path=f"line {number}: {one.path}") for one in line.found]
@@ -147,7 +147,7 @@ def _clean_json(
     text: str, *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
 ) -> Redacted:
     """Redact JSON; return the text unchanged if nothing had to be removed."""
-    redacted = redact_jsonable(document_in(text), level=level, policy=policy, known=known)
+    redacted = redact_jsonable(parse_json(text), level=level, policy=policy, known=known)
     if not redacted.found:
         return Redacted(text, ())
     body = text.strip()

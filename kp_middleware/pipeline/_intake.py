@@ -333,8 +333,8 @@ def _cleaned(
 
     A run that was redacted before loses the ``known`` secrets alone.
     """
-    of_facts = privacy.redact_jsonable if is_new else privacy.spread_in_jsonable
-    of_trace = privacy.redact_trace if is_new else privacy.spread_in_trace
+    of_facts = privacy.redact_jsonable if is_new else privacy.redact_known_in_jsonable
+    of_trace = privacy.redact_trace if is_new else privacy.redact_known_in_trace
     named = [name for step in run.facts for name in (step.agent, step.parent, step.model)]
     names = [*dict.fromkeys(name for name in named if name is not None)]
     facts = {**{name: getattr(run, name) for name in _SPOKEN_FACTS}, "names": names}

@@ -5,16 +5,16 @@ addresses, phone numbers, IP and MAC addresses and home paths at every level exc
 Names, postal addresses and birth dates are not found by rules. A `Policy` adds a user's own rules.
 """
 
+from kp_middleware.privacy._decoding import count_placeholders, parse_json
+from kp_middleware.privacy._detectors import KnownSecrets
 from kp_middleware.privacy._documents import (
     check_clean,
     redact_jsonable,
+    redact_known_in_jsonable,
+    redact_known_in_trace,
     redact_trace,
-    spread_in_jsonable,
-    spread_in_trace,
 )
-from kp_middleware.privacy._other_secrets import KnownSecrets
 from kp_middleware.privacy._policy import ENGINE_TROUBLE, Policy
-from kp_middleware.privacy._reading import count_placeholders, document_in
 from kp_middleware.privacy._rules import REDACTOR
 from kp_middleware.privacy._ruleset import (
     Found,
@@ -35,10 +35,10 @@ __all__ = [
     "RedactedValue",
     "check_clean",
     "count_placeholders",
-    "document_in",
+    "parse_json",
     "redact_jsonable",
+    "redact_known_in_jsonable",
+    "redact_known_in_trace",
     "redact_text",
     "redact_trace",
-    "spread_in_jsonable",
-    "spread_in_trace",
 ]

@@ -1,35 +1,40 @@
-"""Checks of a value where it stands: beside its name, in a call, an assignment, a sentence."""
+"""Checks of a match in its context: its name, a call, an assignment, a sentence."""
 
 import re
 from functools import wraps
 
-from kp_middleware.privacy._reading import ends_in_name, is_of_password, is_probable, pages
+from kp_middleware.privacy._decoding import (
+    ends_in_name,
+    is_page_token,
+    is_password_name,
+    is_probable,
+)
 from kp_middleware.privacy._values import (
     TABLE,
     Check,
     alternates_often,
     case_changes,
-    describes,
     entropy,
     has_digits,
     is_call,
     is_code,
+    is_common_word,
+    is_description,
+    is_dummy,
+    is_harmless,
     is_hexadecimal,
-    is_key_of_vendor,
     is_mixed,
-    is_of_model,
+    is_model_token,
     is_passphrase,
     is_pattern,
-    is_plain,
-    is_stand_in,
     is_strong,
     is_strong_mix,
-    is_strong_or_phrase,
+    is_strong_secret,
     is_strong_text,
     is_title,
     is_type_name,
-    is_usual,
-    is_usual_word,
+    is_vendor_token,
+    is_words,
     is_wordy,
     matched_value,
     pattern,
@@ -45,8 +50,8 @@ _NOT_SECRET = re.compile(
 )
 _NAME_OF_HASH, _VERSION_BEFORE = pattern("NAME_OF_HASH"), pattern("VERSION_BEFORE")
 _DIVIDER = re.compile(r"[^\w-]")
-_SETS = re.compile(r"(?i)(?<![A-Za-z])(?:set|with)\w{0,24}\Z")
-_ASKED = re.compile(r"(?i)(?:get|fetch|read|load|find|has|delete|the|no|any)[ _]?[\w.-]{0,30}\Z")
+_SETTER = re.compile(r"(?i)(?<![A-Za-z])(?:set|with)\w{0,24}\Z")
+_READ = re.compile(r"(?i)(?:get|fetch|read|load|find|has|delete|the|no|any)[ _]?[\w.-]{0,30}\Z")
 _LISTED_BEFORE = re.compile(r"""["']\s{0,4},\s{0,8}["'][\w.-]{0,40}\Z""")
 _CODE_AFTER = re.compile(r"[a-z_]{4,}[)\]}]{1,3}[\[.(]")
 _ESCAPED = re.compile(r"\\f[A-Z]")
@@ -55,21 +60,21 @@ _CONDITION = re.compile(
     r"\b(?:if|elif|while|for|with|unless|when|case|in|not|and|or|class|def) [^\n]*\Z"
 )
 _OPENED = re.compile(r"(?<![\w)\]}\"'`])([\"'`])[\w -]*\Z")
-_GOES_ON = re.compile(r"[\s,;:.)\]}+%]")
+_TEXT_CONTINUES = re.compile(r"[\s,;:.)\]}+%]")
 _FLAG_BEFORE = re.compile(r"(?<![\w-])(?:--?(?:[A-Za-z]{1,12}-){0,3}|/)\Z")
 _FONT = re.compile(r"[BIRP](?:\W.*|[A-Z_]+|string)?")  # of a manual page
 _SEGMENTS = re.compile(r"[,;)\]}&|<>\"'`]")
 _IDENTIFIER = re.compile(r"[^\W\d]+|[$][A-Za-z_]*")
 _HUMPS = re.compile(r"_?[A-Z]+[a-z]+\d?[A-Z]")
-_TYPE_ENDS = re.compile(r"\s{0,2}[,)|=\]?;]|\s{0,2}\Z|\[|\n")
+_TYPE_END = re.compile(r"\s{0,2}[,)|=\]?;]|\s{0,2}\Z|\[|\n")
 _WORDS_FOLLOW = re.compile(r"[,.]?(?: (?:[^\W\d_]|['(),.-]){1,30}){1,3}(?=\s|\Z)")
-_OF_SECRETS = re.compile(r"(?i)pass|pw|cred|secret|token|key|auth|prompt|input|value|default")
+_SECRET_PART = re.compile(r"(?i)pass|pw|cred|secret|token|key|auth|prompt|input|value|default")
 _ENV = re.compile(r"[A-Z0-9_]+")
-_LINE_BEFORE, _MAKES = pattern("LINE_BEFORE"), pattern("MAKES")
-_TELLS, _OTHER = pattern("TELLS"), pattern("OTHER")
-_NEXT = re.compile(r"[;&,]\w{2,40}=")
+_LINE_BEFORE, _CONSTRUCTOR = pattern("LINE_BEFORE"), pattern("CONSTRUCTOR")
+_KEY_WORD, _NOT_A_KEY = pattern("KEY_WORD"), pattern("NOT_A_KEY")
+_NEXT_PAIR = re.compile(r"[;&,]\w{2,40}=")
 _FIELD_BEFORE = re.compile(r"[\w.]=\S{0,80}[ \t]{1,4}[\w.-]*\Z")
-_KIND = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
+_KUBERNETES_SECRET = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
 _VENDORS = dict.fromkeys(words(TABLE["words"]["VENDORS"]))
 _VENDOR = re.compile("|".join(_VENDORS), re.IGNORECASE)
 _ROUTE_BEFORE = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS|route|endpoint)\s[\"']?\Z")
@@ -82,36 +87,36 @@ def _before(match: re.Match[str], size: int, group: str | int = 0) -> str:
 
 
 def _line_before(match: re.Match[str]) -> str:
-    """Return what stands before the name in its line, or in a text that has none near."""
+    """Return the text before the name in its line, at most 200 characters."""
     at = match.start("name")
     return match.string[match.string.rfind("\n", max(0, at - 200), at) + 1 : at]
 
 
-def _sign(match: re.Match[str]) -> str:
+def _separator(match: re.Match[str]) -> str:
     return match.string[match.end("name") : matched_value(match)[0]]
 
 
-def _whole(match: re.Match[str]) -> str:
+def _full_name(match: re.Match[str]) -> str:
     """Return the identifier around the name, of at most 48 characters more on each side."""
     text, (start, end) = match.string, match.span("name")
     before = _DIVIDER.split(text[max(0, start - 48) : start])[-1]
     return before + text[start:end] + _DIVIDER.split(text[end : end + 48], maxsplit=1)[0]
 
 
-def named(check: Check) -> Check:
-    """Return the check, applied only to names that end in a secret's, and are of no page."""
+def after_name(check: Check) -> Check:
+    """Return the check, applied only to names that end in a secret's and are no page tokens."""
 
     @wraps(check)
     def checked(match: re.Match[str]) -> bool:
         start, end = match.span("name")
-        first = max(0, start - 2)  # what its lookbehinds read
-        is_one = ends_in_name(match.string[first:end], start - first)
-        return is_one and not pages(_whole(match)) and check(match)
+        first = max(0, start - 2)  # its lookbehinds read two characters
+        is_secret_name = ends_in_name(match.string[first:end], start - first)
+        return is_secret_name and not is_page_token(_full_name(match)) and check(match)
 
     return checked
 
 
-def is_told(match: re.Match[str]) -> bool:
+def is_secret_in_prose(match: re.Match[str]) -> bool:
     """Return whether a value in prose, where any word may follow, is no dictionary word."""
     value = value_of(match).rstrip(".,:;!?)\"'")
     if not any(sign.isascii() and not sign.isalpha() for sign in value) and not value.isascii():
@@ -120,15 +125,15 @@ def is_told(match: re.Match[str]) -> bool:
         return False
     if is_passphrase(value):
         return True
-    if _is_quoted(match) and "name" in match.re.groupindex and is_of_password(match["name"]):
-        return is_argument(match) and " " not in value
-    return is_argument(match) and not (is_usual(value) or is_wordy(value))
+    if _is_quoted(match) and "name" in match.re.groupindex and is_password_name(match["name"]):
+        return is_secret_argument(match) and " " not in value
+    return is_secret_argument(match) and not (is_harmless(value) or is_wordy(value))
 
 
-def is_argument(match: re.Match[str]) -> bool:
+def is_secret_argument(match: re.Match[str]) -> bool:
     """Return whether an argument in a secret's position is no placeholder or usual word."""
     value = value_of(match)
-    if is_usual(value) or _ESCAPED.search(value):
+    if is_harmless(value) or _ESCAPED.search(value):
         return False
     return _is_quoted(match) or not is_code(value)
 
@@ -139,76 +144,76 @@ def _is_quoted(match: re.Match[str]) -> bool:
     return sign in {'"', "'", "`"} and match.string[end : end + 1] == sign
 
 
-def is_named_strong(match: re.Match[str]) -> bool:
+def is_strong_named_value(match: re.Match[str]) -> bool:
     """Return whether the value of a probable name is no word, number, path or id."""
     value = value_of(match)
-    if "\n" in _sign(match):
+    if "\n" in _separator(match):
         return False
     if value.isdecimal():
-        return 4 <= len(value) <= 12 and _whole(match).lower() in {"pin", "otp"}
+        return 4 <= len(value) <= 12 and _full_name(match).lower() in {"pin", "otp"}
     if value.startswith("sha") or value.endswith("(") or _CODE_AFTER.match(value):
         return False
-    return not is_type_name(value) and is_strong(value) and is_probable(_whole(match))
+    return not is_type_name(value) and is_strong(value) and is_probable(_full_name(match))
 
 
-def is_typed(match: re.Match[str]) -> bool:
-    """Return whether ``with password …`` or ``password("…")`` gives a secret."""
+def is_supplied_secret(match: re.Match[str]) -> bool:
+    """Return whether ``with password …`` or ``password("…")`` contains a secret."""
     value = value_of(match).strip("`")
-    is_word = is_plain(value.strip("[](){}<>\\&*|.,;:!?")) or "\\" in value
-    if is_word or _ASKED.search(_before(match, 40, "name")):
+    is_word = is_words(value.strip("[](){}<>\\&*|.,;:!?")) or "\\" in value
+    if is_word or _READ.search(_before(match, 40, "name")):
         return False
-    if is_of_password(match["name"]) and len(value) >= 6 and is_told(match):
-        return has_digits(value) or is_strong_or_phrase(value)
-    return is_strong(value) and not pages(_whole(match))
+    if is_password_name(match["name"]) and len(value) >= 6 and is_secret_in_prose(match):
+        return has_digits(value) or is_strong_secret(value)
+    return is_strong(value) and not is_page_token(_full_name(match))
 
 
-def is_called(match: re.Match[str]) -> bool:
-    sets = _SETS.search(_before(match, 24, "name") + match["name"])
-    return is_told(match) if sets else is_typed(match)
+def is_secret_call_argument(match: re.Match[str]) -> bool:
+    sets = _SETTER.search(_before(match, 24, "name") + match["name"])
+    return is_secret_in_prose(match) if sets else is_supplied_secret(match)
 
 
-def is_second(match: re.Match[str]) -> bool:
+def is_second_argument(match: re.Match[str]) -> bool:
     if _LISTED_BEFORE.search(_before(match, 60, "name")):
         return is_strong(value_of(match))
-    return is_told(match)
+    return is_secret_in_prose(match)
 
 
-def is_cell(match: re.Match[str]) -> bool:
+def is_secret_cell(match: re.Match[str]) -> bool:
     in_table = _line_before(match).lstrip().startswith("|")
-    return (in_table or any(map(str.isspace, _sign(match)))) and is_told(match)
+    return (in_table or any(map(str.isspace, _separator(match)))) and is_secret_in_prose(match)
 
 
-def is_line_of_password(match: re.Match[str]) -> bool:
-    return is_of_password(match["name"]) and " " not in value_of(match)
+def is_password_line(match: re.Match[str]) -> bool:
+    return is_password_name(match["name"]) and " " not in value_of(match)
 
 
-def is_whole_line(match: re.Match[str]) -> bool:
+def is_phrase_line(match: re.Match[str]) -> bool:
     first, *others = value_of(match).split()
-    if len(_line_before(match).split()) > 1 or not is_of_password(match["name"]):
+    if len(_line_before(match).split()) > 1 or not is_password_name(match["name"]):
         return False
-    if is_usual(first) or is_code(first):
+    if is_harmless(first) or is_code(first):
         return False
-    return not all(is_plain(word.strip(".,;!?()")) and not word.isdecimal() for word in others)
+    return not all(is_words(word.strip(".,;!?()")) and not word.isdecimal() for word in others)
 
 
-def is_default(match: re.Match[str]) -> bool:
+def is_shell_default(match: re.Match[str]) -> bool:
     before = _before(match, 64, "name")
     begun = before.rpartition("${")[2].replace("_", "").isalnum() or before.endswith("${")
-    return begun and is_argument(match)
+    return begun and is_secret_argument(match)
 
 
-def is_opaque(match: re.Match[str]) -> bool:
+def is_opaque_value(match: re.Match[str]) -> bool:
     """Return whether the value after any name looks random and is no hash or id."""
     value = value_of(match)
-    named = _NAME_BEFORE.search(_before(match, 48))
-    if named is None or _NAME_OF_HASH.search(named[1]) or _NOT_SECRET.match(value):
+    name = _NAME_BEFORE.search(_before(match, 48))
+    if name is None or _NAME_OF_HASH.search(name[1]) or _NOT_SECRET.match(value):
         return False
-    return not pages(named[1]) and alternates_often(value)
+    return not is_page_token(name[1]) and alternates_often(value)
 
 
-def is_token(match: re.Match[str]) -> bool:
+def is_doubtful_token(match: re.Match[str]) -> bool:
     """Return whether the value of a doubtful name is random, and not hexadecimal."""
-    value, name = value_of(match), _whole(match)
+    value, name = value_of(match), _full_name(match)
     if is_hexadecimal(value) or _NOT_SECRET.match(value) or "(" in value:
         return False
     if name.lower() != "key" and not is_probable(name):
@@ -217,19 +222,19 @@ def is_token(match: re.Match[str]) -> bool:
     return mixed or alternates_often(value) or case_changes(value) >= 0.38 * len(value)
 
 
-def is_given(match: re.Match[str]) -> bool:
+def is_assigned_secret(match: re.Match[str]) -> bool:
     """Return whether the value of a secret's name is no code, word or placeholder."""
     text, (start, end) = match.string, matched_value(match)
-    value, sign, name = text[start:end], _sign(match), _whole(match)
+    value, sign, name = text[start:end], _separator(match), _full_name(match)
     is_bare = match["value_bare"] is not None
-    if is_bare and is_usual_word(value.rstrip(".:")):
+    if is_bare and is_common_word(value.rstrip(".:")):
         return False
-    if is_stand_in(value) or describes(value) or text.startswith("...", end):
+    if is_dummy(value) or is_description(value) or text.startswith("...", end):
         return False
-    if pages(name) or _is_working_folder(name, value):
+    if is_page_token(name) or _is_working_folder(name, value):
         return False
     around = text[max(0, match.start() - 200) : match.end() + 200]
-    if name.lower() in {"token", "tokens"} and is_of_model(value, around):
+    if name.lower() in {"token", "tokens"} and is_model_token(value, around):
         return False
     is_docstring = match["value_triple"] or match["value_three"]
     if "\n" in sign and (is_docstring or _CONDITION.search(_before(match, 48, "name"))):
@@ -242,37 +247,38 @@ def _is_working_folder(name: str, value: str) -> bool:
     return name in {"PWD", "OLDPWD"} and value.startswith(("/", "~"))
 
 
-def is_flag(match: re.Match[str]) -> bool:
+def is_flag_value(match: re.Match[str]) -> bool:
     if _FLAG_BEFORE.search(_before(match, 48)) is None or _FONT.fullmatch(value_of(match)):
         return False
-    return is_given(match)
+    return is_assigned_secret(match)
 
 
 def _is_quoted_value(match: re.Match[str], value: str, name: str, sign: str) -> bool:
-    is_compared = "==" in sign or "!=" in sign
-    if is_of_password(name) or (is_compared and "secret" in name.lower()):
-        if is_compared:
+    is_compared_secret = "==" in sign or "!=" in sign
+    if is_password_name(name) or (is_compared_secret and "secret" in name.lower()):
+        if is_compared_secret:
             return True
-    elif is_compared or is_title(value):
-        return is_strong_or_phrase(value)
+    elif is_compared_secret or is_title(value):
+        return is_strong_secret(value)
     if _NEXT_KEY.match(match.string, match.end()):
         return False
     opened = _OPENED.search(_before(match, 40, "name"))  # as in ``input('Password: ', x)``
     in_one_quote = opened and opened[1] == sign[-1:] and sign[0] not in "'\"`\\"
-    return not (in_one_quote and _GOES_ON.match(value))
+    return not (in_one_quote and _TEXT_CONTINUES.match(value))
 
 
 def _is_bare_value(match: re.Match[str], value: str, name: str, sign: str) -> bool:
     if value.isdecimal() and len(value) < 4 and sign[:1] in {'"', "'"}:
         return False  # a count: ``"token": 12``
-    own = match["name"].strip("_").lower()
+    own_name = match["name"].strip("_").lower()
     if sign == "=" and _ENV.fullmatch(name) and value[0] not in "[{(":
-        return not (is_usual(value) or is_call(value) or value.lower() == own)
+        return not (is_harmless(value) or is_call(value) or value.lower() == own_name)
     first = _SEGMENTS.split(value, maxsplit=1)[0]
     is_whole = len(first) > 2 and first[0] not in ":$%{<" and first[-1] != ":"
-    if any(_is_no_value(one, own, name) for one in (value.rstrip(".:"), first)[: 1 + is_whole]):
+    candidates = (value.rstrip(".:"), first)[: 1 + is_whole]
+    if any(_is_reference(candidate, own_name, name) for candidate in candidates):
         return False
-    if value[0] == "(" and is_of_password(name) and " " not in sign:
+    if value[0] == "(" and is_password_name(name) and " " not in sign:
         return True
     if "==" in sign or "!=" in sign or value[0] in "[{(" or "\n" in sign:
         return is_strong(value) and not is_wordy(value.strip("[{()}]"))
@@ -281,9 +287,9 @@ def _is_bare_value(match: re.Match[str], value: str, name: str, sign: str) -> bo
     return not _is_variable(value, name, sign)
 
 
-def _is_no_value(value: str, own: str, name: str) -> bool:
+def _is_reference(value: str, own_name: str, name: str) -> bool:
     value = value.lstrip("&*")
-    if is_usual(value) or is_code(value) or value.strip("_").lower() in {own, name.lower()}:
+    if is_harmless(value) or is_code(value) or value.strip("_").lower() in {own_name, name.lower()}:
         return True
     return value.endswith((".value", ".type", ".text", ".string"))
 
@@ -292,102 +298,104 @@ def _is_described(match: re.Match[str], value: str, name: str) -> bool:
     """Return whether a type or words follow: ``api_key: MyKeyType``, ``api_key: API key for …``."""
     text, end = match.string, match.end("value_bare")
     value = value.lstrip("&*")
-    if is_type_name(value) and _TYPE_ENDS.match(text, end):
+    if is_type_name(value) and _TYPE_END.match(text, end):
         return _HUMPS.match(value) is not None or text[end : end + 1] != "\n"
     bare = value.strip("(.,'&*")
-    if not (_IDENTIFIER.fullmatch(bare) and is_plain(bare)):
+    if not (_IDENTIFIER.fullmatch(bare) and is_words(bare)):
         return False
     if _WORDS_FOLLOW.match(text, end):
         return True
-    return bare.isascii() and not (is_of_password(name) or value.islower())
+    return bare.isascii() and not (is_password_name(name) or value.islower())
 
 
 def _is_variable(value: str, name: str, sign: str) -> bool:
     """Return whether a value is a variable: ``token = value_str``, ``passwd = password_mgr``."""
-    if ":" in sign or not (value.isascii() and _IDENTIFIER.fullmatch(value) and is_plain(value)):
+    if ":" in sign or not (value.isascii() and _IDENTIFIER.fullmatch(value) and is_words(value)):
         return False
     if " " not in sign:
         return "_" in value and "pass" in value.lower()
-    return not is_of_password(name) or _OF_SECRETS.search(value) is not None
+    return not is_password_name(name) or _SECRET_PART.search(value) is not None
 
 
 def is_rest_of_line(match: re.Match[str]) -> bool:
-    """Return whether all up to the end of the line, or to a log's next field, is the value."""
-    value, name = value_of(match), _whole(match)
+    """Return whether the value extends to the end of the line or to a log's next field."""
+    value, name = value_of(match), _full_name(match)
     before = _FIELD_BEFORE.search if match["next"] else _LINE_BEFORE.match
-    if not before(_line_before(match)) or is_usual(value) or _NEXT.search(value):
+    if not before(_line_before(match)) or is_harmless(value) or _NEXT_PAIR.search(value):
         return False
     if value.strip("_").lower() in {match["name"].lower(), name.lower()}:
         return False
-    if _is_working_folder(name, value) or not (is_of_password(name) or is_probable(name)):
+    if _is_working_folder(name, value) or not (is_password_name(name) or is_probable(name)):
         return False
     if match["sign"] == "=" and _ENV.fullmatch(name):
         return not is_call(value)
     return is_strong(value) and is_mixed(value)
 
 
-def is_compared(match: re.Match[str]) -> bool:
+def is_compared_secret(match: re.Match[str]) -> bool:
     value = value_of(match)
-    if is_of_password(match["name"]) and not is_pattern(value):
-        return is_argument(match) and " " not in value
+    if is_password_name(match["name"]) and not is_pattern(value):
+        return is_secret_argument(match) and " " not in value
     return is_strong_text(value)
 
 
-def is_built(match: re.Match[str]) -> bool:
-    """Return whether an expression that makes a secret holds it, not the name of it."""
+def is_secret_in_expression(match: re.Match[str]) -> bool:
+    """Return whether an expression that builds a secret contains it, not its name."""
     value, code = value_of(match), match["code"].strip()
-    made = re.split(r"\W", code.rstrip("([{").rstrip())[-1]
-    if code[-1:] in {"(", "[", "{"} and _MAKES.match(made) and is_of_password(match["name"]):
-        return not (is_usual(value) or describes(value) or is_wordy(value) or is_pattern(value))
+    function = re.split(r"\W", code.rstrip("([{").rstrip())[-1]
+    builds = code[-1:] in {"(", "[", "{"} and _CONSTRUCTOR.match(function)
+    if builds and is_password_name(match["name"]):
+        is_text = is_description(value) or is_wordy(value) or is_pattern(value)
+        return not (is_harmless(value) or is_text)
     return is_strong_text(value)
 
 
-def is_named_after(match: re.Match[str]) -> bool:
+def is_value_before_name(match: re.Match[str]) -> bool:
     value = value_of(match)
     if "(" in value or " for " in match[0] or "log" in match[0][len(value) :]:
         return is_strong_mix(value)
-    return is_told(match)
+    return is_secret_in_prose(match)
 
 
-def is_of_a_secret(match: re.Match[str]) -> bool:
+def is_in_kubernetes_secret(match: re.Match[str]) -> bool:
     before = _before(match, 2000).rpartition("\n---")[2]
     after = match.string[match.end() : match.end() + 2000].partition("---")[0]
-    return _KIND.search(before + after) is not None and "{{" not in match["value"]
+    return _KUBERNETES_SECRET.search(before + after) is not None and "{{" not in match["value"]
 
 
-def is_issued_by_vendor(match: re.Match[str]) -> bool:
+def is_vendor_key(match: re.Match[str]) -> bool:
     name, value = match["name"].strip(), value_of(match)
-    known = _VENDOR.match(match["name"])
-    if known is None or _OTHER.search(name):
+    vendor_at = _VENDOR.match(match["name"])
+    if vendor_at is None or _NOT_A_KEY.search(name):
         return False
-    vendor, before = known[0], _before(match, 1)  # it begins a word or a part: MY_PLAID, myPlaid
+    vendor, before = vendor_at[0], _before(match, 1)  # MY_PLAID, myPlaid
     if before.isalpha() and not (before.islower() and vendor[0].isupper()):
         return False
     if vendor[0].islower() and vendor[-1].isupper():
         return False
     alone = name.lower() in _VENDORS
-    told = alone or _TELLS.search(name) is not None
-    return is_key_of_vendor(value, alone=alone, told=told)
+    names_key = alone or _KEY_WORD.search(name) is not None
+    return is_vendor_token(value, alone=alone, names_key=names_key)
 
 
-def is_address(match: re.Match[str]) -> bool:
-    """Return whether it is an e-mail address, not ``git@host:path`` or ``icon@2x.png``."""
+def is_email_address(match: re.Match[str]) -> bool:
+    """Return whether the match is an e-mail address, not ``git@host:path`` or ``icon@2x.png``."""
     following = match.string[match.end() : match.end() + 1]
     cloned = value_of(match).lower().startswith(("git@", "hg@", "svn@")) and following in {":", "/"}
     return not cloned and not _FILE_AT_SCALE.fullmatch(value_of(match))
 
 
-def is_host(match: re.Match[str]) -> bool:
-    """Return whether it is a host's IPv4 address, not a netmask, loopback or version."""
+def is_ipv4_host(match: re.Match[str]) -> bool:
+    """Return whether the match is a host's IPv4 address, not a netmask, loopback or version."""
     octets = [int(octet) for octet in match["octets"].split(".")]
-    is_one = max(octets) < 256 and octets[0] not in {0, 127, 255}
-    return is_one and not _VERSION_BEFORE.search(_before(match, 24))
+    is_address = max(octets) < 256 and octets[0] not in {0, 127, 255}
+    return is_address and not _VERSION_BEFORE.search(_before(match, 24))
 
 
-def is_hardware(match: re.Match[str]) -> bool:
+def is_mac_address(match: re.Match[str]) -> bool:
     digits = re.sub(r"[^0-9a-f]", "", value_of(match).lower())
     return len(set(digits)) > 1 and not ("-" in match[0] and digits.isdecimal())
 
 
-def is_home(match: re.Match[str]) -> bool:
+def is_home_path(match: re.Match[str]) -> bool:
     return not _ROUTE_BEFORE.search(_before(match, 16))

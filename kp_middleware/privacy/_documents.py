@@ -1,68 +1,59 @@
-"""Redaction of structures and traces; any failure is a refusal.
-
-A walk through a document redacts each value by its place.
-"""
+"""Redaction of structures and traces, which fails closed."""
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._other_secrets import JSON_TYPES, KnownSecrets, alternates
-from kp_middleware.privacy._policy import Policy, document
-from kp_middleware.privacy._reading import (
+from kp_middleware.privacy._decoding import (
     BEGINS_JSON,
     PLACEHOLDER,
-    Numbers,
-    document_in,
+    PlaceholderNumbers,
+    is_account_field,
     is_counter,
-    is_of_account,
-    unique,
+    parse_json,
+    unique_members,
 )
+from kp_middleware.privacy._detectors import JSON_TYPES, KnownSecrets, alternates
+from kp_middleware.privacy._policy import Policy, engine_time_limit
 from kp_middleware.privacy._ruleset import (
     DENIED,
     MAX_CHARACTERS,
     Found,
     RedactedTrace,
     RedactedValue,
+    clean_text,
     is_too_large,
     known_in,
-    plainly,
-    replaced,
+    normalized_key,
+    replace_spans,
     ruleset,
-    take_out,
 )
-from kp_middleware.privacy._values import (
-    TABLE,
-    describes,
-    is_of_model,
-    is_strong,
-    words,
-)
+from kp_middleware.privacy._values import TABLE, is_description, is_model_token, is_strong, words
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel, ReasoningTrace
 
-Kept: TypeAlias = Mapping[str, "Kept"]
+FieldTree: TypeAlias = Mapping[str, "FieldTree"]
 
 
-class Spot(NamedTuple):
-    """The place of a value in a document, and what it implies for redaction."""
+class Location(NamedTuple):
+    """The location of a value in a document, and what it implies for redaction."""
 
     path: tuple[str | int, ...] = ()
-    name: str = ""  # the nearest key, which may announce what the value is
-    blank: str = ""  # the label under which the value goes, whatever it is
+    name: str = ""  # the nearest key, which may indicate the kind of value
+    label: str = ""  # redacts the value under this label, whatever it is
     depth: int = 0
-    kept: "Kept | None" = None  # a tree of the members that stay; empty if this one does
+    skip: "FieldTree | None" = None  # members to skip; empty to skip this value
 
-    def under(self, key: str | int, name: str = "", blank: str = "") -> "Spot":
-        """Return the place of a member; ``name`` is its key, or the name that a sibling gives."""
-        kept = self.kept.get("[]" if isinstance(key, int) else key) if self.kept else None
-        return Spot((*self.path, key), name, self.blank or blank, self.depth + 1, kept)
+    def under(self, key: str | int, name: str = "", label: str = "") -> "Location":
+        """Return the location of a member; ``name`` is its key, or given by a sibling."""
+        skip = self.skip.get("[]" if isinstance(key, int) else key) if self.skip else None
+        return Location((*self.path, key), name, self.label or label, self.depth + 1, skip)
 
     def __str__(self) -> str:
         return "".join(
@@ -74,14 +65,14 @@ _MAX_DEPTH = 64
 _MAX_NODES = 100_000
 _OUR_ID = re.compile(r"kp:[a-z]{2,12}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"[\w-]{2,60}")
-_TELLING = words(TABLE["names"]["telling"])
-_OF_MESSAGES = ("role", "type", "tool_call_id")  # the name in a message is who speaks
+_NAME_FIELDS = words(TABLE["names"]["name_fields"])
+_MESSAGE_FIELDS = frozenset(("role", "type", "tool_call_id"))  # a message's name is its speaker's
 _SECRET_TYPES = frozenset(("password", "secret", "securestring", "secretstring"))
 _USER_FLAGS = frozenset(("-u", "--user", "--proxy-user"))  # before user:password
 
 
 class Walk:
-    """One walk through a document; ``found`` has what was taken out so far, in its order."""
+    """One walk through a document; ``found`` lists the redacted values, in document order."""
 
     def __init__(
         self,
@@ -90,20 +81,20 @@ class Walk:
         policy: Policy,
         known: KnownSecrets | None = None,
         *,
-        kept: Kept | None = None,
+        skip: FieldTree | None = None,
     ) -> None:
         self.found: list[Found] = []
-        self._book = ruleset(level, policy)
+        self._rules = ruleset(level, policy)
         self._known = KnownSecrets() if known is None else known
-        self._numbers = Numbers(document) if policy.numbered else None
-        self._top = Spot(kept=kept)
+        self._numbers = PlaceholderNumbers(document) if policy.numbered else None
+        self._top = Location(skip=skip)
         self._nodes = 0
 
-    def clean(self, value: object, place: Spot | None = None) -> Any:
+    def clean(self, value: object, place: Location | None = None) -> Any:
         place = place or self._top
         if place.depth > _MAX_DEPTH:
             raise RedactionError("too_deep", str(place))
-        if place.kept == {}:
+        if place.skip == {}:
             return value
         match value:
             case str():
@@ -121,118 +112,119 @@ class Walk:
             case _:
                 raise RedactionError("redactor_error", str(place))
 
-    def spread(self, value: Any, place: Spot | None = None) -> Any:
-        """Return a redacted value also without secrets that were found after it."""
+    def redact_known(self, value: Any, place: Location | None = None) -> Any:
+        """Redact known secrets, also those found later in the document, from a redacted value."""
         place = place or self._top
-        if not self._known.labels or place.kept == {}:
+        if not self._known.labels or place.skip == {}:
             return value
         match value:
             case str():
-                return self._without_known(value, place, self._string)
+                return self._without_known(value, place)
             case dict():
-                spread: dict[str, Any] = {}
+                members: dict[str, Any] = {}
                 numbers: dict[str, int] = {}
                 for key, member in value.items():
-                    shown = self._without_known(key, place.under("{key}"), self._text)
-                    inner = self.spread(member, place.under(shown, shown))
-                    spread[_free(shown, spread, numbers)] = inner
-                return spread
+                    shown = self._without_known(key, place.under("{key}"), is_key=True)
+                    inner = self.redact_known(member, place.under(shown, shown))
+                    members[_unique_key(shown, members, numbers)] = inner
+                return members
             case list() | tuple():
                 return type(value)(
-                    self.spread(item, place.under(index)) for index, item in enumerate(value)
+                    self.redact_known(item, place.under(index)) for index, item in enumerate(value)
                 )
             case int() | float() if label := self._known.labels.get(str(value)):
-                return self._gone(label, str(value), place)
+                return self._remove(label, str(value), place)
             case _:
                 return value
 
-    def _without_known(self, text: str, place: Spot, clean: Callable[[str, Spot], str]) -> str:
+    def _without_known(self, text: str, place: Location, *, is_key: bool = False) -> str:
         spans = known_in(text, self._known)
         if not spans or _OUR_ID.fullmatch(text):
             return text
         self.found += (Found(str(place), span.label, span.end - span.start) for span in spans)
-        return clean(replaced(text, spans), place)
+        text = replace_spans(text, spans)
+        return self._text(text, place) if is_key else self._string(text, place)
 
-    def _mapping(self, value: Mapping[Any, object], place: Spot) -> dict[str, Any]:
+    def _mapping(self, value: Mapping[Any, object], place: Location) -> dict[str, Any]:
         cleaned: dict[str, Any] = {}
         numbers: dict[str, int] = {}
-        told = is_schema = None
+        sibling = is_schema = None
         for key, member in value.items():
             shown = key if isinstance(key, str) else str(key)
-            name, blank, role, stays = self._book.member(shown)
-            if not stays:
-                shown = self._text(shown, place.under("{key}")._replace(blank=""))
-                name, blank, role, _ = self._book.member(shown)
+            name, label, role, is_clean = self._rules.key_info(shown)
+            if not is_clean:
+                shown = self._text(shown, place.under("{key}")._replace(label=""))
+                name, label, role, _ = self._rules.key_info(shown)
             around, exempt = place, False
             if role == "token" and isinstance(member, str):
-                exempt = is_of_model(member, " ".join(map(str, value)).lower())
+                exempt = is_model_token(member, " ".join(map(str, value)).lower())
             elif role == "describing":
                 if is_schema is None:
-                    is_schema = place.blank != DENIED and _is_json_schema(value)
+                    is_schema = place.label != DENIED and _is_json_schema(value)
                 exempt = is_schema
-            elif role == "value" or (role == "content" and value.keys().isdisjoint(_OF_MESSAGES)):
-                told = self._told(value) if told is None else told
-                if told and (role == "value" or self._book.blanks(told)):
-                    name, blank, *_ = self._book.member(told)
+            elif role == "value" or (role == "content" and _MESSAGE_FIELDS.isdisjoint(value)):
+                sibling = self._sibling_name(value) if sibling is None else sibling
+                if sibling and (role == "value" or self._rules.key_label(sibling)):
+                    name, label, *_ = self._rules.key_info(sibling)
             if exempt:
-                around, name, blank = place._replace(blank=""), "", ""
-            inner = self._member(member, around, shown, name, blank)
-            cleaned[_free(shown, cleaned, numbers) if shown in cleaned else shown] = inner
+                around, name, label = place._replace(label=""), "", ""
+            inner = self._member(member, around, shown, name, label)
+            cleaned[_unique_key(shown, cleaned, numbers) if shown in cleaned else shown] = inner
         return cleaned
 
-    def _member(self, value: object, place: Spot, key: str | int, name: str, blank: str) -> Any:
-        """Return a redacted member; most stay as they are, which is certain at first sight."""
+    def _member(self, value: object, place: Location, key: str | int, name: str, label: str) -> Any:
+        """Return a redacted member; most are obviously clean and skip the search."""
         self._nodes += 1
         if self._nodes >= _MAX_NODES:
             raise RedactionError("too_large", str(place.under(key)))
-        stays = place.kept and place.kept.get("[]" if isinstance(key, int) else key) == {}
+        is_clean = place.skip and place.skip.get("[]" if isinstance(key, int) else key) == {}
         if isinstance(value, str) and value[:3] == "kp:" and _OUR_ID.fullmatch(value):
-            stays = True
-        if not (stays or place.blank or blank):
+            is_clean = True
+        if not (is_clean or place.label or label):
             if isinstance(value, str):
                 if len(value) <= MAX_CHARACTERS and value.lstrip()[:1] not in BEGINS_JSON:
-                    stays = self._book.is_plain(value, f"{name[-64:]}: " if name else "")
+                    is_clean = self._rules.is_clean_word(value, f"{name[-64:]}: " if name else "")
             elif value is None or isinstance(value, bool):
                 return value
             elif isinstance(value, float):
-                stays = not (self._book.adds or value.is_integer())
+                is_clean = not (self._rules.has_own_rules or value.is_integer())
             elif isinstance(value, int):
-                stays = not self._book.adds and abs(value) < 10_000
-        return value if stays else self.clean(value, place.under(key, name, blank))
+                is_clean = not self._rules.has_own_rules and abs(value) < 10_000
+        return value if is_clean else self.clean(value, place.under(key, name, label))
 
-    def _told(self, members: Mapping[Any, object]) -> str:
-        """Return the name of the value in ``{"name": "DB_PASSWORD", "value": …}``."""
-        value = {plainly(str(key)): member for key, member in members.items()}
+    def _sibling_name(self, members: Mapping[Any, object]) -> str:
+        """Return the name that ``{"name": "DB_PASSWORD", "value": …}`` gives the value."""
+        value = {normalized_key(str(key)): member for key, member in members.items()}
         if isinstance(kind := value.get("type"), str) and kind.lower() in _SECRET_TYPES:
             return "password"
-        told = [name for key in _TELLING if isinstance(name := value.get(key), str)]
-        names = [take_out(name[-120:], self._book)[0] for name in told]
-        return next(filter(self._book.blanks, names), names[0] if names else "")
+        sibling = [name for key in _NAME_FIELDS if isinstance(name := value.get(key), str)]
+        names = [clean_text(name[-120:], self._rules)[0] for name in sibling]
+        return next(filter(self._rules.key_label, names), names[0] if names else "")
 
-    def _items(self, value: Sequence[object], place: Spot) -> list[Any]:
+    def _items(self, value: Sequence[object], place: Location) -> list[Any]:
         is_pair = len(value) == 2 and place.path != () and isinstance(place.path[-1], int)
         cleaned, before = [], None
         for index, item in enumerate(value):
-            name = blank = ""
+            name = label = ""
             if isinstance(before, str) and (is_pair or before[:1] == "-"):
                 name = before if before in _USER_FLAGS else ""
-                blank = self._book.blanks(before) if _WORD.fullmatch(before) else ""
+                label = self._rules.key_label(before) if _WORD.fullmatch(before) else ""
                 if before == "-p" and isinstance(item, str) and is_strong(item):
-                    blank = "password"
-            cleaned.append(self._member(item, place, index, name or place.name, blank))
+                    label = "password"
+            cleaned.append(self._member(item, place, index, name or place.name, label))
             before = item
         return cleaned
 
-    def _string(self, text: str, place: Spot) -> str:
+    def _string(self, text: str, place: Location) -> str:
         if is_too_large(text):
             raise RedactionError("too_large", str(place))
-        if place.blank:
-            return self._blanked(text, place)
+        if place.label:
+            return self._redact_labelled(text, place)
         return self._text(self._document(text, place), place)
 
-    def _document(self, text: str, place: Spot) -> str:
-        """Return a string with its JSON, if it is any and not too large, redacted."""
-        document = document_in(text)
+    def _document(self, text: str, place: Location) -> str:
+        """Redact a string that is a JSON document; return any other text unchanged."""
+        document = parse_json(text)
         if document is None:
             return text
         found, nodes, self._nodes = len(self.found), self._nodes, 0
@@ -247,50 +239,50 @@ class Walk:
             self._nodes = nodes
         return json.dumps(cleaned, ensure_ascii=False) if len(self.found) > found else text
 
-    def _text(self, text: str, place: Spot) -> str:
+    def _text(self, text: str, place: Location) -> str:
         cue = f"{place.name[-64:]}: " if place.name else ""
         try:
-            cleaned, gone = take_out(
-                text, self._book, cue=cue, numbers=self._numbers, known=self._known
+            cleaned, removed = clean_text(
+                text, self._rules, cue=cue, numbers=self._numbers, known=self._known
             )
         except RedactionError as error:
             if error.reason not in {"redactor_error", "timeout"}:
                 raise
             raise RedactionError(error.reason, f"{place} {error.where}".strip()) from None
-        self.found += (Found(str(place), span.label, span.end - span.start) for span in gone)
+        self.found += (Found(str(place), span.label, span.end - span.start) for span in removed)
         return cleaned
 
-    def _number(self, value: float, place: Spot) -> float | str:
+    def _number(self, value: float, place: Location) -> float | str:
         counts = abs(value) < 1000 or is_counter(place.name)
-        if place.blank and (place.blank == DENIED or not counts):
-            return self._blanked(value, place)
+        if place.label and (place.label == DENIED or not counts):
+            return self._redact_labelled(value, place)
         is_whole = isinstance(value, int) or value.is_integer()
         digits = str(abs(int(value))) if is_whole else ""
-        ways = [digits] if len(digits) > (0 if self._book.adds else 4) else []
-        if self._book.adds and math.isfinite(value):  # as in JSON, and without an exponent
-            ways += dict.fromkeys((json.dumps(value), format(Decimal(repr(value)), "f")))
-        for written in ways:
-            cleaned = self._text(written, place)
-            if cleaned != written:
+        spellings = [digits] if len(digits) > (0 if self._rules.has_own_rules else 4) else []
+        if self._rules.has_own_rules and math.isfinite(value):
+            spellings += dict.fromkeys((json.dumps(value), format(Decimal(repr(value)), "f")))
+        for spelling in spellings:
+            cleaned = self._text(spelling, place)
+            if cleaned != spelling:
                 return cleaned
         return value
 
-    def _blanked(self, value: float | str, place: Spot) -> str:
-        """Return the label's placeholder, unless a value only describes a secret or its account."""
+    def _redact_labelled(self, value: float | str, place: Location) -> str:
+        """Return the label's placeholder, or the value if it only describes the secret."""
         text = str(value)
         if not text or PLACEHOLDER.fullmatch(text):
             return text
-        if place.blank != DENIED:
+        if place.label != DENIED:
             is_of_credential = any("cred" in str(part).lower() for part in place.path)
-            if describes(text) or self._book.allows(text):
+            if is_description(text) or self._rules.is_allowed(text):
                 return text
-            if is_of_credential and is_of_account(place.name, text):
+            if is_of_credential and is_account_field(place.name, text):
                 return text
-            if self._book.blanks(place.name) or alternates(text):
-                self._known.learn(text, place.blank, self._book.allows)
-        return self._gone(place.blank, text, place)
+            if self._rules.key_label(place.name) or alternates(text):
+                self._known.learn(text, place.label, self._rules.is_allowed)
+        return self._remove(place.label, text, place)
 
-    def _gone(self, label: str, text: str, place: Spot) -> str:
+    def _remove(self, label: str, text: str, place: Location) -> str:
         self.found.append(Found(str(place), label, len(text)))
         return f"[REDACTED:{label}]"
 
@@ -303,8 +295,8 @@ def _is_json_schema(value: Mapping[Any, object]) -> bool:
     return any(isinstance(one, str) and one in JSON_TYPES for one in kinds)
 
 
-def _free(key: str, taken: Mapping[str, object], numbers: dict[str, int]) -> str:
-    """Return the key, numbered if it is taken; ``numbers`` holds the last number of each."""
+def _unique_key(key: str, taken: Mapping[str, object], numbers: dict[str, int]) -> str:
+    """Return the key, numbered if it is taken; ``numbers`` has the last number of each key."""
     candidate = key
     while candidate in taken:
         numbers[key] = numbers.get(key, 1) + 1
@@ -313,17 +305,17 @@ def _free(key: str, taken: Mapping[str, object], numbers: dict[str, int]) -> str
 
 
 _NO_POLICY = Policy()
-_STAYS: Kept = {}
-_KEPT: Kept = {
-    "@context": _STAYS,
-    "@type": _STAYS,
-    "steps": {"[]": dict.fromkeys(("step_id", "type", "latency_ms"), _STAYS)},
-    "outcome": {"confidence": _STAYS},
+_SKIP: FieldTree = {}
+_SAFE_FIELDS: FieldTree = {
+    "@context": _SKIP,
+    "@type": _SKIP,
+    "steps": {"[]": dict.fromkeys(("step_id", "type", "latency_ms"), _SKIP)},
+    "outcome": {"confidence": _SKIP},
     "metadata": dict.fromkeys(
-        words("created_at|success|success_source|quality_score|visibility|privacy_level"), _STAYS
+        words("created_at|success|success_source|quality_score|visibility|privacy_level"), _SKIP
     ),
 }
-"""Fields whose type cannot hold anything to redact."""
+"""Fields whose type leaves nothing to redact."""
 
 
 def redact_trace(
@@ -339,21 +331,21 @@ def redact_trace(
     documents of the run, to which those found here are added.
 
     Raises:
-        RedactionError: If the rest may not be clean and valid: do not share it.
+        RedactionError: If the result may not be clean and valid: do not share it.
     """
     with _fail_closed(policy):
-        walk = Walk(trace, level, policy, known, kept=_KEPT)
-        content = walk.spread(walk.clean(trace.model_dump(mode="json")))
+        walk = Walk(trace, level, policy, known, skip=_SAFE_FIELDS)
+        content = walk.redact_known(walk.clean(trace.model_dump(mode="json")))
         return _checked(trace, walk, content) if walk.found else RedactedTrace(trace, ())
 
 
-def spread_in_trace(
+def redact_known_in_trace(
     trace: "ReasoningTrace", *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
 ) -> RedactedTrace:
-    """Redact secrets learned later from a redacted trace. Raises as `redact_trace`."""
+    """Redact secrets that became known later from a redacted trace. Raises as `redact_trace`."""
     with _fail_closed(policy):
-        walk = Walk(trace, level, policy, known, kept=_KEPT)
-        content = walk.spread(trace.model_dump(mode="json"))
+        walk = Walk(trace, level, policy, known, skip=_SAFE_FIELDS)
+        content = walk.redact_known(trace.model_dump(mode="json"))
         return _checked(trace, walk, content) if walk.found else RedactedTrace(trace, ())
 
 
@@ -369,43 +361,45 @@ def redact_jsonable(
     A secret found in one place is redacted in every place, as in `redact_trace`.
 
     Raises:
-        RedactionError: If the rest may not be clean, or a value has another type.
+        RedactionError: If the result may not be clean, or a value has another type.
 
     >>> redact_jsonable({"user": "anna", "password": "hunter2"}, level="private").value
     {'user': 'anna', 'password': '[REDACTED:password]'}
     """
     with _fail_closed(policy):
         walk = Walk(value, level, policy, known)
-        return RedactedValue(walk.spread(walk.clean(value)), tuple(walk.found))
+        return RedactedValue(walk.redact_known(walk.clean(value)), tuple(walk.found))
 
 
-def spread_in_jsonable(
+def redact_known_in_jsonable(
     value: object, *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
 ) -> RedactedValue:
-    """Redact secrets learned later from a redacted structure. Raises as `redact_jsonable`."""
+    """Redact secrets that became known later from a redacted structure.
+
+    Raises as `redact_jsonable`.
+    """
     with _fail_closed(policy):
         walk = Walk(value, level, policy, known)
-        return RedactedValue(walk.spread(value), tuple(walk.found))
+        return RedactedValue(walk.redact_known(value), tuple(walk.found))
 
 
 def check_clean(body: bytes, *, level: "PrivacyLevel", policy: Policy = _NO_POLICY) -> None:
-    """Check that a JSON document holds nothing left to redact.
+    """Check that a JSON document has nothing left to redact.
 
-    The built-in rules check every field; the user's, those that can hold text.
+    The built-in rules check every field; the user's rules check the fields that can hold text.
 
     Raises:
-        RedactionError: ``residual_secret`` with the path, the rule and the length of what was
-            found, never the value; ``invalid_after_redaction`` if it is not JSON, or a key comes
-            twice.
+        RedactionError: ``residual_secret`` with the path, label and length of the finding, never
+            the value; ``invalid_after_redaction`` if it is not JSON or has a duplicate key.
     """
     try:
-        content = json.loads(body.decode(), object_pairs_hook=unique)
+        content = json.loads(body.decode(), object_pairs_hook=unique_members)
     except (ValueError, RecursionError):
         raise RedactionError("invalid_after_redaction") from None  # the cause quotes the body
     built_in = policy.built_in()
     with _fail_closed(policy):
-        for rules, kept in [(built_in, None), (policy, _KEPT)][: 1 if policy == built_in else 2]:
-            walk = Walk(content, level, rules, kept=kept)
+        for own, skip in [(built_in, None), (policy, _SAFE_FIELDS)][: 1 + (policy != built_in)]:
+            walk = Walk(content, level, own, skip=skip)
             walk.clean(content)
             for first in walk.found:
                 where = f"{first.path} ({first.label}, {first.length} chars)"
@@ -416,7 +410,7 @@ def check_clean(body: bytes, *, level: "PrivacyLevel", policy: Policy = _NO_POLI
 def _fail_closed(policy: Policy) -> Iterator[None]:
     """Convert any failure inside into a RedactionError that does not reveal the value."""
     try:
-        with document() if policy.engines or policy.phone_regions else nullcontext():
+        with engine_time_limit() if policy.engines or policy.phone_regions else nullcontext():
             yield
     except RedactionError:
         raise

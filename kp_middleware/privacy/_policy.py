@@ -71,11 +71,11 @@ class Policy:
 
     def without_packages(self) -> Self:
         """Return the part that works without an extra: no engines, no patterns."""
-        allow, deny = (tuple(texts_of(entries)) for entries in (self.allow, self.deny))
+        allow, deny = (tuple(literals(entries)) for entries in (self.allow, self.deny))
         return replace(self, allow=allow, deny=deny, phone_regions=(), engines=())
 
 
-def texts_of(entries: Iterable[str]) -> list[str]:
+def literals(entries: Iterable[str]) -> list[str]:
     return [entry for entry in entries if not is_pattern(entry)]
 
 
@@ -94,16 +94,16 @@ def _version(engine: str) -> str:
         return ""
 
 
-DOCUMENT_S = 60.0
+TIME_LIMIT_S = 60.0
 """The limit for all engines: about twice what a spaCy model takes for a trace of 1 MiB."""
 
 _ends_at: ContextVar[float] = ContextVar("_ends_at", default=math.inf)
 
 
 @contextmanager
-def document() -> Iterator[None]:
+def engine_time_limit() -> Iterator[None]:
     """Apply one time limit to the engines in the whole block."""
-    token = _ends_at.set(time.monotonic() + DOCUMENT_S)
+    token = _ends_at.set(time.monotonic() + TIME_LIMIT_S)
     try:
         yield
     finally:
@@ -113,7 +113,7 @@ def document() -> Iterator[None]:
 ENGINE_TROUBLE = frozenset(("engine_missing", "engine_failed", "timeout"))
 """The reasons of a RedactionError that are due to an engine, not to the text."""
 
-_REMEMBERED = 10_000
+_CACHE_SIZE = 10_000
 
 Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int, str]]]
 """A function that returns the start, end and label of each finding; they may overlap."""
@@ -135,17 +135,17 @@ class Engine:
         found = self._known.get(key)
         if found is None:
             try:
-                found = [*self._found(text)]
+                found = [*self._search(text)]
             except TimeoutError:
                 raise RedactionError("timeout", f"{self.name} ({len(text)} chars)") from None
             except Exception:  # noqa: BLE001  # fail closed, whatever it is
                 raise RedactionError("engine_failed", self.name) from None  # the cause may quote
-            if len(self._known) >= _REMEMBERED:
+            if len(self._known) >= _CACHE_SIZE:
                 self._known.clear()
             self._known[key] = found
         return found
 
-    def _found(self, text: str) -> Iterator[Hit]:
+    def _search(self, text: str) -> Iterator[Hit]:
         """Search the text in parts, each of which repeats an eighth of the one before it."""
         size = self.piece_size or max(1, len(text))
         step = size - size // 8

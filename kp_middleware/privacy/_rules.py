@@ -1,4 +1,4 @@
-"""All redaction rules, and a text indexed for the search by them."""
+"""All redaction rules, and an index of the texts they search."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ from string import digits
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.privacy import _checks, _values
-from kp_middleware.privacy._reading import (
+from kp_middleware.privacy._decoding import (
     ANY_NAME,
     ESCAPING,
     HIDDEN,
@@ -24,13 +24,13 @@ from kp_middleware.privacy._values import (
     Group,
     compiled,
     in_any_case,
-    spelled,
+    unicode_forms,
     value_of,
     words,
 )
 
 LONG = 14
-"""How many characters a word has that can hold a token: no white space, quotes or brackets."""
+"""The minimum length of a word (without white space, quotes or brackets) that can be a token."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,25 +38,26 @@ class Rule:
     """A redaction rule for one kind of value, with a bounded pattern that no text makes slow.
 
     A match begins with one of ``starts``, in lower case: ``0`` stands for any run of digits in a
-    text of at least eight, ``0000`` for one of at least four, ``0.`` for digits before a dot and
-    one more, ``A`` for any run of capitals. A text without any of ``needs``, in lower case, is not
-    searched; ``LONG`` stands for a word of at least `LONG` characters, without ``starts`` for one
-    of at least 24 with a digit. Where these are empty, every place and every text is tried.
+    number of at least eight, ``0000`` for a run of at least four, ``0.`` for digits before a dot
+    and a digit, ``A`` for any run of capitals. A text without any of ``needs``, in lower case, is
+    not searched; ``LONG`` stands for a word of at least `LONG` characters or, without ``starts``,
+    of at least 24 with a digit. Without ``starts`` every position is tried, without ``needs`` every
+    text.
     """
 
     label: str
     group: Group
-    pattern: str  # of its groups that begin with ``value`` the one that matched goes, or all
+    pattern: str  # redacts its group whose name begins with ``value``, or the whole match
     starts: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     check: Check | None = None
-    region: str = ""  # that the user must name, such as ``DE``
-    reach: int = 200  # characters that the check reads before and after a match, at most
+    region: str = ""  # applies only if the user names it, such as ``DE``
+    reach: int = 200  # the most characters that the check reads before and after a match
     in_long: bool = False  # begins in a `LONG` word
 
 
 _FRAGMENT = re.compile(r"<([A-Z][A-Z_0-9]*)(?::([\d,]+))?>")
-_WORDS: Final = {name: spelled(words(text)) for name, text in TABLE["words"].items()}
+_WORDS: Final = {name: unicode_forms(words(text)) for name, text in TABLE["words"].items()}
 _FRAGMENTS: Final = {
     "NAME": NAME,
     "ANY_NAME": ANY_NAME,
@@ -65,11 +66,11 @@ _FRAGMENTS: Final = {
 }
 
 
-def _expanded(pattern: str) -> str:
-    return _FRAGMENT.sub(lambda of: _filled_in(of[1], *(of[2] or "").split(",")), pattern)
+def _expand(pattern: str) -> str:
+    return _FRAGMENT.sub(lambda of: _fill(of[1], *(of[2] or "").split(",")), pattern)
 
 
-def _filled_in(name: str, *arguments: str) -> str:
+def _fill(name: str, *arguments: str) -> str:
     """Return a fragment with its arguments in place of ``$1`` and ``$2``."""
     fragment = _FRAGMENTS[name]
     for number, argument in enumerate(arguments, start=1):
@@ -78,51 +79,51 @@ def _filled_in(name: str, *arguments: str) -> str:
 
 
 for _name, _text in TABLE["fragments"].items():
-    _FRAGMENTS[_name] = _expanded(_text)
+    _FRAGMENTS[_name] = _expand(_text)
 
 
 def _rules() -> Iterator[Rule]:
-    """Yield the rules of each row: one, or for a number with a form up to three."""
+    """Yield the rules of each row: one, or up to three for a number with a distinctive form."""
     for section in TABLE["section"]:
         for row in (section | row for row in section["rules"]):
             check = _check(row.get("check", ""))
             if "find" in row:
-                yield _found(row, check)
+                yield _pattern_rule(row, check)
             if "form" in row:
-                yield from _formed(row, check)
+                yield from _number_rules(row, check)
             if "value" in row:
-                yield _cued(row, None if "form" in row else check)
+                yield _cued_rule(row, None if "form" in row else check)
 
 
 def _check(name: str) -> Check | None:
-    """Return a check of `_checks`, or one of `_values` or python-stdnum, applied to the value."""
+    """Return a check from `_checks`, or one from `_values` or python-stdnum for the value alone."""
     if not name:
         return None
     if name.startswith("stdnum."):
-        return lambda match: _values.is_valid(name, value_of(match))
+        return lambda match: _values.is_valid_number(name, value_of(match))
     check = _values.CHECKS.get(name) or vars(_values).get(name)
     return getattr(_checks, name) if check is None else lambda match: check(value_of(match))
 
 
-def _found(row: dict[str, Any], check: Check | None) -> Rule:
+def _pattern_rule(row: dict[str, Any], check: Check | None) -> Rule:
     pattern: str = row["find"]
     if check and ("<ANY_NAME>" in pattern or "<PART_OF_NAME>" in pattern):
-        check = _checks.named(check)
+        check = _checks.after_name(check)
     is_named = "NAME>" in pattern
     return Rule(
         row["label"],
         row["group"],
-        _expanded(pattern),
-        _listed(row["starts"]) if "starts" in row else NAME_STARTS if is_named else (),
-        _listed(row.get("needs", "")),
+        _expand(pattern),
+        _word_list(row["starts"]) if "starts" in row else NAME_STARTS if is_named else (),
+        _word_list(row.get("needs", "")),
         check,
         reach=row.get("reach", 200),
         in_long=row.get("in_long", False),
     )
 
 
-def _listed(text: str | list[str]) -> tuple[str, ...]:
-    """Return a list of words: ``a|b``, or ``<THOSE>`` of the table, without what escapes them."""
+def _word_list(text: str | list[str]) -> tuple[str, ...]:
+    """Return the words of ``a|b``, or of ``<FRAGMENT>`` in the table, without backslashes."""
     if not text or isinstance(text, list):
         return tuple(text)
     if fragment := _FRAGMENT.fullmatch(text):
@@ -130,18 +131,18 @@ def _listed(text: str | list[str]) -> tuple[str, ...]:
     return words(text)
 
 
-def _formed(row: dict[str, Any], check: Check | None) -> Iterator[Rule]:
+def _number_rules(row: dict[str, Any], check: Check | None) -> Iterator[Rule]:
     """Yield rules for a distinctive form: one near a cue, one anywhere in the user's regions."""
-    pattern, starts = _filled_in("FORMED", _expanded(row["form"])), (row["starts"],)
-    cues = spelled((*words(row["cues"]), *_WORDS["ANY_ID"]))
+    pattern, starts = _fill("FORMED", _expand(row["form"])), (row["starts"],)
+    cues = unicode_forms((*words(row["cues"]), *_WORDS["ANY_ID"]))
     needs = tuple(dict.fromkeys(max(cue.split("_"), key=len) for cue in cues))
-    near = _near("|".join(cues).replace("_", "[ _-]?"), check)
+    near = _near_cue("|".join(cues).replace("_", "[ _-]?"), check)
     yield Rule(row["label"], row["group"], pattern, starts, needs, near)
     yield Rule(row["label"], row["group"], pattern, starts, check=check, region=row["region"])
 
 
-def _near(cues: str, check: Check | None) -> Check:
-    """Return a check that one of the cues is nearby, before or after the match."""
+def _near_cue(cues: str, check: Check | None) -> Check:
+    """Return a check for a cue near the match."""
     pattern = rf"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:{cues})(?![a-z])"
 
     def announced(match: re.Match[str]) -> bool:
@@ -151,19 +152,19 @@ def _near(cues: str, check: Check | None) -> Check:
     return announced
 
 
-def _cued(row: dict[str, Any], check: Check | None) -> Rule:
-    cues = spelled(words("|".join(filter(None, (row["cues"], row.get("before"))))))
+def _cued_rule(row: dict[str, Any], check: Check | None) -> Rule:
+    cues = unicode_forms(words("|".join(filter(None, (row["cues"], row.get("before"))))))
     announced = in_any_case("|".join(cues).replace("_", "[ _-]?"))
-    pattern = _filled_in("CUED", announced, _expanded(row["value"]))
+    pattern = _fill("CUED", announced, _expand(row["value"]))
     starts = tuple(dict.fromkeys(cue.partition("_")[0] for cue in cues))
     return Rule(row["label"], row["group"], pattern, starts, check=check)
 
 
 RULES: Final = tuple(_rules())
 
-_SHOWN = repr([(rule.label, rule.group, rule.pattern, rule.needs, rule.region) for rule in RULES])
-REDACTOR = f"kp-redactor/1+{hashlib.sha256(_SHOWN.encode()).hexdigest()[:12]}"
-"""The redactor's name, version, and digest of the rules without their checks."""
+_FIELDS = repr([(rule.label, rule.group, rule.pattern, rule.needs, rule.region) for rule in RULES])
+REDACTOR = f"kp-redactor/1+{hashlib.sha256(_FIELDS.encode()).hexdigest()[:12]}"
+"""The redactor's name and version, with a digest of the rules without their checks."""
 
 
 _RUNS = {
@@ -172,31 +173,31 @@ _RUNS = {
     "0.": re.compile(r"\d{1,3}(?=\.\d)", re.ASCII),
     "A": re.compile(r"[A-Z]+"),
 }
-_SHOWN_BY = {"A": [("0", 0), ("", LONG)], "0.": [("0.0", 0)], "LONG": [("0", 24)]}
-"""What is in a word in which such a run begins, and how long it is; a random value has 24 signs."""
+_PARTS_OF_RUNS = {"A": [("0", 0), ("", LONG)], "0.": [("0.0", 0)], "LONG": [("0", 24)]}
+"""A part of each word in which such a run begins, and the minimum length of the word."""
 
-_SIGNS = {  # of a word in lower case
+_SIGNS = {  # searched in words in lower case
     "NAME": re.compile(NAMING, re.ASCII),
     "BASE64": re.compile(r"[\w+/-]{18}", re.ASCII),
     "ESCAPE": re.compile(ESCAPING),
 }
-"""What a word holds beside what rules' matches begin with; ``NAME`` may name a secret."""
+"""Further properties of a word by pattern; with ``NAME`` it may name a secret."""
 
-_ANSWERED = re.compile(rf"[A-Za-z_]{{2,40}}+[\"']?=[\"']?{HIDDEN}[\"']?\s", re.ASCII)
-_BEFORE = re.compile(r"\(\?<!(?:\\w|\[(?=\^|A-Za-z|\\w|\\d)(?:[!-Z^-~]|\\.)+\])\)")
+_REDACTED_BEFORE = re.compile(rf"[A-Za-z_]{{2,40}}+[\"']?=[\"']?{HIDDEN}[\"']?\s", re.ASCII)
+_LOOKBEHIND = re.compile(r"\(\?<!(?:\\w|\[(?=\^|A-Za-z|\\w|\\d)(?:[!-Z^-~]|\\.)+\])\)")
 _ANYWHERE = re.compile("")
-_REMEMBERED = 500  # verdicts: a text with more matches than that is long anyway
-_STRETCH = 4096  # characters of a word: there may be anything in a longer one
+_MAX_VERDICTS = 500
+_HUGE = 4096  # characters of a word; a longer one may contain anything
 DIVIDERS = str.maketrans(
     {**dict.fromkeys("\"'`{}[],<>", " "), **dict.fromkeys(digits, "0"), "\u212a": "ķ", "İ": "ı"}
 )
-"""What divides words; and all numbers are alike, so that most words have been seen before. No sign
-may become a letter of ASCII in lower case that was none."""
+"""Divides words and makes all digits equal, so that most words repeat. No other character may
+become an ASCII letter in lower case."""
 
 _FREQUENT = frozenset(("the", "your", "for"))
-_MOST_WORDS = 20_000  # of at most this length are remembered:
-_LONGEST_WORD = 40
-_MOST_TEXTS = 512
+_MAX_WORDS = 20_000  # of at most this length are remembered:
+_MAX_WORD = 40
+_MAX_TEXTS = 512
 
 
 def lowered(text: str) -> str:
@@ -205,16 +206,16 @@ def lowered(text: str) -> str:
 
 
 class IndexedText:
-    """A text with the rules that can find something in it, and how their matches can begin."""
+    """A text with the rules that can match in it, and how their matches can begin."""
 
     def __init__(self, text: str, index: "Index", words: set[str]) -> None:
         self.text = text
         self.lowered = lowered(text)
         self._places: dict[str, list[int]] = {}
         self._verdicts: dict[tuple[Rule, int, int, str], bool] = {}
-        known = frozenset(map(index.__getitem__, words - index.boring))
-        rules, self.signs, needed = index.united(known)
-        joined = " ".join(words)  # these are fewer in a long text, where most say it all
+        known_words = frozenset(map(index.__getitem__, words - index.boring))
+        rules, self.signs, needed = index.combined(known_words)
+        joined = " ".join(words)  # shorter than a long text, and decides most needs
         needs = {need for part, need in needed if part in joined and need in self.lowered}
         if any(len(word) >= LONG for word in words):
             needs.add("LONG")
@@ -245,7 +246,7 @@ class IndexedText:
         verdict = self._verdicts.get(key)
         if verdict is None:
             verdict = rule.check(match)
-            if len(self._verdicts) < _REMEMBERED:
+            if len(self._verdicts) < _MAX_VERDICTS:
                 self._verdicts[key] = verdict
         return verdict
 
@@ -256,30 +257,30 @@ class IndexedText:
                 if word in _RUNS
                 else occurrences(word.rstrip(), self.lowered)
             )
-            if HIDDEN in self.text and word[0].isalpha():  # the rules have been here already
-                found = [place for place in found if not _ANSWERED.match(self.text, place)]
+            if HIDDEN in self.text and word[0].isalpha():  # an earlier pass redacted some
+                found = [place for place in found if not _REDACTED_BEFORE.match(self.text, place)]
             self._places[word] = found
         return self._places[word]
 
 
-_Held: TypeAlias = tuple[list[tuple[Rule, set[str]]], set[str], list[tuple[str, str]]]
-"""The rules that may find something in a text, with how; its signs; and what those rules need, with
-the part of each that is in one word."""
+_Combined: TypeAlias = tuple[list[tuple[Rule, set[str]]], set[str], list[tuple[str, str]]]
+"""The rules that may match in a text, each with its starts; the text's signs; and each need of
+those rules, after its part that is in a single word."""
 
 
 class Index(dict[str, frozenset[tuple[int | str, str]]]):
     """The rules of a ruleset, by the words in which their matches can begin.
 
-    Each word has the numbers of rules, each with how it begins, the names of `_SIGNS`, and
-    ``START`` with how the name of a secret begins. The words of one run are those of the next: what
-    is known of them decides which rules are tried. Nothing begins in a ``boring`` word.
+    A word maps to the numbers of rules, each with a start, the names of `_SIGNS`, and ``START``
+    with the start of a secret's name. Most words repeat from run to run, so the index decides
+    quickly which rules to try. No match begins in a ``boring`` word.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         super().__init__()
         self.boring: set[str] = set()
         self._rules = rules
-        self.united = lru_cache(_MOST_TEXTS)(self._unite)  # those of one run are alike
+        self.combined = lru_cache(_MAX_TEXTS)(self._combine)  # the texts of a run are alike
         self._named = [at for at, rule in enumerate(rules) if rule.starts is NAME_STARTS]
         self._starts: dict[str, list[_Start]] = {}  # by their first three characters
         starts = [*_starts(Rule("", "secret", "", NAME_STARTS), "START")]
@@ -288,15 +289,15 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
         for start in starts:
             self._starts.setdefault(start.part[:3], []).append(start)
 
-    def _unite(self, parts: frozenset[frozenset[tuple[int | str, str]]]) -> _Held:
+    def _combine(self, parts: frozenset[frozenset[tuple[int | str, str]]]) -> _Combined:
         rules: dict[int, set[str]] = {}
         signs: dict[str, set[str]] = {}
         for part in parts:
-            for what, start in part:
-                if isinstance(what, int):
-                    rules.setdefault(what, set()).add(start)
+            for holder, start in part:
+                if isinstance(holder, int):
+                    rules.setdefault(holder, set()).add(start)
                 else:
-                    signs.setdefault(what, set()).add(start)
+                    signs.setdefault(holder, set()).add(start)
         names = signs.pop("START", None)
         if "NAME" in signs and names:
             rules.update(dict.fromkeys(self._named, names))
@@ -309,10 +310,10 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
         heads = {word[at : at + size] for size in sizes for at in range(len(word) + 1 - size)}
         starts = (one for head in self._starts.keys() & heads for one in self._starts[head])
         held = frozenset((start.rule, start.text) for start in starts if start.is_in(word)).union(
-            (name, "") for name, sign in _SIGNS.items() if len(word) > _STRETCH or sign.search(word)
+            (name, "") for name, sign in _SIGNS.items() if len(word) > _HUGE or sign.search(word)
         )
-        if len(word) <= _LONGEST_WORD:
-            if len(self) + len(self.boring) >= _MOST_WORDS:
+        if len(word) <= _MAX_WORD:
+            if len(self) + len(self.boring) >= _MAX_WORDS:
                 self.clear()
                 self.boring.clear()
             if held:
@@ -323,23 +324,23 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
 
 
 class _Start(NamedTuple):
-    """How a match of a rule can begin, or what it needs, as far as one word holds it."""
+    """A start or need of a rule, as far as a single word can contain it."""
 
     text: str
     rule: int | str
     part: str
-    least: int = 0  # characters of the word
+    min_size: int = 0  # characters of the word
     before: re.Pattern[str] = _ANYWHERE
-    opens: bool = False  # the part begins its word
-    closes: bool = False
+    opening: bool = False  # the part begins its word
+    closing: bool = False
 
     def is_in(self, word: str) -> bool:
         size = len(self.part)
-        at = word.find(self.part) if len(word) >= self.least else -1
-        if len(word) > _STRETCH:
+        at = word.find(self.part) if len(word) >= self.min_size else -1
+        if len(word) > _HUGE:
             return at != -1
         while at != -1:
-            anchored = (not at or not self.opens) and (at + size == len(word) or not self.closes)
+            anchored = (not at or not self.opening) and (at + size == len(word) or not self.closing)
             if anchored and self.before.match(word, at):
                 return True
             at = word.find(self.part, at + 1)
@@ -348,24 +349,25 @@ class _Start(NamedTuple):
 
 @cache
 def _part(text: str) -> str:
-    """Return the longest part of a text that is in one word, and not in most texts."""
+    """Return the longest part of a text within one word, preferring rare words."""
     parts = text.translate(DIVIDERS).split()
     return max(parts, key=lambda part: (part not in _FREQUENT, len(part)), default="")
 
 
 def _starts(rule: Rule, number: int | str) -> Iterator[_Start]:
-    """Yield how matches of a rule begin, without what begins with another of them."""
-    least = LONG if rule.in_long else 0
+    """Yield the starts of a rule, except those that begin with another start."""
+    min_size = LONG if rule.in_long else 0
     for text in rule.starts or rule.needs:
-        if text in _SHOWN_BY:
-            for part, size in _SHOWN_BY[text]:
-                yield _Start(text, number, part, max(least, size))
+        if text in _PARTS_OF_RUNS:
+            for part, size in _PARTS_OF_RUNS[text]:
+                yield _Start(text, number, part, max(min_size, size))
         elif text[:1] == "0" or not any(text[:size] in rule.starts for size in range(1, len(text))):
             divided, part = text.translate(DIVIDERS), _part(text)
             at = divided.find(part)
-            found = _BEFORE.match(rule.pattern) if rule.starts and at == 0 else None
+            found = _LOOKBEHIND.match(rule.pattern) if rule.starts and at == 0 else None
             before = compiled(found[0]) if found else _ANYWHERE
-            yield _Start(text, number, part, least, before, at > 0, at + len(part) < len(divided))
+            closing = at + len(part) < len(divided)
+            yield _Start(text, number, part, min_size, before, at > 0, closing)
 
 
 def occurrences(word: str, text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Redaction of one text by the rules of a level and a policy; findings omit the value."""
+"""Redaction of a text by the rules of a privacy level and a policy; findings omit the value."""
 
 import re
 import sys
@@ -12,26 +12,26 @@ from unicodedata import normalize
 from kp_middleware.errors import MissingExtraError, RedactionError
 from kp_middleware.patterns import Pattern, is_pattern
 from kp_middleware.patterns import compiled as compiled_pattern
-from kp_middleware.privacy._other_secrets import (
-    DESCRIBING,
-    KnownSecrets,
-    readings_of_cut,
-    spans_at_cuts,
-    spans_below_keys,
-    spans_in_base64,
-    spans_in_columns,
-)
-from kp_middleware.privacy._policy import Policy, document, engine, texts_of
-from kp_middleware.privacy._reading import (
+from kp_middleware.privacy._decoding import (
     ESCAPED,
     HIDDEN,
     PLACEHOLDER,
     DecodedText,
-    Numbers,
+    PlaceholderNumbers,
+    displayed,
     names_a_secret,
     readings,
-    seen,
 )
+from kp_middleware.privacy._detectors import (
+    DESCRIBING,
+    KnownSecrets,
+    readings_of_cut,
+    spans_before_cuts,
+    spans_below_keys,
+    spans_in_base64,
+    spans_in_columns,
+)
+from kp_middleware.privacy._policy import Policy, engine, engine_time_limit, literals
 from kp_middleware.privacy._rules import (
     DIVIDERS,
     RULES,
@@ -49,20 +49,20 @@ if TYPE_CHECKING:
 DENIED = "denied"
 """The label for the findings of a user's own rules."""
 
-_VALUES = frozenset(words(TABLE["names"]["told"]))
+_VALUE_FIELDS = frozenset(words(TABLE["names"]["value_fields"]))
 _ROLES = dict.fromkeys(DESCRIBING, "describing")
 _ROLES |= {"content": "content", "data": "content", "token": "token"}
 _GROUPS: Final[tuple[Group, ...]] = ("secret", "sensitive", "identity", "contact")
 _GLUED_SIZE = 512
-_REMEMBERED = 1 << 20  # characters of texts
+_CACHE_SIZE = 1 << 20  # characters of texts
 _KEYS = 2048  # remembered: documents have the same few
 
 
-class Member(NamedTuple):
+class KeyInfo(NamedTuple):
     name: str
-    blank: str  # the label for all below it
-    role: str  # a ``value`` that a sibling names, ``content``, a ``token``, or ``describing`` one
-    stays: bool  # the key itself holds nothing to redact
+    label: str  # redacts everything below the key
+    role: str  # ``value`` (a sibling names it), ``content``, ``token`` or ``describing``
+    is_clean: bool  # there is nothing to redact in the key itself
 
 
 class Ruleset:
@@ -75,80 +75,80 @@ class Ruleset:
         self.index = Index([rule for rule in rules if rule.region in regions])
         self._clean: set[str] = set()
         self._clean_size = 0
-        denied = [form for entry in texts_of(policy.deny) for form in _spellings(entry)]
-        self._denied_texts = [lowered(seen(form)) for form in denied]
+        denied = [form for entry in literals(policy.deny) for form in _spellings(entry)]
+        self._denied_texts = [lowered(displayed(form)) for form in denied]
         self._denied_patterns = _patterns(policy.deny)
-        self._allowed_texts = frozenset(texts_of(policy.allow))
+        self._allowed_texts = frozenset(literals(policy.allow))
         self._allowed_patterns = _patterns(policy.allow)
-        self._denied_keys = frozenset(map(plainly, policy.keys_deny))
-        self._allowed_keys = frozenset(map(plainly, policy.keys_allow))
+        self._denied_keys = frozenset(map(normalized_key, policy.keys_deny))
+        self._allowed_keys = frozenset(map(normalized_key, policy.keys_allow))
         engines = [engine(name, policy.phone_regions) for name in policy.engine_names]
         self._engines = [one for one in engines if one.group in groups]
-        self._exempts = bool(policy.allow)
-        self.adds = bool(policy.deny or self._engines)
-        self._looks_at_all = self.adds or bool(self._denied_keys)
-        self.member = lru_cache(_KEYS)(self._member)
+        self._has_exemptions = bool(policy.allow)
+        self.has_own_rules = bool(policy.deny or self._engines)
+        self._reads_every_text = self.has_own_rules or bool(self._denied_keys)
+        self.key_info = lru_cache(_KEYS)(self._key_info)
 
     def indexed(self, text: str) -> IndexedText | None:
-        """Return a text with its index; None if nothing can be found in it."""
-        if text in self._clean:  # most come again soon
+        """Return a text with its index, or None if it certainly has nothing to redact."""
+        if text in self._clean:  # most texts repeat
             return None
         words = words_of(text)
-        if self.index.boring.issuperset(words) and not self._looks_at_all:
+        if self.index.boring.issuperset(words) and not self._reads_every_text:
             return None
         indexed = IndexedText(text, self.index, words)
-        return indexed if indexed.rules or indexed.signs or self._looks_at_all else None
+        return indexed if indexed.rules or indexed.signs or self._reads_every_text else None
 
     def read(self, text: str) -> IndexedText:
         return IndexedText(text, self.index, words_of(text))
 
     def spans(self, indexed: IndexedText) -> Iterator[Hit]:
         """Yield the spans to redact; they may overlap."""
-        yield from self._plain(indexed)
+        yield from self._basic_spans(indexed)
         for looks in self._engines:
-            yield from self._exempting(indexed, iter(looks.spans(indexed.text)))
+            yield from self._without_allowed(indexed, iter(looks.spans(indexed.text)))
         if "BASE64" in indexed.signs:
-            found = spans_in_base64(indexed.text, lambda said: self._plain(self.read(said)))
-            yield from self._exempting(indexed, found)
+            found = spans_in_base64(indexed.text, lambda said: self._basic_spans(self.read(said)))
+            yield from self._without_allowed(indexed, found)
         if "[cut: " in indexed.text:
-            yield from spans_at_cuts(indexed)
+            yield from spans_before_cuts(indexed)
             for start, before, closing in readings_of_cut(indexed.text):
                 end = start + len(before)
                 for span in self._by_rules(self.read(before + closing), beyond=len(before)):
                     yield span._replace(start=min(start + span.start, end), end=end)
 
-    def learn_clean(self, text: str) -> None:
-        if self._clean_size > _REMEMBERED:
+    def mark_clean(self, text: str) -> None:
+        if self._clean_size > _CACHE_SIZE:
             self._clean, self._clean_size = set(), 0
         self._clean.add(text)
         self._clean_size += len(text)
 
-    def blanks(self, key: str) -> str:
-        """Return the label for everything below a key, or an empty string."""
-        plain = plainly(key)
-        if plain in self._denied_keys:
+    def key_label(self, key: str) -> str:
+        """Return the label that redacts everything below a key, or an empty string."""
+        name = normalized_key(key)
+        if name in self._denied_keys:
             return DENIED
-        return "password" if plain not in self._allowed_keys and names_a_secret(key) else ""
+        return "password" if name not in self._allowed_keys and names_a_secret(key) else ""
 
-    def _member(self, key: str) -> Member:
-        name = "" if plainly(key) in self._allowed_keys else PLACEHOLDER.sub("|", key)
-        role = _ROLES.get(key, "value" if plainly(key) in _VALUES else "")
-        return Member(name, self.blanks(key), role, self.indexed(key) is None)
+    def _key_info(self, key: str) -> KeyInfo:
+        name = "" if normalized_key(key) in self._allowed_keys else PLACEHOLDER.sub("|", key)
+        role = _ROLES.get(key, "value" if normalized_key(key) in _VALUE_FIELDS else "")
+        return KeyInfo(name, self.key_label(key), role, self.indexed(key) is None)
 
-    def is_plain(self, text: str, cue: str) -> bool:
-        """Return whether a text is one word, or nothing can begin in its words and the cue's."""
-        if not self.adds and _HARMLESS.fullmatch(text):
+    def is_clean_word(self, text: str, cue: str) -> bool:
+        """Return whether a text is a single word, or no rule can match in it after the cue."""
+        if not self.has_own_rules and _CLEAN_WORD.fullmatch(text):
             return True
         whole = cue + text
         if whole in self._clean:
             return True
-        return not self._looks_at_all and self.index.boring.issuperset(words_of(whole))
+        return not self._reads_every_text and self.index.boring.issuperset(words_of(whole))
 
-    def _plain(self, indexed: IndexedText) -> Iterator[Hit]:
-        yield from self._exempting(indexed, self._by_rules(indexed))
+    def _basic_spans(self, indexed: IndexedText) -> Iterator[Hit]:
+        yield from self._without_allowed(indexed, self._by_rules(indexed))
         if "NAME" in indexed.signs or self._denied_keys:
-            yield from self._exempting(indexed, spans_below_keys(indexed, self.blanks))
-            yield from self._exempting(indexed, spans_in_columns(indexed, self.blanks))
+            yield from self._without_allowed(indexed, spans_below_keys(indexed, self.key_label))
+            yield from self._without_allowed(indexed, spans_in_columns(indexed, self.key_label))
         for text in self._denied_texts:
             for start in occurrences(text, indexed.lowered):
                 yield Hit(start, start + len(text), DENIED, "sensitive")
@@ -156,14 +156,14 @@ class Ruleset:
             for match in pattern.finditer(indexed.text):
                 yield Hit(*match.span(), DENIED, "sensitive")
 
-    def _exempting(self, indexed: IndexedText, spans: Iterator[Hit]) -> Iterator[Hit]:
-        if not self._exempts:
+    def _without_allowed(self, indexed: IndexedText, spans: Iterator[Hit]) -> Iterator[Hit]:
+        if not self._has_exemptions:
             return spans
-        text, allows = indexed.text, cache(self.allows)  # a text full of one value asks once
-        return (span for span in spans if not allows(text[span.start : span.end], span.group))
+        text, is_allowed = indexed.text, cache(self.is_allowed)  # a value may fill the text
+        return (span for span in spans if not is_allowed(text[span.start : span.end], span.group))
 
     def _by_rules(self, indexed: IndexedText, *, beyond: int = 0) -> Iterator[Hit]:
-        """Yield the findings of the built-in rules that end at ``beyond`` or later."""
+        """Yield the built-in rules' findings that end at ``beyond`` or later."""
         for rule, starts in indexed.rules:
             glued_to = 0
             for match in indexed.matches(rule, starts):
@@ -177,7 +177,7 @@ class Ruleset:
                             glued_to = span.end
                             yield span
 
-    def allows(self, text: str, group: Group = "secret") -> bool:
+    def is_allowed(self, text: str, group: Group = "secret") -> bool:
         """Return whether the user exempts a finding with this exact text."""
         if text in self._allowed_texts:
             return True
@@ -194,7 +194,7 @@ def ruleset(level: "PrivacyLevel", policy: "Policy") -> Ruleset:
 
 
 def _glued(rule: Rule, text: str, place: int) -> Iterator[Hit]:
-    """Yield further matches directly after one, where no word boundary separates them."""
+    """Yield the matches that follow a match without a word boundary between them."""
     while text[place : place + 1].strip():
         ahead = HIDDEN + text[place : place + _GLUED_SIZE]
         match = compiled(rule.pattern).match(ahead, 1)
@@ -208,12 +208,12 @@ def _glued(rule: Rule, text: str, place: int) -> Iterator[Hit]:
 
 
 def _spellings(entry: str) -> set[str]:
-    """Return both Unicode normal forms, with ß and ss interchanged."""
+    """Return an entry in both Unicode normal forms, with ß and ss interchanged."""
     forms = {entry, entry.replace("ß", "ss"), entry.replace("ss", "ß")}
     return {normalize(name, form) for form in forms for name in ("NFC", "NFD")} | forms
 
 
-def plainly(key: str) -> str:
+def normalized_key(key: str) -> str:
     """Return a key without case and separators: ``apiKey`` and ``API_KEY`` are one name."""
     return "".join(filter(str.isalnum, key)).casefold()
 
@@ -234,7 +234,7 @@ class Found(NamedTuple):
 
 
 class Findings:
-    """The parts that a redaction took out, by path or by line."""
+    """The redacted values, by path or line."""
 
     __slots__ = ()
     found: tuple[Found, ...]
@@ -247,7 +247,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Redacted(Findings):
-    """A text with placeholders such as ``[REDACTED:email]``, and what they stand for, by line."""
+    """A text with placeholders such as ``[REDACTED:email]``, and the findings by line."""
 
     text: str
     found: tuple[Found, ...]
@@ -255,7 +255,7 @@ class Redacted(Findings):
 
 @dataclass(frozen=True, slots=True)
 class RedactedTrace(Findings):
-    """A redacted trace, validated again, and what its placeholders stand for, by path."""
+    """A redacted and revalidated trace, and the findings by path."""
 
     trace: "ReasoningTrace"
     found: tuple[Found, ...]
@@ -263,9 +263,9 @@ class RedactedTrace(Findings):
 
 @dataclass(frozen=True, slots=True)
 class RedactedValue(Findings):
-    """A redacted structure of the same shape, and what its placeholders stand for, by path.
+    """A redacted structure of the same shape, and the findings by path.
 
-    A placeholder such as ``[REDACTED:email]`` can stand for a number, too.
+    A placeholder such as ``[REDACTED:email]`` can replace a number, too.
     """
 
     value: Any
@@ -274,39 +274,39 @@ class RedactedValue(Findings):
 
 MAX_CHARACTERS = 1 << 20
 _MAX_PASSES = 16
-_HARMLESS = re.compile(r"[A-Za-z_]{0,15}|[a-z_]{16,24}|[\W_]*")  # a word: most keys, many values
+_CLEAN_WORD = re.compile(r"[A-Za-z_]{0,15}|[a-z_]{16,24}|[\W_]*")  # a word: most keys, many values
 _SHOWN = re.compile(f"[^{HIDDEN}]+")
 _STRENGTH: dict[Group, int] = {"contact": 0, "identity": 1, "sensitive": 2, "secret": 3}
 _NO_POLICY = Policy()
 _NO_ESCAPE = (sys.maxsize, sys.maxsize)
 
 
-def take_out(
+def clean_text(
     text: str,
-    book: Ruleset,
+    rules: Ruleset,
     *,
     cue: str = "",
-    numbers: Numbers | None = None,
+    numbers: PlaceholderNumbers | None = None,
     known: KnownSecrets | None = None,
-    everywhere: bool = False,
+    find_known: bool = False,
 ) -> tuple[str, list[Hit]]:
-    """Return the redacted text and the replaced spans, each counted in the text of its pass.
+    """Return the redacted text and the replaced spans, each located in the text of its pass.
 
-    The ``cue``, such as the key of a value, is read, not cleaned; ``known`` learns the secrets, and
-    ``everywhere`` takes out what it knows.
+    The ``cue``, such as the value's key, is context only; ``known`` learns the secrets, and
+    ``find_known`` also redacts those.
     """
-    gone: list[Hit] = []
+    removed: list[Hit] = []
     looked_for = 0
-    for _ in range(_MAX_PASSES):  # what is gone can uncover the edge of something else
-        spans = _find(text, book, cue, known)
-        if everywhere and known is not None and len(known.labels) > looked_for:
+    for _ in range(_MAX_PASSES):  # a removal can expose another match
+        spans = _find(text, rules, cue, known)
+        if find_known and known is not None and len(known.labels) > looked_for:
             looked_for = len(known.labels)
-            spans = [*_united([*spans, *known_in(text, known)])]
+            spans = [*_merged([*spans, *known_in(text, known)])]
         if not spans:
-            return text, gone
-        gone += spans
-        text = replaced(text, spans, numbers)
-    last = gone[-1]
+            return text, removed
+        removed += spans
+        text = replace_spans(text, spans, numbers)
+    last = removed[-1]
     raise RedactionError("redactor_error", f"({last.label}, {last.end - last.start} chars)")
 
 
@@ -317,40 +317,40 @@ def is_too_large(text: str) -> bool:
     return len(PLACEHOLDER.sub("", text)) > MAX_CHARACTERS
 
 
-def _find(text: str, book: Ruleset, cue: str, known: KnownSecrets | None) -> list[Hit]:
-    """Return the spans of a text to redact, in order, not overlapping; placeholders stay."""
+def _find(text: str, rules: Ruleset, cue: str, known: KnownSecrets | None) -> list[Hit]:
+    """Return the spans to redact, in order and not overlapping; placeholders are left alone."""
     if is_too_large(text):
         raise RedactionError("too_large")
-    if not book.adds and _HARMLESS.fullmatch(text):
+    if not rules.has_own_rules and _CLEAN_WORD.fullmatch(text):
         return []
     whole = cue + text
-    indexed = book.indexed(whole)
+    indexed = rules.indexed(whole)
     if indexed is None:
         return []
-    parts = book.spans(indexed)
+    parts = rules.spans(indexed)
     if "ESCAPE" in indexed.signs:
-        parts = (part for reading in readings(whole) for part in _parts(reading, book, indexed))
+        parts = (part for reading in readings(whole) for part in _parts(reading, rules, indexed))
     size = len(cue)
     moved = (part._replace(start=max(0, part.start - size), end=part.end - size) for part in parts)
     inside = [part for part in moved if part.end > part.start]
     if not inside:
-        book.learn_clean(whole)
+        rules.mark_clean(whole)
         return []
-    if known is not None:  # before they are merged: a merged text would be found nowhere else
+    if known is not None:  # before merging: a merged span would match nowhere else
         secrets = (part for part in inside if part.group == "secret")
         for value, label in dict.fromkeys((text[at.start : at.end], at.label) for at in secrets):
-            known.learn(value, label, book.allows)
-    return [*_whole(text, inside)]
+            known.learn(value, label, rules.is_allowed)
+    return [*_merged_by_escape(text, inside)]
 
 
 def known_in(text: str, known: KnownSecrets) -> list[Hit]:
-    """Return the known secrets in a text, in order, not overlapping."""
-    return [*_whole(text, known.spans(text))]
+    """Return the spans of known secrets in a text, in order and not overlapping."""
+    return [*_merged_by_escape(text, known.spans(text))]
 
 
-def _whole(text: str, spans: Iterable[Hit]) -> Iterator[Hit]:
-    """Yield the spans merged and extended to whole escapes: half of one would break the JSON."""
-    united = [*_united(spans)]
+def _merged_by_escape(text: str, spans: Iterable[Hit]) -> Iterator[Hit]:
+    """Yield the spans merged and extended to whole escapes: a split escape would break the JSON."""
+    united = [*_merged(spans)]
     escapes = iter([sign.span() for sign in ESCAPED.finditer(text)] if united else [])
     start, end = next(escapes, _NO_ESCAPE)
     for span in united:
@@ -364,10 +364,10 @@ def _whole(text: str, spans: Iterable[Hit]) -> Iterator[Hit]:
         yield Hit(first, last, span.label, span.group)
 
 
-def _parts(reading: DecodedText, book: Ruleset, whole: IndexedText) -> Iterator[Hit]:
-    """Yield the spans to redact in one reading, counted in the original text."""
+def _parts(reading: DecodedText, rules: Ruleset, whole: IndexedText) -> Iterator[Hit]:
+    """Yield the spans to redact in one reading, located in the original text."""
     text = reading.text
-    for span in book.spans(whole if text == whole.text else book.read(text)):
+    for span in rules.spans(whole if text == whole.text else rules.read(text)):
         parts = [(span.start, span.end)]
         if HIDDEN in text[span.start : span.end]:
             shown = _SHOWN.finditer(text, span.start, span.end)
@@ -377,11 +377,11 @@ def _parts(reading: DecodedText, book: Ruleset, whole: IndexedText) -> Iterator[
                 yield Hit(*reading.origin(start, end), span.label, span.group)
 
 
-def _united(spans: Iterable[Hit]) -> Iterator[Hit]:
-    """Yield overlapping spans merged, labelled by the strongest group, then the longest span."""
+def _merged(spans: Iterable[Hit]) -> Iterator[Hit]:
+    """Merge overlapping spans; the strongest group, then the longest span, gives the label."""
     groups: list[list[Hit]] = []
     reached = 0
-    for span in sorted({*spans}):  # two readings find most things twice
+    for span in sorted({*spans}):  # two readings find most values twice
         if groups and span.start < reached:
             groups[-1].append(span)
         else:
@@ -392,10 +392,10 @@ def _united(spans: Iterable[Hit]) -> Iterator[Hit]:
         yield namer._replace(start=together[0].start, end=max(span.end for span in together))
 
 
-def replaced(text: str, spans: list[Hit], numbers: Numbers | None = None) -> str:
+def replace_spans(text: str, spans: list[Hit], numbers: PlaceholderNumbers | None = None) -> str:
     parts, reached = [], 0
     for span in spans:
-        number = numbers.of(span, text[span.start : span.end]) if numbers else ""
+        number = numbers.suffix(span, text[span.start : span.end]) if numbers else ""
         parts += [text[reached : span.start], f"[REDACTED:{span.label}{number}]"]
         reached = span.end
     return "".join([*parts, text[reached:]])
@@ -422,13 +422,13 @@ def redact_text(
     >>> redact_text("password=hunter2 for anna@example.org", level="aggregated").text
     'password=[REDACTED:password] for [REDACTED:email]'
     """
-    numbers = Numbers(text) if policy.numbered else None
-    with document():
-        book = ruleset(level, policy)
+    numbers = PlaceholderNumbers(text) if policy.numbered else None
+    with engine_time_limit():
+        rules = ruleset(level, policy)
         known = KnownSecrets() if known is None else known
-        cleaned, gone = take_out(text, book, numbers=numbers, known=known, everywhere=True)
+        cleaned, removed = clean_text(text, rules, numbers=numbers, known=known, find_known=True)
     found, line, counted_to = [], 1, 0
-    for span in sorted(gone):
+    for span in sorted(removed):
         line += text.count("\n", counted_to, span.start)
         counted_to = span.start
         found.append(Found(f"line {line}", span.label, span.end - span.start))

@@ -46,7 +46,7 @@ def words(divided: str) -> tuple[str, ...]:
     return tuple(divided.split("|"))
 
 
-def spelled(words: Iterable[str]) -> tuple[str, ...]:
+def unicode_forms(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(form for word in words for form in (word, normalize("NFD", word))))
 
 
@@ -81,40 +81,40 @@ def value_of(match: re.Match[str]) -> str:
 
 def pattern(name: str) -> re.Pattern[str]:
     text: str = TABLE["patterns"][name]
-    return re.compile(_NAMED.sub(lambda other: pattern(other[1]).pattern, text))
+    return re.compile(_REFERENCE.sub(lambda other: pattern(other[1]).pattern, text))
 
 
-def _whole(found: re.Pattern[str]) -> Callable[[str], bool]:
+def _full_match(found: re.Pattern[str]) -> Callable[[str], bool]:
     return lambda value: found.fullmatch(value) is not None
 
 
-_NAMED = re.compile("<([A-Z_]{3,})>")
-_STAND_IN, _MASKED, _DESCRIBED = map(pattern, ("STAND_IN", "MASKED", "DESCRIBED"))
-_LOGGED, _NO_PHONE = pattern("LOGGED"), pattern("NO_PHONE")
-is_code, is_usual_word = _whole(pattern("CODE")), _whole(pattern("USUAL"))
+_REFERENCE = re.compile("<([A-Z_]{3,})>")
+_DUMMY, _MASK, _DESCRIBED = map(pattern, ("DUMMY", "MASK", "DESCRIBED"))
+_MODEL_TOKEN, _NOT_A_PHONE = pattern("MODEL_TOKEN"), pattern("NOT_A_PHONE")
+is_code, is_common_word = _full_match(pattern("CODE")), _full_match(pattern("COMMON_WORD"))
 _WORDY = re.compile(r"(?:\d+[-%])?[A-Za-z]?[a-z]*(?:[-_'/][A-Za-z][a-z]*)*|[A-Z]+(?:[-_/][A-Z]+)*")
-is_passphrase = _whole(re.compile(r"[A-Za-z][a-z]+(?:-[A-Za-z]?[a-z]+){3,}"))
+is_passphrase = _full_match(re.compile(r"[A-Za-z][a-z]+(?:-[A-Za-z]?[a-z]+){3,}"))
 _SEGMENT = re.compile(
     r"(?:[A-Za-z]?[a-z]+|[A-Z]+s?|(?:[A-Z][a-z]{2,})+|[a-z]+(?:[A-Z][a-z]{2,})+)?\d{0,4}"
 )
 _CAMEL = re.compile(r"[a-z]*(?:[A-Z][a-z]+)+\d{0,4}")
-_BETWEEN = re.compile(r"[-/._:@,=+ ]+|'(?=(?:s|t|re|ve|ll|d|m)(?![^\W_]))")
+_SEPARATORS = re.compile(r"[-/._:@,=+ ]+|'(?=(?:s|t|re|ve|ll|d|m)(?![^\W_]))")
 _TYPE = re.compile(r"_?(?:[a-z_]{1,40}\.){0,3}_?(?:[A-Z][a-z]+|[A-Z]{2,}(?=[A-Z][a-z]))+\d?")
 _TYPESET = re.compile(r"\\(?:f[A-Z]\Z|&\Z|-(?=\w))")  # of a manual page
-_AROUND = "*_()[]{}<>\"'`.,;:!?&|"
+_PUNCTUATION = "*_()[]{}<>\"'`.,;:!?&|"
 _UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-is_hexadecimal = _whole(re.compile(f"(?:0x)?[0-9a-f]+|[0-9A-F]+|{_UUID}"))
-_ASKS = re.compile(r"(?i)[\w.-]*(?:pass(?:word|wd)?|pwd|secret|token|your)[\w.-]*")
+is_hexadecimal = _full_match(re.compile(f"(?:0x)?[0-9a-f]+|[0-9A-F]+|{_UUID}"))
+_SECRET_WORD = re.compile(r"(?i)[\w.-]*(?:pass(?:word|wd)?|pwd|secret|token|your)[\w.-]*")
 _PATTERN = re.compile(r"\\|\(\?[:=!<P]|a-z|A-Z|0-9|\[\^\S+\]|[.][*+](?:[?)|$]|\Z)")
 _FIELD = re.compile(r"\{\w*\}|%[sd(]")
 _TEMPLATE = re.compile(
     r"[$%{<*].*|x{3,}|[^:]*:(?:[$%{<*].*|x{3,}|\.{3}|pass(?:word)?|pwd|)", re.IGNORECASE
 )
-_MAPPED = bytes(10) + b"\xff\xff"
+_MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 
 _DASH = re.compile(r"[-_./+=~]|(?<=[a-z])(?=[A-Z][a-z])")
-_OF_NAME = re.compile(r"v?\d+|(?:[A-Z]?[a-z]+|[A-Z]*)\d{0,4}")  # MyService-2024, releases/V2
-_OF_TITLE = re.compile(r"[A-Za-z]?[a-z'.,-]*|[A-Z]+[.,]?|\W+")
+_NAME_PART = re.compile(r"v?\d+|(?:[A-Z]?[a-z]+|[A-Z]*)\d{0,4}")  # MyService-2024, releases/V2
+_TITLE_WORD = re.compile(r"[A-Za-z]?[a-z'.,-]*|[A-Z]+[.,]?|\W+")
 _HEX_KEY = re.compile(rf"(?:[0-9a-fA-F]{{20,}}|{_UUID})\Z")
 
 
@@ -122,47 +122,47 @@ def is_call(value: str) -> bool:
     return is_code(value) and ("(" in value or "[" in value)
 
 
-def is_stand_in(value: str) -> bool:
+def is_dummy(value: str) -> bool:
     """Return whether a value is a template, a mask or a placeholder to fill in."""
     value = value.strip()
-    return (_STAND_IN.fullmatch(value) or _MASKED.fullmatch(value)) is not None
+    return (_DUMMY.fullmatch(value) or _MASK.fullmatch(value)) is not None
 
 
-def is_usual(value: str) -> bool:
-    return is_usual_word(value) or is_stand_in(value)
+def is_harmless(value: str) -> bool:
+    return is_common_word(value) or is_dummy(value)
 
 
-def describes(value: str) -> bool:
+def is_description(value: str) -> bool:
     """Return whether a value under a secret's name is its type, a mask or a mode of a browser."""
     value = value.strip()
-    return (_DESCRIBED.fullmatch(value) or _MASKED.fullmatch(value)) is not None
+    return (_DESCRIBED.fullmatch(value) or _MASK.fullmatch(value)) is not None
 
 
 def is_wordy(value: str) -> bool:
     return _WORDY.fullmatch(_TYPESET.sub("-", value).rstrip("-")) is not None
 
 
-def is_of_model(token: str, around: str) -> bool:
+def is_model_token(token: str, around: str) -> bool:
     """Return whether a token is a language model's: ``{"token": "Yes", "logprob": -0.1}``."""
-    if len(token) > 17 or not _LOGGED.fullmatch(token):
+    if len(token) > 17 or not _MODEL_TOKEN.fullmatch(token):
         return False
-    return "prob" in around or is_usual_word(token.strip())
+    return "prob" in around or is_common_word(token.strip())
 
 
 def is_strong(value: str) -> bool:
     """Return whether a value has at least 8 characters and is no word, number, path or code."""
     if len(value) < 8 or value.isdecimal() or any(map(str.isspace, value)):
         return False
-    if is_plain(value.strip(_AROUND)) and not is_hexadecimal(value):
+    if is_words(value.strip(_PUNCTUATION)) and not is_hexadecimal(value):
         return False
-    if is_stand_in(value) or is_code(value):
+    if is_dummy(value) or is_code(value):
         return False
     if is_hexadecimal(value):
         return len(value) >= 16 and not value.isalpha()
     return "://" not in value
 
 
-def is_strong_or_phrase(value: str) -> bool:
+def is_strong_secret(value: str) -> bool:
     return is_strong(value) or is_passphrase(value)
 
 
@@ -177,7 +177,8 @@ def is_strong_text(value: str) -> bool:
 
 def is_mixed(value: str) -> bool:
     digit, capital, small, _ = kinds = [
-        any(_kind(character) == kind for character in value.strip(_AROUND)) for kind in range(4)
+        any(_kind(character) == kind for character in value.strip(_PUNCTUATION))
+        for kind in range(4)
     ]
     return (digit and (capital or small)) or sum(kinds) > 2 or case_changes(value) > 4
 
@@ -192,10 +193,10 @@ def is_user_and_password(value: str) -> bool:
     password = password.strip("\"'")
     if not password:
         return is_strong(user)
-    return is_strong(password.strip("{}")) or not (is_stand_in(password) or password.isdecimal())
+    return is_strong(password.strip("{}")) or not (is_dummy(password) or password.isdecimal())
 
 
-def is_of_kubernetes(value: str) -> bool:
+def is_kubernetes_secret_data(value: str) -> bool:
     """Return whether the value is base64 of a text, as in a Kubernetes Secret."""
     try:
         decoded = base64.b64decode(value, validate=True).decode()
@@ -207,7 +208,7 @@ def is_of_kubernetes(value: str) -> bool:
 def is_credential(value: str) -> bool:
     """Return whether the value after ``Bearer`` or the like is no word or placeholder."""
     words = [word.strip(".,:;!?()") for word in value.split()]
-    if is_stand_in(value) or (len(words) > 1 and all(map(is_wordy, words))):
+    if is_dummy(value) or (len(words) > 1 and all(map(is_wordy, words))):
         return False
     return is_passphrase(value) or not is_wordy(value)
 
@@ -224,7 +225,7 @@ def is_basic_auth(value: str) -> bool:
 def is_title(value: str) -> bool:
     """Return whether a value is a title such as ``"template data"`` or ``DEFAULT``."""
     if " " in value:
-        return all(map(_OF_TITLE.fullmatch, value.split()))
+        return all(map(_TITLE_WORD.fullmatch, value.split()))
     return len(value) < 12 and value.isupper() and value.isalpha()
 
 
@@ -233,13 +234,13 @@ def is_type_name(value: str) -> bool:
     return _TYPE.fullmatch(value) is not None and len(value) >= 3 * sum(map(str.isupper, value))
 
 
-def is_plain(value: str) -> bool:
+def is_words(value: str) -> bool:
     """Return whether a value is only words, variable names and numbers, with separators."""
     return all(
         _SEGMENT.fullmatch(part)
         or (part.isalpha() and not part.isascii())
         or (_CAMEL.fullmatch(part) and len(part) >= 3 * sum(map(str.isupper, part)))
-        for part in _BETWEEN.split(_TYPESET.sub("-", value))
+        for part in _SEPARATORS.split(_TYPESET.sub("-", value))
     )
 
 
@@ -257,7 +258,7 @@ def alternates_often(value: str) -> bool:
     return changes >= 0.38 * len(value) and entropy(value) > 3.4
 
 
-def is_issued(value: str) -> bool:
+def is_issued_token(value: str) -> bool:
     runs = re.findall("[A-Za-z0-9]+", value)
     longest = max(runs, key=len)
     if has_both_cases(longest):
@@ -265,19 +266,19 @@ def is_issued(value: str) -> bool:
     return len(longest) >= 16 and has_digits(longest, 5) and entropy(longest) > 3
 
 
-def is_key_of_vendor(value: str, *, alone: bool, told: bool) -> bool:
+def is_vendor_token(value: str, *, alone: bool, names_key: bool) -> bool:
     """Return whether a value is a key: after only a vendor's name, or one that tells of keys."""
     if _HEX_KEY.match(value):
-        return told and len(set(value)) > 6
+        return names_key and len(set(value)) > 6
     digits = sum(map(str.isdigit, value))
-    is_made_of_words = all(map(_OF_NAME.fullmatch, _DASH.split(value)))
+    is_made_of_words = all(map(_NAME_PART.fullmatch, _DASH.split(value)))
     if is_made_of_words or digits == len(value) or entropy(value) < 3:
         return False
     if has_both_cases(value):
         many_changes = case_changes(value) * 3 > sum(map(str.isalpha, value))
-        return len(value) >= (14 if told else 20) and (digits > 1 or many_changes)
+        return len(value) >= (14 if names_key else 20) and (digits > 1 or many_changes)
     is_one_run = re.search("[A-Za-z0-9]{14}", value) is not None
-    return told and digits >= 4 and (len(value) >= 24 or not alone) and is_one_run
+    return names_key and digits >= 4 and (len(value) >= 24 or not alone) and is_one_run
 
 
 def has_digits(value: str, least: int = 1) -> bool:
@@ -306,52 +307,52 @@ def entropy(value: str) -> float:
     return -sum(count / size * math.log2(count / size) for count in Counter(value).values())
 
 
-def _bare(value: str) -> str:
+def _compact(value: str) -> str:
     return re.sub(r"[^0-9A-Za-z]", "", value)
 
 
-def is_valid(module: str, value: str) -> bool:
+def is_valid_number(module: str, value: str) -> bool:
     """Return the answer of a module of python-stdnum, which is imported on first use."""
     is_one = import_module(module).is_valid
     try:
-        return bool(is_one(_bare(value)))
+        return bool(is_one(_compact(value)))
     except KeyError:  # of a county that it does not list
         return True
 
 
 def is_card(value: str) -> bool:
     """Return whether the number has a known issuer's prefix and length, and passes Luhn."""
-    digits = _bare(value)
+    digits = _compact(value)
     for first, last, lengths in TABLE["cards"]["issued"]:
         if first <= digits[: len(first)] <= last and len(digits) in lengths:
-            return is_valid("stdnum.luhn", value)
+            return is_valid_number("stdnum.luhn", value)
     return False
 
 
 def is_iban(value: str) -> bool:
     """Return whether the ISO 13616 checksum is valid; national formats are not checked."""
-    return is_valid("stdnum.iso7064.mod_97_10", _bare(value)[4:] + _bare(value)[:4])
+    return is_valid_number("stdnum.iso7064.mod_97_10", _compact(value)[4:] + _compact(value)[:4])
 
 
 def is_month_day(value: str, *, day: int = 4) -> bool:
-    return 1 <= int(_bare(value)[2:4]) <= 12 and 1 <= int(_bare(value)[day : day + 2]) <= 31
+    return 1 <= int(_compact(value)[2:4]) <= 12 and 1 <= int(_compact(value)[day : day + 2]) <= 31
 
 
 def is_phone(value: str, *, least: int = 7, most: int = 15) -> bool:
-    return least <= sum(map(str.isdigit, value)) <= most and not _NO_PHONE.fullmatch(value)
+    return least <= sum(map(str.isdigit, value)) <= most and not _NOT_A_PHONE.fullmatch(value)
 
 
 is_day_month = partial(is_month_day, day=0)
 
 
-def is_host_v6(value: str) -> bool:
+def is_ipv6_host(value: str) -> bool:
     """Return whether it is a global, local, link-local or mapped IPv6 address, unlike ``a::b``."""
     try:  # `ipaddress` would be slow
         address = socket.inet_pton(socket.AF_INET6, re.split("[/%]", value)[0])
     except OSError:
         return False
-    if address.startswith(_MAPPED):
-        return address[len(_MAPPED)] != 127
+    if address.startswith(_MAPPED_IPV4):
+        return address[len(_MAPPED_IPV4)] != 127
     first = int.from_bytes(address[:2])
     return 0x2000 <= first < 0x4000 or first >= 0xFC00 or first == 0x64
 
@@ -360,14 +361,14 @@ CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "is_array_of_secrets": lambda value: any(
         has_digits(one) and is_strong(one) for one in re.split(r"[\"']\s*,\s*[\"']", value)
     ),
-    "is_filled_in": lambda value: not (is_stand_in(value) or _ASKS.fullmatch(value)),
+    "is_no_dummy": lambda value: not (is_dummy(value) or _SECRET_WORD.fullmatch(value)),
     "is_list_of_secrets": lambda value: any(is_strong(one.strip("-\"'")) for one in value.split()),
-    "is_no_code": lambda value: not (is_code(value) or is_stand_in(value) or describes(value)),
+    "is_no_code": lambda value: not (is_code(value) or is_dummy(value) or is_description(value)),
     "is_no_template": lambda value: not _TEMPLATE.fullmatch(value),
     "is_number_or_mix": lambda value: value.isdecimal() or is_strong_mix(value),
-    "is_of_router": lambda value: has_digits(value) and not is_stand_in(value),
-    "is_password_of_flag": lambda value: is_strong_mix(value) and not is_hexadecimal(value),
-    "is_password_of_user": lambda value: is_strong(value.partition(":")[2]),
+    "is_router_password": lambda value: has_digits(value) and not is_dummy(value),
+    "is_flag_password": lambda value: is_strong_mix(value) and not is_hexadecimal(value),
+    "is_user_password": lambda value: is_strong(value.partition(":")[2]),
     "is_short_phone": partial(is_phone, least=9, most=12),
     "is_unlike_words": lambda value: has_digits(value) or case_changes(value) >= 3,
 }

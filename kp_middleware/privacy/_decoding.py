@@ -17,7 +17,7 @@ from kp_middleware.privacy._values import (
     compiled,
     in_any_case,
     is_strong,
-    spelled,
+    unicode_forms,
     words,
 )
 
@@ -33,7 +33,7 @@ HIDDEN = "\ue000"
 _NUMBERED = re.compile(r"\[REDACTED:([a-z0-9_]{1,40})#(\d{1,9})\]")
 
 
-class Numbers:
+class PlaceholderNumbers:
     """The placeholder numbers of the contacts of one document, which mean nothing outside of it."""
 
     def __init__(self, document: object) -> None:
@@ -43,7 +43,7 @@ class Numbers:
         for label, number in _NUMBERED.findall(str(document)):
             self._last[label] = max(self._last[label], int(number))
 
-    def of(self, span: Hit, value: str) -> str:
+    def suffix(self, span: Hit, value: str) -> str:
         """Return the suffix of the label in the placeholder: ``#1``, or nothing."""
         if span.group != "contact":
             return ""
@@ -63,17 +63,17 @@ def count_placeholders(text: str) -> Counter[str]:
     return Counter(match["label"] for match in PLACEHOLDER.finditer(text) if match["label"])
 
 
-_UNSEEN = (
+_INVISIBLE = (
     "\u0000\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e007f\U000e0100-\U000e01ef"
 )
 _WIDE = "\uff01-\uff5e\u0660-\u0669\u06f0-\u06f9\u0966-\u096f"  # and digits of other scripts
-_BEGIN = rf"(?=[\[\x1b\x9b%&\\^{_UNSEEN}{_WIDE}])"  # five times as fast as to try each of the kinds
-_COLOUR = r"[\d;:?]{0,32}[A-Za-z]"  # what a terminal is told, after its escape character and [
-_SLASHES = r"(?<!\\)\\++"  # once for each time that the text was written as a string
+_AHEAD = rf"(?=[\[\x1b\x9b%&\\^{_INVISIBLE}{_WIDE}])"  # five times faster than trying each kind
+_COLOUR = r"[\d;:?]{0,32}[A-Za-z]"  # of a terminal, after ESC [
+_SLASHES = r"(?<!\\)\\++"  # one more per nested string
 
-_SEEN = re.compile(
-    rf"{_BEGIN}(?:(?P<hidden>{PLACEHOLDER.pattern})|[{_UNSEEN}]+|(?P<wide>[{_WIDE}])"
+_DISPLAYED = re.compile(
+    rf"{_AHEAD}(?:(?P<hidden>{PLACEHOLDER.pattern})|[{_INVISIBLE}]+|(?P<wide>[{_WIDE}])"
     rf"|(?:\x1b\[|\x9b){_COLOUR})"
 )
 _ESCAPE = rf"""
@@ -85,23 +85,24 @@ _ESCAPE = rf"""
     | &(?:amp;){{0,3}}(?: [#](?P<decimal>\d{{1,6}}) | [#][xX](?P<hex_entity>[0-9A-Fa-f]{{1,5}})
       | (?P<entity>quot|apos|lt|gt|amp|nbsp) );
 """
-ESCAPED = re.compile(f"{_BEGIN}(?:{_ESCAPE})", re.VERBOSE | re.ASCII)
-ESCAPING = rf"[\\^\x1b\x9b{_UNSEEN}{_WIDE}]|%[0-9a-f]{{2}}|&|redacted|cut:"
+ESCAPED = re.compile(f"{_AHEAD}(?:{_ESCAPE})", re.VERBOSE | re.ASCII)
+ESCAPING = rf"[\\^\x1b\x9b{_INVISIBLE}{_WIDE}]|%[0-9a-f]{{2}}|&|redacted|cut:"
 """Parts, in lower case, of each text that has another reading than itself, or a cut."""
 
-_MEANT = re.compile(
-    f"{_BEGIN}(?: (?P<hidden>{PLACEHOLDER.pattern}) | [{_UNSEEN}]+ | (?P<wide>[{_WIDE}])"
+_DECODED = re.compile(
+    f"{_AHEAD}(?: (?P<hidden>{PLACEHOLDER.pattern}) | [{_INVISIBLE}]+ | (?P<wide>[{_WIDE}])"
     f"| {_ESCAPE} )",
     re.VERBOSE | re.ASCII,
 )
-_PLAIN = re.compile(
-    rf"{_MEANT.pattern} | {_SLASHES}(?P<quote>[\"']) | (?P<slash>{_SLASHES})", re.VERBOSE | re.ASCII
+_FULLY_DECODED = re.compile(
+    rf"{_DECODED.pattern} | {_SLASHES}(?P<quote>[\"']) | (?P<slash>{_SLASHES})",
+    re.VERBOSE | re.ASCII,
 )
 _EIGHT = "\\" * 8
 _DEEP = re.compile(r"(?<!\\)\\{8,}+[\"']")  # a string in a string in a string in a string
 _LEVELS = re.compile(r"(?P<slash>\\{8})|\\{1,7}(?=[\"'])")
-_MOST_PEELED = 5  # times, by three levels each but the first
-_MEANINGS = {None: "", "hidden": HIDDEN, "gap": " ", "slash": "\\"}
+_MAX_UNESCAPES = 5  # times, by three levels each but the first
+_REPLACEMENTS = {None: "", "hidden": HIDDEN, "gap": " ", "slash": "\\"}
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "/": "/"}
 _LETTERS |= {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "amp": "&"}
 
@@ -109,19 +110,21 @@ _LETTERS |= {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "amp": "&"}
 class DecodedText:
     """A text with each escape decoded to one character or none."""
 
-    def __init__(self, text: str, signs: re.Pattern[str], of: "DecodedText | None" = None) -> None:
-        self._of = of  # another reading, of which this is one
+    def __init__(
+        self, text: str, signs: re.Pattern[str], parent: "DecodedText | None" = None
+    ) -> None:
+        self._parent = parent  # another reading, of which this is one
         self._places = [0]  # of each piece in what is read
         self._pieces = [(0, 1)]  # its place in the original, and the size of a character
         parts: list[str] = []
-        meanings: dict[str, str] = {}  # a text has the same few escapes
+        replacements: dict[str, str] = {}  # a text has the same few escapes
         place = reached = 0
         for sign in signs.finditer(text):
             start, end = sign.span()
             written = sign[0]
-            if written not in meanings:
-                meanings[written] = _meaning(sign)
-            character = meanings[written]
+            if written not in replacements:
+                replacements[written] = _replacement(sign)
+            character = replacements[written]
             parts += text[reached:start], character
             place += start - reached
             if character:
@@ -136,7 +139,7 @@ class DecodedText:
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """Return the position of a non-empty part in the original text."""
         first, last = self._character(start)[0], self._character(end - 1)[1]
-        return self._of.origin(first, last) if self._of else (first, last)
+        return self._parent.origin(first, last) if self._parent else (first, last)
 
     def _character(self, place: int) -> tuple[int, int]:
         at = bisect_right(self._places, place) - 1
@@ -152,38 +155,38 @@ def readings(text: str) -> list[DecodedText]:
     the end of a colour: the last letter of each seems to belong to what follows. JSON that was
     written as a string more than three times is read again with three levels less.
     """
-    found: list[DecodedText] = []
-    peeled = None
-    for _ in range(_MOST_PEELED):
-        kinds = [_SEEN, _MEANT] if ESCAPED.search(text) else [_SEEN]
-        found += [DecodedText(text, signs, peeled) for signs in kinds]
+    decoded: list[DecodedText] = []
+    unescaped = None
+    for _ in range(_MAX_UNESCAPES):
+        kinds = [_DISPLAYED, _DECODED] if ESCAPED.search(text) else [_DISPLAYED]
+        decoded += [DecodedText(text, signs, unescaped) for signs in kinds]
         if _EIGHT not in text or not _DEEP.search(text):
             break
-        peeled = DecodedText(text, _LEVELS, peeled)
-        text = peeled.text
-    return found
+        unescaped = DecodedText(text, _LEVELS, unescaped)
+        text = unescaped.text
+    return decoded
 
 
-def plain_readings(text: str) -> list[DecodedText]:
+def full_readings(text: str) -> list[DecodedText]:
     """Return the text as displayed and, if it has escapes, also with all of them decoded."""
-    kinds = [_SEEN, _PLAIN] if "\\" in text or ESCAPED.search(text) else [_SEEN]
+    kinds = [_DISPLAYED, _FULLY_DECODED] if "\\" in text or ESCAPED.search(text) else [_DISPLAYED]
     return [DecodedText(text, signs) for signs in kinds]
 
 
-def plain(text: str) -> str:
-    return DecodedText(text, _PLAIN).text
+def fully_decoded(text: str) -> str:
+    return DecodedText(text, _FULLY_DECODED).text
 
 
-def seen(text: str) -> str:
-    return DecodedText(text, _SEEN).text
+def displayed(text: str) -> str:
+    return DecodedText(text, _DISPLAYED).text
 
 
-def _meaning(sign: re.Match[str]) -> str:
+def _replacement(sign: re.Match[str]) -> str:
     """Return the character that an escape stands for, or an empty string."""
     kind = sign.lastgroup
     match kind:
         case None | "hidden" | "gap" | "slash":
-            return _MEANINGS[kind]
+            return _REPLACEMENTS[kind]
         case "quote":
             return sign[kind]
         case "letter" | "entity":
@@ -196,7 +199,7 @@ def _meaning(sign: re.Match[str]) -> str:
     return chr(code) if is_printed else " "
 
 
-def unique(members: list[tuple[str, object]]) -> dict[str, object]:
+def unique_members(members: list[tuple[str, object]]) -> dict[str, object]:
     """Return the members of a JSON object, or raise ValueError if a key comes twice."""
     document = dict(members)
     if len(document) < len(members):
@@ -207,45 +210,45 @@ def unique(members: list[tuple[str, object]]) -> dict[str, object]:
 BEGINS_JSON = frozenset('{["')
 
 
-def document_in(text: str) -> object:
+def parse_json(text: str) -> object:
     """Parse a text that is a JSON object, list or string; return None for anything else."""
     if text.lstrip()[:1] not in BEGINS_JSON:
         return None
     try:
-        parsed: object = json.loads(text, object_pairs_hook=unique)
+        parsed: object = json.loads(text, object_pairs_hook=unique_members)
     except (ValueError, RecursionError):
         return None
     return parsed
 
 
-_LISTS: Final = TABLE["names"]
-_OWNERS, _HOLDERS = words(_LISTS["owners"]), words(_LISTS["holders"])
-_OTHERS = (
+_NAMES: Final = TABLE["names"]
+_OWNERS, _HOLDERS = words(_NAMES["owners"]), words(_NAMES["holders"])
+_OTHER_NAMES = (
     r"(?<=[A-Za-z0-9][_-])pass|(?-i:(?<=[a-z])Pass)|(?<![A-Za-z])(?:bind_?)?pw(?![A-Za-z])"
     r"|(?<![A-Za-z0-9])_auth"
 )
-_WHERE = "prod(?:uction)?|dev(?:elopment)?|staging|live|sandbox|pem|primary|secondary|v\\d{1,2}"
+_VARIANTS = "prod(?:uction)?|dev(?:elopment)?|staging|live|sandbox|pem|primary|secondary|v\\d{1,2}"
 
 
 _FAMILIES = {
-    "": spelled((*_LISTS["certain"], *_LISTS["foreign"])),
+    "": unicode_forms((*_NAMES["certain"], *_NAMES["foreign"])),
     "(?:[_-]?access)?[_ -]?keys?": _OWNERS,
     "[_-]?tokens?": ("access", "api", "auth", "refresh", "bearer", "session"),
     "(?:pass|_?pw(?![A-Za-z]))": _HOLDERS,
 }
 """Words of names, by the pattern of their ending."""
 
-_RESTS: dict[str, list[str]] = {}  # by the first letter, which is tested once for all of them
+_TAILS: dict[str, list[str]] = {}  # by the first letter, which is tested once for all of them
 for _end, _family in _FAMILIES.items():
     for _first in dict.fromkeys(word[0] for word in _family):
-        _rest = "|".join(in_any_case(word[1:]) for word in _family if word[0] == _first)
-        _RESTS.setdefault(_first, []).append(f"(?:{_rest}){_end}")
-_ANY = "|".join(f"(?-i:[{one}{one.upper()}])(?:{'|'.join(_RESTS[one])})" for one in _RESTS)
+        _tail = "|".join(in_any_case(word[1:]) for word in _family if word[0] == _first)
+        _TAILS.setdefault(_first, []).append(f"(?:{_tail}){_end}")
+_ANY = "|".join(f"(?-i:[{one}{one.upper()}])(?:{'|'.join(_TAILS[one])})" for one in _TAILS)
 
 NAME = (
-    rf"(?P<name>(?i:(?:{_ANY}|{_OTHERS})(?:[_-]?(?:access[_-]?key|key|value|val"
+    rf"(?P<name>(?i:(?:{_ANY}|{_OTHER_NAMES})(?:[_-]?(?:access[_-]?key|key|value|val"
     r"|hash|digest|salt|plain|plaintext|text|confirm(?:ation)?|repeat|again|new|old|b64|base64|encrypted"
-    rf"|data|string|base))?\d{{0,3}}(?:[_-](?:{_WHERE}))?))"
+    rf"|data|string|base))?\d{{0,3}}(?:[_-](?:{_VARIANTS}))?))"
 )
 """A name, or the end of one, that certainly names a secret; as the group ``name``."""
 
@@ -256,7 +259,7 @@ ANY_NAME = rf"(?P<name>{_SIGN}{{2,40}}+(?: (?![\d-]){_SIGN}{{2,10}}+){{0,2}}?)"
 PART_OF_NAME = rf"(?P<name>{_SIGN}{{2,40}}?)"
 """The same before a sign that names may have."""
 
-_OF_SEVERAL = (  # the words at which names have a blank before or in them
+_LAST_WORDS = (  # the words at which names have a blank before or in them
     *("keys?", "phrase", "passe", "access", "ordine", "schl.{1,3}ssel", "cl[eé]", "clave", "sandi"),
     *("kh[aẩ]u", "المرور", "السر", "السري", "عبور"),
 )
@@ -266,46 +269,48 @@ _ENDS = (  # or is followed by what a name of a secret ends in
     "|field|input|box)"
 )
 NAMING = (
-    rf"{NAME}|pw|wpa0|(?<=[a-z])pass|\A(?:{'|'.join(spelled(_OF_SEVERAL))}){_ENDS}"
+    rf"{NAME}|pw|wpa0|(?<=[a-z])pass|\A(?:{'|'.join(unicode_forms(_LAST_WORDS))}){_ENDS}"
     rf"|(?<![a-z0-9])(?:(?:auth|pass){_ENDS}|cv[vc])"
 )
 """Parts of a word, in lower case and with ``0`` for each digit, of each text in which
 `ends_in_name` or `names_a_secret` holds."""
 
-NAME_STARTS = spelled((*words(_LISTS["starts"]), *_OWNERS, *(f"{holder}p" for holder in _HOLDERS)))
+NAME_STARTS = unicode_forms(
+    (*words(_NAMES["starts"]), *_OWNERS, *(f"{holder}p" for holder in _HOLDERS))
+)
 """The beginnings of `NAME`."""
 
 _PASSWORD = re.compile(r"(?i)pass|pw|psk|phrase|mnemonic|[^\x00-\x7f]|" + "|".join(
-    word for word in _LISTS["foreign"] if word.isascii()
+    word for word in _NAMES["foreign"] if word.isascii()
 ))  # fmt: skip
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_OF_PAGES = frozenset(words(_LISTS["of_pages"]))
+_PAGE_WORDS = frozenset(words(_NAMES["of_pages"]))
 _TOKENS = frozenset(("token", "tokens"))
-_OF_ACCESS = frozenset(("access", "refresh", "auth", "api", "secret", "bearer", "oauth"))
-_OF_NONE = frozenset(words(_LISTS["of_none"]))
+_ACCESS_WORDS = frozenset(("access", "refresh", "auth", "api", "secret", "bearer", "oauth"))
+_HARMLESS_WORDS = frozenset(words(_NAMES["of_none"]))
 _COUNTER = re.compile(r"(?:tokens|counts?|total|limit|length|size|ttl|expires_(?:in|at)|version)\Z")
-_OF_ACCOUNT = frozenset(words(_LISTS["of_account"]))
+_ACCOUNT_FIELDS = frozenset(words(_NAMES["of_account"]))
 
 
 @lru_cache(1024)
-def parts_of(name: str) -> frozenset[str]:
+def words_of_name(name: str) -> frozenset[str]:
     """Return the words of a name; ``nextPageToken`` and ``next_page_token`` give the same."""
     return frozenset(part.lower() for part in _PART.findall(name))
 
 
-def pages(name: str) -> bool:
+def is_page_token(name: str) -> bool:
     """Return whether a name is a page token, such as ``next_page_token``, or a model's token."""
     if "token" not in name.lower():
         return False
-    parts = parts_of(name)
-    is_of_page = bool(parts & _TOKENS) and bool(parts & _OF_PAGES)
-    return is_of_page and parts.isdisjoint(_OF_ACCESS)
+    parts = words_of_name(name)
+    is_page = bool(parts & _TOKENS) and bool(parts & _PAGE_WORDS)
+    return is_page and parts.isdisjoint(_ACCESS_WORDS)
 
 
 def is_probable(name: str) -> bool:
     """Return whether no part of the name rules out a secret."""
     is_key = name.lower().strip("_0123456789") == "key"
-    return not is_key and parts_of(name).isdisjoint(_OF_NONE) and not pages(name)
+    return not (is_key or words_of_name(name) & _HARMLESS_WORDS or is_page_token(name))
 
 
 @lru_cache(4096)
@@ -314,22 +319,22 @@ def ends_in_name(text: str, start: int) -> bool:
     return compiled(rf"{NAME}\Z").search(text, start) is not None
 
 
-def is_of_password(name: str) -> bool:
+def is_password_name(name: str) -> bool:
     """Return whether the name is of a value that a person chose, which may be a word."""
     return _PASSWORD.search(name) is not None
 
 
-_PLACES = "test|testing|qa|uat|local|default|main|current|previous|prod|dev|staging|live|pem|der"
+_SUFFIXES = "test|testing|qa|uat|local|default|main|current|previous|prod|dev|staging|live|pem|der"
 _SECRET_NAME = (
     rf"(?:{NAME}|\A(?i:auth|pass|cvv\d?|cvc\d?))"
-    rf"(?i:[ _-](?:field|input|(?:text)?box)|[ _-]?(?:{_PLACES}))?\Z"
+    rf"(?i:[ _-](?:field|input|(?:text)?box)|[ _-]?(?:{_SUFFIXES}))?\Z"
 )
 
 
 def names_a_secret(name: str) -> bool:
     """Return whether any value under this name is redacted."""
-    name = seen(PLACEHOLDER.sub("|", name))[-120:].rstrip(" :=_-*[]\"'")
-    return compiled(_SECRET_NAME).search(name) is not None and not pages(name)
+    name = displayed(PLACEHOLDER.sub("|", name))[-120:].rstrip(" :=_-*[]\"'")
+    return compiled(_SECRET_NAME).search(name) is not None and not is_page_token(name)
 
 
 def is_counter(name: str) -> bool:
@@ -337,6 +342,6 @@ def is_counter(name: str) -> bool:
     return _COUNTER.search(name.lower()) is not None
 
 
-def is_of_account(name: str, value: str) -> bool:
+def is_account_field(name: str, value: str) -> bool:
     """Return whether a field beside a password only describes the account."""
-    return name.lower() in _OF_ACCOUNT and not is_strong(value)
+    return name.lower() in _ACCOUNT_FIELDS and not is_strong(value)

@@ -1,6 +1,6 @@
-"""Secrets that no rule finds: known from elsewhere, below a key, in a column, in base64, cut.
+"""Detectors for secrets that no pattern finds: below keys, in columns, in base64, cut, known.
 
-Valid JSON is walked instead. This covers the rest: JSON after a log prefix, JSON lines, truncated
+Valid JSON is walked instead. These cover the rest: JSON after a log prefix, JSON lines, truncated
 JSON, ``NaN``, duplicate keys, a Python ``repr``.
 """
 
@@ -14,16 +14,22 @@ from itertools import accumulate, pairwise
 from string import ascii_letters, digits
 from typing import Final
 
-from kp_middleware.privacy._reading import HIDDEN, is_counter, is_of_account, plain, plain_readings
+from kp_middleware.privacy._decoding import (
+    HIDDEN,
+    full_readings,
+    fully_decoded,
+    is_account_field,
+    is_counter,
+)
 from kp_middleware.privacy._rules import IndexedText
 from kp_middleware.privacy._values import (
     Hit,
-    describes,
-    is_plain,
-    is_stand_in,
+    is_common_word,
+    is_description,
+    is_dummy,
+    is_harmless,
     is_strong,
-    is_usual,
-    is_usual_word,
+    is_words,
     pattern,
 )
 
@@ -33,84 +39,84 @@ _KEY_SIZE = 160
 _TOKEN = pattern("TOKEN")
 JSON_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 DESCRIBING = frozenset({"$ref", "description", "format", "required", "title", "type"})
-"""Keys of a JSON Schema about a value: they are not the value."""
+"""Keys of a JSON Schema that describe a value."""
 
 _VALUE_KINDS = frozenset(("double", "single", "escaped", "bare"))
 _ENDS_BARE = re.compile(r"\s{0,64}(?:[,:=\]})]|\Z)")
 _ENDS_KEY = re.compile(r"\s{0,16}(?::|=>)")
 
 
-def spans_below_keys(indexed: IndexedText, blanks: Callable[[str], str]) -> Iterator[Hit]:
-    """Yield the values in brackets after keys for which ``blanks`` returns a label."""
+def spans_below_keys(indexed: IndexedText, key_label: Callable[[str], str]) -> Iterator[Hit]:
+    """Yield the values in brackets after each key for which ``key_label`` returns a label."""
     text, reached = indexed.text, 0
-    label_of = cache(blanks)
+    label_of = cache(key_label)
     for opening in _OPENS.finditer(text):
         if opening.start() < reached:
             continue
         key = _KEY_BEFORE.search(text[max(0, opening.start() - _KEY_SIZE) : opening.start()])
         if key and (label := label_of(key[1])):
-            places, reached = _values_at(text, opening.end(), accounts="cred" in key[1].lower())
-            yield from (Hit(start, end, label, "secret") for start, end in places)
+            spans, reached = _values_at(text, opening.end(), accounts="cred" in key[1].lower())
+            yield from (Hit(start, end, label, "secret") for start, end in spans)
 
 
 def _values_at(text: str, start: int, *, accounts: bool) -> tuple[list[tuple[int, int]], int]:
-    """Return the values in brackets, and where these are closed or what is no JSON begins."""
-    places: list[tuple[int, int]] = []
+    """Return the values in brackets, and where the brackets close or the JSON becomes invalid."""
+    spans: list[tuple[int, int]] = []
     name = ""
     depth, after_value, is_schema = 0, False, False
     for token in _TOKEN.finditer(text, start):
         kind = token.lastgroup or ""
         if kind in _VALUE_KINDS:
             if after_value or (kind == "bare" and not _ENDS_BARE.match(text, token.end())):
-                return places, token.end()
+                return spans, token.end()
             value = token[kind]
             if _ENDS_KEY.match(text, token.end()):
                 name = value
                 continue
             after_value = True
             is_schema |= name == "type" and value in JSON_TYPES
-            if not (is_schema and name in DESCRIBING) and not _describes(name, value, accounts):
-                places.append(token.span(kind))
+            if not ((is_schema and name in DESCRIBING) or _is_harmless(name, value, accounts)):
+                spans.append(token.span(kind))
             continue
         if kind == "open" and after_value:
-            return places, token.end()
+            return spans, token.end()
         depth += {"open": 1, "close": -1}.get(kind, 0)
         after_value = kind == "close" or (after_value and kind != "joint")
         if depth <= 0:
-            return places, token.end()
-    return places, len(text)
+            return spans, token.end()
+    return spans, len(text)
 
 
-def _describes(name: str, value: str, is_of_accounts: bool) -> bool:  # noqa: FBT001
-    if is_usual(value) or describes(value) or (is_of_accounts and is_of_account(name, value)):
+def _is_harmless(name: str, value: str, accounts: bool) -> bool:  # noqa: FBT001
+    if is_harmless(value) or is_description(value) or (accounts and is_account_field(name, value)):
         return True
     return value.replace(".", "").isdecimal() and (len(value) < 4 or is_counter(name))
 
 
-_RULED, _LISTED, _ALIGNED = map(pattern, ("RULED", "LISTED", "ALIGNED"))
+_RULED, _DELIMITED, _ALIGNED = map(pattern, ("RULED", "DELIMITED", "ALIGNED"))
 _INSERT, _ROW, _CELL = map(pattern, ("INSERT", "ROW", "CELL"))
 _NAMES = ("pass", "pw", "secret", "token", "key", "cred")
-_RULE = re.compile(r"[\s|:+=-]+")
+_RULER = re.compile(r"[\s|:+=-]+")
 _HEADING = re.compile(r"[\w .-]{1,60}")
 _ALIGNED_CELL = re.compile(r"\S+(?: \S+)*")
 _MAX_ROWS = 1000
 
 
-def spans_in_columns(indexed: IndexedText, blanks: Callable[[str], str]) -> Iterator[Hit]:
-    """Yield the cells of columns for which ``blanks`` returns a label, except words."""
+def spans_in_columns(indexed: IndexedText, key_label: Callable[[str], str]) -> Iterator[Hit]:
+    """Yield the cells of columns for which ``key_label`` returns a label, except words."""
     if not any(name in indexed.lowered for name in _NAMES):
         return
     text = indexed.text
 
     def label_of(name: str) -> str:
-        return blanks(name) if _HEADING.fullmatch(name) else ""
+        return key_label(name) if _HEADING.fullmatch(name) else ""
 
-    tables = (_RULED, "|", ["|"]), (_LISTED, "", [",", ";", "\t"]), (_ALIGNED, "  ", ["  "])
+    tables = ((_RULED, "|", ["|"]), (_DELIMITED, "", [",", ";", "\t"]), (_ALIGNED, "  ", ["  "]))
     for headings, divider, signs in tables:
         if any(sign in text for sign in signs):
             yield from _below_headings(text, headings, divider, label_of)
     if "insert" in indexed.lowered or "replace" in indexed.lowered:
-        yield from _inserted(text, label_of)
+        yield from _in_inserts(text, label_of)
 
 
 def _below_headings(
@@ -118,11 +124,11 @@ def _below_headings(
 ) -> Iterator[Hit]:
     reached = 0
     for heading in pattern.finditer(text):
-        told = heading["heading"]
-        if heading.start() < reached or not any(name in told.lower() for name in _NAMES):
+        line = heading["heading"]
+        if heading.start() < reached or not any(name in line.lower() for name in _NAMES):
             continue
         sign = divider or heading["sign"]
-        labels = [label_of(cell.strip(" *`\"'")) for _, cell in _cells(told, sign)]
+        labels = [label_of(cell.strip(" *`\"'")) for _, cell in _cells(line, sign)]
         if any(labels):
             first = text.find("\n", heading.end("heading")) + 1 or len(text)
             found, reached = _in_rows(text, first, sign, labels)
@@ -130,7 +136,7 @@ def _below_headings(
 
 
 def _cells(line: str, sign: str) -> Iterator[tuple[int, str]]:
-    """Yield where each cell begins, and what is in it; two blanks stand for any number."""
+    """Yield each cell with its start; two spaces as ``sign`` mean any number of them."""
     if sign == "  ":
         yield from ((cell.start(), cell[0]) for cell in _ALIGNED_CELL.finditer(line))
         return
@@ -141,65 +147,66 @@ def _cells(line: str, sign: str) -> Iterator[tuple[int, str]]:
 
 
 def _in_rows(text: str, start: int, sign: str, labels: list[str]) -> tuple[list[Hit], int]:
-    """Return the findings in the rows below a heading, and where these rows end."""
+    """Return the findings in the rows below a heading, and where the rows end."""
     found: list[Hit] = []
     for _ in range(_MAX_ROWS):
         end = text.find("\n", start)
         line = text[start : end if end >= 0 else len(text)]
         if not line or len(line) > 4000 or start > len(text):
             break
-        if not _RULE.fullmatch(line):
+        if not _RULER.fullmatch(line):
             cells = [*_cells(line, sign)]
             if len(cells) != len(labels):
                 break
             for label, (begin, cell) in zip(labels, cells, strict=True):
                 value = cell.strip(" \t\r*`\"'")
-                doubtful = sign == "  " and not is_strong(value)  # prose may be aligned
-                if label and not doubtful and not _may_stay(value):
+                is_doubtful = sign == "  " and not is_strong(value)  # prose may be aligned
+                if label and not is_doubtful and not _is_harmless_cell(value):
                     place = start + begin + cell.index(value)
                     found.append(Hit(place, place + len(value), label, "secret"))
         start += len(line) + 1
     return found, start
 
 
-def _inserted(text: str, label_of: Callable[[str], str]) -> Iterator[Hit]:
+def _in_inserts(text: str, label_of: Callable[[str], str]) -> Iterator[Hit]:
     for insert in _INSERT.finditer(text):
         labels = [label_of(name.strip(' `"[]\n\t')) for name in insert["names"].split(",")]
         place, count = insert.end(), 0
         while any(labels) and count < _MAX_ROWS and (row := _ROW.match(text, place)):
             for label, cell in zip(labels, _CELL.finditer(row["cells"]), strict=False):
                 kind = cell.lastgroup
-                if label and kind and kind != "bare" and not _may_stay(cell[kind]):
+                if label and kind and kind != "bare" and not _is_harmless_cell(cell[kind]):
                     start = row.start("cells")
                     yield Hit(start + cell.start(kind), start + cell.end(kind), label, "secret")
             place, count = row.end(), count + 1
 
 
-def _may_stay(value: str) -> bool:
-    """Return whether a cell is empty, a phrase, a placeholder or a short word, thus no secret."""
-    if not value or is_usual_word(value) or is_stand_in(value):
+def _is_harmless_cell(value: str) -> bool:
+    """Return whether a cell is empty, a phrase, a dummy or a short word, thus no secret."""
+    if not value or is_common_word(value) or is_dummy(value):
         return True
-    return " " in value or (is_plain(value) and value.isalpha() and len(value) < 5)
+    return " " in value or (is_words(value) and value.isalpha() and len(value) < 5)
 
 
-_LEAST = 20
-_SIGN = r"[\w+/-]"  # of both alphabets
+_MIN_ENCODED = 20
+_CHARACTER = r"[\w+/-]"  # of both alphabets
 _LINES = "|".join(  # as programs break them
-    rf"(?:{_SIGN}{{{size}}}\r?\n[ \t]{{0,12}}){{1,20000}}+{_SIGN}+" for size in (76, 64, 60)
+    rf"(?:{_CHARACTER}{{{size}}}\r?\n[ \t]{{0,12}}){{1,20000}}+{_CHARACTER}+"
+    for size in (76, 64, 60)
 )
-_RUN = re.compile(rf"(?<!{_SIGN})(?:{_LINES}|{_SIGN}{{18,}}+)={{0,2}}", re.ASCII)
-_LINE = re.compile(rf"{_SIGN}{{18,}}+={{0,2}}", re.ASCII)
+_RUN = re.compile(rf"(?<!{_CHARACTER})(?:{_LINES}|{_CHARACTER}{{18,}}+)={{0,2}}", re.ASCII)
+_LINE = re.compile(rf"{_CHARACTER}{{18,}}+={{0,2}}", re.ASCII)
 _PART = re.compile(r"[\w+-]{18,}={0,2}", re.ASCII)
 _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_OF_ONE_ALPHABET = str.maketrans("-_", "+/")
+_STANDARD_ALPHABET = str.maketrans("-_", "+/")
 _BETWEEN = f"\n{HIDDEN}\n"
 
 
 def spans_in_base64(text: str, find: Callable[[str], Iterator[Hit]]) -> Iterator[Hit]:
-    """Yield base64 in which something is found, all decoded at once: no rule takes two for one."""
+    """Yield base64 with findings; the pieces are decoded into one text, with dividers between."""
     pieces = [*_pieces(text)]
-    decoded = _BETWEEN.join(said for _, said in pieces)
-    starts = [*accumulate((len(said) + len(_BETWEEN) for _, said in pieces), initial=0)]
+    decoded = _BETWEEN.join(content for _, content in pieces)
+    starts = [*accumulate((len(content) + len(_BETWEEN) for _, content in pieces), initial=0)]
     for span in find(decoded) if decoded else ():
         first, last = bisect_right(starts, span.start) - 1, bisect_right(starts, span.end - 1)
         for at, ((start, end), _) in enumerate(pieces[first:last], first):
@@ -209,77 +216,77 @@ def spans_in_base64(text: str, find: Callable[[str], Iterator[Hit]]) -> Iterator
 
 
 def _pieces(text: str) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield the places of base64, decoded: a whole block, a line, or a part of a path."""
+    """Yield the span and content of base64: a whole block, a line, or a part of a path."""
     for run in _RUN.finditer(text):
-        if said := _said(run[0]):
-            yield run.span(), said
+        if content := _decoded_text(run[0]):
+            yield run.span(), content
             continue
         for line in _LINE.finditer(text, *run.span()):
-            for part in [line] if _said(line[0]) else _PART.finditer(text, *line.span()):
-                if said := _said(part[0]):
-                    yield part.span(), said
+            for part in [line] if _decoded_text(line[0]) else _PART.finditer(text, *line.span()):
+                if content := _decoded_text(part[0]):
+                    yield part.span(), content
 
 
-def _said(encoded: str) -> str:
-    signs = "".join(encoded.split()).rstrip("=").translate(_OF_ONE_ALPHABET)
-    if len(encoded) < _LEAST or len(signs) % 4 == 1:
+def _decoded_text(encoded: str) -> str:
+    signs = "".join(encoded.split()).rstrip("=").translate(_STANDARD_ALPHABET)
+    if len(encoded) < _MIN_ENCODED or len(signs) % 4 == 1:
         return ""
     data = base64.b64decode(signs + "=" * (-len(signs) % 4))
-    try:  # what is cut off may end within a character
-        said, _ = utf_8_decode(data) if any(data[1::2]) else utf_16_le_decode(data)
+    try:  # a truncated text may end within a character
+        text, _ = utf_8_decode(data) if any(data[1::2]) else utf_16_le_decode(data)
     except UnicodeDecodeError:
         return ""
-    return "" if _NO_TEXT.search(said) else said
+    return "" if _NO_TEXT.search(text) else text
 
 
-REACH = 4096
+CUT_CONTEXT = 4096
 """The maximum number of characters examined before a cut."""
 
 _MARK = re.compile(r"…? ?\[cut: \d{1,12} characters in all\]")
 _UNBROKEN = ascii_letters + digits + "!#$%&()*+,-./:;=?@[\\]^_{|}~"
 _GROUPS = re.compile(r"(?:(?=[A-Za-z_+().-]{0,8}\d)[\w+().-]{1,17}+[ \u00a0]){1,10}+\Z", re.ASCII)
-_LONGEST_GROUPS = 180
-_CLOSED_BY = (
+_MAX_GROUPS_SIZE = 180
+_CLOSINGS = (
     *(('"', '"'), ("'", "'"), ("`", "`"), ('\\"', '\\"'), (">", "</")),
     (" ", "aa aa aa"),  # a phrase needs several words
 )
 
 
-def spans_at_cuts(indexed: IndexedText) -> Iterator[Hit]:
+def spans_before_cuts(indexed: IndexedText) -> Iterator[Hit]:
     for mark in _MARK.finditer(indexed.text):
-        before = indexed.text[max(0, mark.start() - REACH) : mark.start()]
+        before = indexed.text[max(0, mark.start() - CUT_CONTEXT) : mark.start()]
         whole = before.rstrip(_UNBROKEN)
-        groups = _GROUPS.search(whole[-_LONGEST_GROUPS:])
+        groups = _GROUPS.search(whole[-_MAX_GROUPS_SIZE:])
         size = len(before) - len(whole) + (len(groups[0]) if groups else 0)
         if size:
             yield Hit(mark.start() - size, mark.start(), "cut", "secret")
 
 
 def readings_of_cut(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield a place, the text from there to a cut, and what would close its open quote or tag."""
+    """Yield a start, the text from there to a cut, and a closing for its open quote or tag."""
     for mark in _MARK.finditer(text, max(0, len(text) - 48)):
-        start = max(0, mark.start() - REACH)
+        start = max(0, mark.start() - CUT_CONTEXT)
         before = text[start : mark.start()]
-        if before.endswith(HIDDEN):  # the torn value is gone: it was read in the pass before
+        if before.endswith(HIDDEN):  # the cut value was redacted in an earlier pass
             return
-        for opening, closing in _CLOSED_BY:
+        for opening, closing in _CLOSINGS:
             if opening in before:
                 yield start, before, closing
 
 
-LEAST: Final = 8
+MIN_LENGTH: Final = 8
 """The minimum length in characters; shorter values occur too often by chance."""
 
-_MOST: Final = 1_000
-_LONGEST: Final = 4096
-_PIECES: Final = 100
-_TORN: Final = "cut"  # what stood before a cut is any word
+_MAX_VALUES: Final = 1_000
+_MAX_LENGTH: Final = 4096
+_MAX_PIECES: Final = 100
+_CUT_LABEL: Final = "cut"  # what stood before a cut is any word
 
-_AROUND = " \t\r\n\"'`.,:;!?()[]{}<>\\"
+_PUNCTUATION = " \t\r\n\"'`.,:;!?()[]{}<>\\"
 _JOINTS = re.compile(r"[\s;,\"'`]+")
 _NAMED = re.compile(r"[\w.-]{1,64}[=:](?P<rest>.*[^\W_].*)", re.DOTALL)
 _USERINFO = re.compile(r"://[^\s/:@]{0,256}:(?P<password>\S{1,1024})@")
-_ORDINARY = pattern("ORDINARY")
+_ORDINARY = pattern("ORDINARY_VALUE")
 _HUMP = re.compile(r"[^\W\d_a-z]*[^\W\d_A-Z]+|[^\W\d_a-z]+")
 _STRONG = re.compile(r"[^\W_][$#@!%^*]+[^\W_]")
 
@@ -287,28 +294,28 @@ _STRONG = re.compile(r"[^\W_][$#@!%^*]+[^\W_]")
 class KnownSecrets:
     """The secrets redacted from a run, kept in memory to find them elsewhere in it.
 
-    At most 1,000 values, each of 8 characters or more. A value that may also be a word, a date, a
-    path or a version is not kept: it would redact much that is no secret.
+    At most 1,000 values, each of 8 characters or more. Values that may also be a word, a date, a
+    path or a version are left out: they would redact too much.
     """
 
     def __init__(self) -> None:
         self.labels: dict[str, str] = {}
-        self._mixed: set[str] = set()  # those that may be part of a longer word
+        self._mixed: set[str] = set()  # those that are also found within a longer word
         self._parts: dict[str, dict[int, list[str]]] = {}
-        """The values that have five characters at an offset, the longest first: of a value of eight
-        characters, wherever it stands, five begin at a multiple of four of the text."""
+        """The values by five of their characters and the offset of these, the longest first. In any
+        text, five characters of a value of eight begin at a multiple of four."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def learn(self, value: str, label: str, may_stay: Callable[[str], bool]) -> None:
-        """Add a secret in all its forms, except those for which ``may_stay`` is true."""
-        if label == _TORN or len(value) < LEAST or value in self.labels:
+    def learn(self, value: str, label: str, is_allowed: Callable[[str], bool]) -> None:
+        """Add a secret in all its forms, except forms for which ``is_allowed`` returns True."""
+        if label == _CUT_LABEL or len(value) < MIN_LENGTH or value in self.labels:
             return
         for form in _forms(value):
-            if len(self.labels) == _MOST:
+            if len(self.labels) == _MAX_VALUES:
                 return
-            if form not in self.labels and _is_one(form) and not may_stay(form):
+            if form not in self.labels and _is_unmistakable(form) and not is_allowed(form):
                 self.labels[form] = label
                 if alternates(form):
                     self._mixed.add(form)
@@ -318,38 +325,38 @@ class KnownSecrets:
 
     def spans(self, text: str) -> Iterator[Hit]:
         """Yield the known secrets in a text, however escaped; spans may overlap."""
-        if not self.labels or len(text) < LEAST:
+        if not self.labels or len(text) < MIN_LENGTH:
             return
-        for reading in plain_readings(text):
+        for reading in full_readings(text):
             read = reading.text
             for place in range(0, len(read) - 4, 4):
                 for offset, values in self._parts.get(read[place : place + 5], {}).items():
                     for value in values if place >= offset else ():
                         start, end = place - offset, place - offset + len(value)
                         if read.startswith(value, start) and (
-                            not _is_torn(read, start, end) or value in self._mixed
+                            not _is_inside_word(read, start, end) or value in self._mixed
                         ):
                             yield Hit(*reading.origin(start, end), self.labels[value], "secret")
                             break
 
 
-def _is_torn(text: str, start: int, end: int) -> bool:
+def _is_inside_word(text: str, start: int, end: int) -> bool:
     return (text[max(0, start - 1) : start].isalnum() and text[start].isalnum()) or (
         text[end - 1].isalnum() and text[end : end + 1].isalnum()
     )
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield what else a secret may be written as, and the secret part of ``sid=x``, ``user:x``."""
-    bytewise = value.encode(errors="replace").decode("latin-1")  # as escapes of a URL are read
-    for form in dict.fromkeys((value, plain(value), bytewise)):
-        if "; " not in form:  # a header of cookies, of which each by itself is one
+    """Yield the other spellings of a secret, and the secret part of ``sid=x`` or ``user:x``."""
+    bytewise = value.encode(errors="replace").decode("latin-1")  # as URL escapes are decoded
+    for form in dict.fromkeys((value, fully_decoded(value), bytewise)):
+        if "; " not in form:  # in a cookie header, each cookie is a secret of its own
             yield form
-            yield form.strip(_AROUND)
+            yield form.strip(_PUNCTUATION)
         if password := _USERINFO.search(form):
             yield password["password"]
-        for piece in _JOINTS.split(form, _PIECES)[:_PIECES]:
-            bare = piece.strip(_AROUND)
+        for piece in _JOINTS.split(form, _MAX_PIECES)[:_MAX_PIECES]:
+            bare = piece.strip(_PUNCTUATION)
             if "://" not in bare:
                 named = _NAMED.fullmatch(bare)
                 part = named["rest"] if named else bare
@@ -360,7 +367,7 @@ def _forms(value: str) -> Iterator[str]:
 
 def _after_colon(piece: str) -> str:
     """Return the password of ``user:password`` in base64, or an empty string."""
-    if not LEAST <= len(piece) <= 1024 or piece.isdecimal():
+    if not MIN_LENGTH <= len(piece) <= 1024 or piece.isdecimal():
         return ""
     try:
         decoded = base64.b64decode(piece + "=" * (-len(piece) % 4), validate=True).decode()
@@ -369,18 +376,18 @@ def _after_colon(piece: str) -> str:
     return decoded.partition(":")[2] if decoded.isprintable() else ""
 
 
-def _is_one(value: str) -> bool:
-    if not LEAST <= len(value) <= _LONGEST or HIDDEN in value or is_usual(value):
+def _is_unmistakable(value: str) -> bool:
+    if not MIN_LENGTH <= len(value) <= _MAX_LENGTH or HIDDEN in value or is_harmless(value):
         return False
     ordinary = _ORDINARY.fullmatch(value)
     if ordinary is None:
         return any(map(str.isalnum, value))
     if ordinary["words"] is None:
-        return False  # else it has a symbol among its letters, or capitals throughout
+        return False
     return _STRONG.search(value) is not None or len(value) < 3 * len(_HUMP.findall(value))
 
 
 def alternates(value: str) -> bool:
-    """Return whether letters and digits alternate as in nothing a person writes."""
+    """Return whether letters and digits alternate more often than in anything people write."""
     kinds = [character.isdigit() for character in value if character.isalnum()]
     return sum(a != b for a, b in pairwise(kinds)) >= max(3, 0.2 * len(kinds))
