@@ -31,7 +31,7 @@ from rich.table import Table
 from kp_middleware import KnowledgePulse
 from kp_middleware.database import connect
 from kp_middleware.export import Registry, Sender
-from kp_middleware.rate_limit import OwnPace, Pace
+from kp_middleware.rate_limit import LocalPace, Pace
 from kp_middleware.recording import Recorder
 from kp_middleware.storage import OutboxTable
 from kp_middleware.testing import FakeClock, Fault, LocalRegistry
@@ -125,7 +125,7 @@ def send_what_is_left(site: Site, clock: FakeClock) -> None:
     there = Registry(site.registry_url, SecretStr(site.api_key), timeout_s=SEND_TIMEOUT_S)
     with closing(connect(site.db)) as connection, closing(there):
         outbox = OutboxTable(connection, registry=site.registry_url, agent_id=None)
-        forwarder = Sender(outbox, there, pace=OwnPace(Pace(), clock), clock=clock)
+        forwarder = Sender(outbox, there, pace=LocalPace(Pace(), clock), clock=clock)
         while (wait_s := forwarder.send_due()) is not None:
             clock.advance(wait_s + 0.001)
 

@@ -3,16 +3,16 @@
 KnowledgePulseError
 ├── MissingExtraError            install the extra it names
 ├── SettingsFileError            correct the file it names
-├── DatabaseError                the file cannot be used: its path and remedy are in the message
-│   └── SharedLogError           the shared log cannot be used now: runs wait in the file
+├── DatabaseError                the file cannot be used: the message has its path and a remedy
+│   └── SharedLogError           the shared log is unavailable: runs wait in the file
 ├── TraceNotFoundError           no stored trace has this id, or several begin with it
-├── RedactionError               this must not leave: its path and reason are in the message
+├── RedactionError               not safe to send: the message has the reason and path
 ├── EmbedderError
 │   ├── EmbedderUnavailableError this process has no model: novelty is 0.5
-│   └── EmbedderNotReadyError    the model is still on its way: ask again later
+│   └── EmbedderNotReadyError    the model is being downloaded: retry later
 └── RegistryError
-    ├── RegistryUnavailableError worth trying again later
-    ├── RegistryRejectedError    this document will never be accepted
+    ├── RegistryUnavailableError retry later
+    ├── RegistryRejectedError    the document will never be accepted
     └── RegistryForbiddenError   nothing will be accepted until the user acts
 """
 
@@ -55,11 +55,11 @@ class MissingExtraError(KnowledgePulseError):
 
 
 class SettingsFileError(KnowledgePulseError):
-    """The file of settings cannot be read.
+    """The settings file cannot be read.
 
     Attributes:
-        path: Of the file.
-        problem: What is wrong with it, and what to do.
+        path: The path of the file.
+        problem: The problem and its remedy.
     """
 
     def __init__(self, path: Path, problem: str) -> None:
@@ -69,7 +69,7 @@ class SettingsFileError(KnowledgePulseError):
 
 
 class DatabaseError(KnowledgePulseError):
-    """The file of traces cannot be opened, read or written."""
+    """The database file cannot be opened, read or written."""
 
     def __init__(self, path: str | Path, problem: str, remedy: str) -> None:
         super().__init__(f"{path}: {problem}; {remedy}")
@@ -78,21 +78,21 @@ class DatabaseError(KnowledgePulseError):
 
 
 class SharedLogError(DatabaseError):
-    """The shared log in PostgreSQL cannot be used now; the message has no password.
+    """The shared log in PostgreSQL is unavailable; the message has no password.
 
     Attributes:
-        sqlstate: The server's code; None where it said none.
+        sqlstate: The server's error code, or None.
     """
 
     sqlstate: str | None = None
 
 
 class TraceNotFoundError(KnowledgePulseError):
-    """No stored trace is meant by this id, or more than one is."""
+    """An id matches no stored trace, or more than one."""
 
 
 class RedactionError(KnowledgePulseError):
-    """It is not certain that a document is clean, so it must not leave this machine.
+    """A document may not be clean, so it must not leave this machine.
 
     Attributes:
         reason: A code: ``redactor_error``, ``too_deep``, ``too_large``, ``residual_secret``, …
@@ -110,11 +110,11 @@ class EmbedderError(KnowledgePulseError):
 
 
 class EmbedderUnavailableError(EmbedderError):
-    """There is no model in this process, and asking again will not help."""
+    """This process has no model, and a retry will not help."""
 
 
 class EmbedderNotReadyError(EmbedderError):
-    """The model is being downloaded; ask again later."""
+    """The model is being downloaded; retry later."""
 
 
 _LONGEST_DETAIL: Final = 200
@@ -124,9 +124,9 @@ _OR_NO_PROXY: Final = "correct or unset {first}, or add the registry's host to N
 
 
 class ProblemKind(Enum):
-    """A problem between a trace and its registry: what it is, and what to do.
+    """A kind of problem with the registry: its description and remedy.
 
-    It is stored by its name, in small letters, with its ``{detail}``.
+    It is stored by its name, in lower case, with its ``{detail}``.
     """
 
     REFUSED = (
@@ -221,88 +221,88 @@ class ProblemKind(Enum):
 
 
 class Problem(NamedTuple):
-    """One problem, in a form that can be kept in a column; what ``detail`` is, its kind says."""
+    """A problem that can be stored in a column; the kind determines what ``detail`` is."""
 
     kind: ProblemKind
     detail: str = ""
 
     @classmethod
-    def read(cls, kept: str) -> Self:
-        """Read a stored problem; a kind that this version does not know becomes ``OTHER``."""
-        kind, _, detail = kept.partition(" ")
+    def parse(cls, stored: str) -> Self:
+        """Parse a stored problem; a kind unknown to this version becomes ``OTHER``."""
+        kind, _, detail = stored.partition(" ")
         if kind.upper() in ProblemKind.__members__:
             return cls(ProblemKind[kind.upper()], detail)
         return cls(ProblemKind.OTHER)
 
     @property
-    def kept(self) -> str:
-        """The problem in its stored form: one short line."""
+    def stored(self) -> str:
+        """The stored form: one short line."""
         letters = "".join(letter if letter.isprintable() else " " for letter in self.detail)
         return f"{self.kind} {' '.join(letters.split())}"[:_LONGEST_DETAIL].rstrip()
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """The problem in words."""
-        return self._filled(self.kind.value[0])
+        return self._fill(self.kind.value[0])
 
     @property
     def remedy(self) -> str:
         """The remedy in words."""
-        return self._filled(self.kind.value[1])
+        return self._fill(self.kind.value[1])
 
     def __str__(self) -> str:
-        return f"{self.what}; {self.remedy}"
+        return f"{self.description}; {self.remedy}"
 
-    def _filled(self, words: str) -> str:
+    def _fill(self, template: str) -> str:
         first, _, rest = self.detail.partition(" ")
-        return words.format(detail=self.detail, first=first, rest=rest)
+        return template.format(detail=self.detail, first=first, rest=rest)
 
 
 class RegistryError(KnowledgePulseError):
-    """The registry did not take a trace.
+    """The registry did not accept a trace.
 
     Attributes:
-        status: The HTTP status, or None where no answer came.
-        problem: What it was, as it is kept and told later.
+        status: The HTTP status, or None without an answer.
+        problem: The problem in its stored form, as later reports show it.
     """
 
     status: int | None = None
     problem: Problem = Problem(ProblemKind.OTHER)
 
     def __init__(
-        self, words: str, *, status: int | None = None, problem: Problem | None = None
+        self, message: str, *, status: int | None = None, problem: Problem | None = None
     ) -> None:
-        super().__init__(words)
+        super().__init__(message)
         self.status = status
         self.problem = problem or self.problem
 
     @property
     def is_refusal(self) -> bool:
-        """True after a 4xx answer, which the registry would give again to the same key."""
+        """True after a 4xx answer, which the registry replays for the same key."""
         return self.status is not None and 400 <= self.status < 500
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """The problem, without its remedy."""
-        return str(self) if self.problem.kind is ProblemKind.OTHER else self.problem.what
+        return str(self) if self.problem.kind is ProblemKind.OTHER else self.problem.description
 
 
 class RegistryUnavailableError(RegistryError):
-    """The registry could not be reached, is in trouble, or asks for patience.
+    """The registry could not be reached, failed, or limits the rate.
 
     Attributes:
-        retry_after_s: How long the registry asked us to wait, in seconds, or None.
+        retry_after_s: The seconds that the registry asked to wait, or None.
     """
 
     def __init__(
         self,
-        words: str,
+        message: str,
         *,
         status: int | None = None,
         retry_after_s: float | None = None,
         problem: Problem | None = None,
     ) -> None:
-        super().__init__(words, status=status, problem=problem)
+        super().__init__(message, status=status, problem=problem)
         self.retry_after_s = retry_after_s
 
 
@@ -310,7 +310,7 @@ class RegistryRejectedError(RegistryError):
     """The registry will never accept this document.
 
     Attributes:
-        reason: The registry's words, with the path of each issue.
+        reason: The registry's message, with the path of each issue.
     """
 
     def __init__(self, status: int, reason: str) -> None:
@@ -319,14 +319,14 @@ class RegistryRejectedError(RegistryError):
 
 
 class RegistryForbiddenError(RegistryError):
-    """The key is dead, or may not write: stop sending until the user acts.
+    """The key is dead or read-only: stop sending until the user acts.
 
     Attributes:
-        remedy: What the user can do about it.
+        remedy: What the user can do.
     """
 
     def __init__(
-        self, status: int, words: str, remedy: str, *, problem: Problem | None = None
+        self, status: int, message: str, remedy: str, *, problem: Problem | None = None
     ) -> None:
-        super().__init__(f"{words}; {remedy}", status=status, problem=problem)
+        super().__init__(f"{message}; {remedy}", status=status, problem=problem)
         self.remedy = remedy

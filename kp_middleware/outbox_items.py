@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kp_middleware.rate_limit import UNSAID, Allowance
+from kp_middleware.rate_limit import NO_ALLOWANCE, Allowance
 
 if TYPE_CHECKING:
     from kp_middleware.errors import RegistryError, RegistryRejectedError
@@ -38,7 +38,7 @@ class Receipt:
 
     remote_id: str | None = None
     status: int | None = None
-    allowance: Allowance = UNSAID
+    allowance: Allowance = NO_ALLOWANCE
 
 
 class Outbox(Protocol):

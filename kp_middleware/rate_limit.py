@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 from kp_middleware.errors import Problem, ProblemKind
 
 BURST: Final = 20
-"""The number of requests we make one after another; the free tier takes 30."""
+"""The number of requests sent in one burst; the free tier allows 30."""
 
 INTERVAL_S: Final = 2.2
-"""In how many seconds we make one more; the free tier takes one per 2."""
+"""The seconds per further request; the free tier allows one every 2."""
 
 _SLOWER_MINUTE_S: Final = 66.0  # a tenth below what the registry allows in a minute
 _MINUTE_S: Final = 60.0
@@ -22,12 +22,12 @@ _HOUR_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
 _LONGEST_BACKOFF_S: Final = 2400.0
 _TICK_S: Final = 0.001  # epoch seconds added up are right to about a microsecond
-_MARGIN_S: Final = 30.0  # clocks differ, and others may draw on the same agent's bucket
+_MARGIN_S: Final = 30.0  # clocks differ, and others may use the same agent's bucket
 _REFILL_S: Final = BURST * INTERVAL_S  # of a whole burst, at any interval
 _NEVER: Final = -math.inf
-_OTHER: Final = Problem(ProblemKind.OTHER)
+_UNKNOWN_PROBLEM: Final = Problem(ProblemKind.OTHER)
 _DEAD_KEY: Final = Problem(ProblemKind.DEAD_KEY)
-_PAST: Final = ("limited_at", "asked_at", "lost_at", "stopped_at", "problem_since")
+_PAST_INSTANTS: Final = ("limited_at", "asked_at", "lost_at", "stopped_at", "problem_since")
 
 
 def burst_at(interval_s: float) -> int:
@@ -39,33 +39,33 @@ class Allowance(NamedTuple):
     """The rate limit as the registry reports it with each answer.
 
     Attributes:
-        per_minute: How many requests of the agent it takes in a minute; None: it does not say.
-        remaining: How many it would take at once now, whoever sends them; None: it does not say.
+        per_minute: The agent's requests per minute; None if not reported.
+        remaining: The requests that all senders together have left now; None if not reported.
     """
 
     per_minute: int | None = None
     remaining: int | None = None
 
 
-UNSAID: Final = Allowance()
+NO_ALLOWANCE: Final = Allowance()
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
     """The state of the rate limit for one agent, one row of the shared file, on one clock.
 
-    Each method but ``wait_s`` returns the pace after an event; minus infinity is never.
+    Each method but ``wait_s`` returns the pace after an event; minus infinity means never.
 
     Attributes:
-        interval_s: One more is allowed per so many seconds.
-        full_at: When the whole burst is there again.
-        limited_at: When the last 429 came.
-        asked_at: When the request was made that has no answer yet.
-        lost_at: When the last one was made whose answer nobody has seen, until another is answered.
-        stopped_at: When the key turned out to be dead or not allowed to write.
+        interval_s: The seconds per further request.
+        full_at: When the burst is completely refilled.
+        limited_at: When the last 429 arrived.
+        asked_at: When the pending request was sent.
+        lost_at: When the last request without a known answer was sent, until another is answered.
+        stopped_at: When the key was refused: dead or read-only.
         problem: The last request's, in the stored form of a `Problem`; empty if it was answered.
-        problem_since, tries: Since when, and how many in a row have met one.
-        held_until: Then another may send; without a holder, until when a program is at it.
+        problem_since, tries: When the current problem began, and the failed requests since then.
+        held_until: When the turn ends; without a holder, until when the last one may send more.
     """
 
     interval_s: float = INTERVAL_S
@@ -85,46 +85,46 @@ class Pace:
     noted_at: float = _NEVER
 
     @property
-    def has_one_at(self) -> float:
-        """The instant at which one request may be made, if nothing pauses."""
+    def ready_at(self) -> float:
+        """The instant at which the next request may be sent, unless sending pauses."""
         return self.full_at - max(0.0, _REFILL_S - self.interval_s)
 
     def wait_s(self, now: float) -> float:
-        """Return the seconds until a request may be made; infinity until the user acts."""
+        """Return the seconds until a request may be sent; infinity until the user acts."""
         if self.stopped_at > _NEVER:
             return math.inf
-        wait_s = max(self.has_one_at, self.paused_until) - now
+        wait_s = max(self.ready_at, self.paused_until) - now
         return wait_s if wait_s > _TICK_S else 0.0
 
     def spent(self, now: float) -> Self:
-        """Return the pace before a request is made, whatever its outcome."""
+        """Return the pace with one request spent, which is recorded before it is sent."""
         return replace(self, full_at=max(self.full_at, now) + self.interval_s, asked_at=now)
 
     def answered(self) -> Self:
-        """Return the pace after the registry took or refused a document."""
-        over = ("asked_at", "lost_at", "stopped_at", "problem_since")
-        instants: dict[str, Any] = dict.fromkeys(over, _NEVER)
+        """Return the pace after the registry accepted or rejected a document."""
+        cleared = ("asked_at", "lost_at", "stopped_at", "problem_since")
+        instants: dict[str, Any] = dict.fromkeys(cleared, _NEVER)
         return replace(self, failures=0, answering=True, problem="", tries=0, **instants)
 
-    def told(self, now: float, allowance: Allowance) -> Self:
-        """Return the pace after the registry reported its rate limit and what is left of it."""
+    def with_allowance(self, now: float, allowance: Allowance) -> Self:
+        """Return the pace after the registry reported its rate limit."""
         pace = self
         if allowance.per_minute is not None:
             pace = pace.at_interval(now, _SLOWER_MINUTE_S / allowance.per_minute)
-        return pace if allowance.remaining is None else pace.sparing(now, allowance.remaining)
+        return pace if allowance.remaining is None else pace.with_reserve(now, allowance.remaining)
 
     def at_interval(self, now: float, interval_s: float) -> Self:
-        """Return the pace with another interval; the burst is refilled in the same time."""
+        """Return the pace with another interval; a burst takes as long to refill as before."""
         interval_s = max(interval_s, _SHORTEST_INTERVAL_S)
         left_s = max(0.0, self.full_at - now) * interval_s / self.interval_s
         full_at = now + left_s if left_s else self.full_at
         return replace(self, interval_s=interval_s, full_at=full_at)
 
-    def sparing(self, now: float, remaining: int) -> Self:
+    def with_reserve(self, now: float, remaining: int) -> Self:
         """Return the pace with a reserve for other senders of the same agent.
 
-        Within the reserve each waits the longer the less is left, by its square: so two senders or
-        eight settle where as much is refilled as they take, and none of them meets a 429.
+        Within the reserve, the wait grows with the square of what is missing: any number of
+        senders settle at the refill rate, and none of them gets a 429.
         """
         reserve = min(_RESERVE, _SLOWER_MINUTE_S / self.interval_s / 3)
         spare, wait_s = remaining - reserve, 0.0
@@ -133,57 +133,59 @@ class Pace:
             wait_s = min(self.interval_s * (reserve / max(remaining, 1)) ** 2, _MINUTE_S)
         return self.with_burst(now + wait_s, spare)
 
-    def failed(self, now: float, pause_s: float, problem: Problem = _OTHER) -> Self:
+    def failed(self, now: float, pause_s: float, problem: Problem = _UNKNOWN_PROBLEM) -> Self:
         """Return the pace after a failed request: all sending pauses."""
-        paused = self.pausing_until(now + pause_s).met(problem, now)
+        paused = self.pause_until(now + pause_s).with_problem(problem, now)
         return replace(paused, failures=self.failures + 1, answering=False)
 
     def limited(self, now: float, retry_after_s: float) -> Self:
         """Return the pace after a 429: a pause, of an hour after the second within an hour.
 
-        So no three can fall within an hour. The burst is gone: the registry's is too.
+        No hour can have three, then. The burst is empty, as the registry's is.
         """
-        again = now - max(self.limited_at, self.lost_at) < _HOUR_S
-        pause_s = max(_HOUR_S, retry_after_s) if again else retry_after_s
-        paused = self.pausing_until(now + pause_s + _MARGIN_S).met(Problem(ProblemKind.LIMIT), now)
+        repeated = now - max(self.limited_at, self.lost_at) < _HOUR_S
+        pause_s = max(_HOUR_S, retry_after_s) if repeated else retry_after_s
+        paused = self.pause_until(now + pause_s + _MARGIN_S).with_problem(
+            Problem(ProblemKind.LIMIT), now
+        )
         return replace(paused.without_burst(paused.paused_until), limited_at=now)
 
-    def lost(self) -> Self:
+    def answer_lost(self) -> Self:
         """Return the pace after the last answer was lost: it may have been a 429.
 
-        One costs no more than the burst. With another, or a 429, less than an hour before it, no
-        third can fall within that hour: nothing is sent until it is over.
+        One lost answer costs only the burst. If another one, or a 429, came less than an hour
+        before it, nothing is sent for the rest of that hour.
         """
         if self.asked_at == _NEVER:
             return self
         before_at, asked_at = max(self.limited_at, self.lost_at), self.asked_at
         pace = self.without_burst(asked_at)
         if asked_at - before_at < _HOUR_S:
-            pace = pace.pausing_until(before_at + _HOUR_S + _MARGIN_S)
-            pace = pace.met(Problem(ProblemKind.UNHEARD), asked_at)
+            pace = pace.pause_until(before_at + _HOUR_S + _MARGIN_S)
+            pace = pace.with_problem(Problem(ProblemKind.UNHEARD), asked_at)
         return replace(pace, asked_at=_NEVER, lost_at=asked_at)
 
-    def unasked(self) -> Self:
-        """Return the pace after a request was not made after all."""
+    def cancelled(self) -> Self:
+        """Return the pace after a request was not sent after all."""
         return replace(self, asked_at=_NEVER)
 
     def forbidden(self, now: float, problem: Problem = _DEAD_KEY) -> Self:
-        """Return the pace after the key was refused: dead, or not allowed to write."""
-        return replace(self.met(problem, now), stopped_at=now, answering=False)
+        """Return the pace after the key was refused: dead or read-only."""
+        return replace(self.with_problem(problem, now), stopped_at=now, answering=False)
 
     def without_burst(self, now: float) -> Self:
-        """Return the pace without a burst, for when we cannot know what was sent just before."""
+        """Return the pace without a burst, when earlier requests are unknown."""
         return self.with_burst(now, 1)
 
     def with_burst(self, now: float, requests: float) -> Self:
-        """Return the pace with a burst of so many requests at most."""
+        """Return the pace with a burst of at most this many requests."""
         full_at = now + max(0.0, _REFILL_S - requests * self.interval_s)
         return replace(self, full_at=max(self.full_at, full_at))
 
     def plausible(self, now: float) -> Self:
-        """Return the pace without instants that are impossible unless the clock was set back.
+        """Return the pace without instants that are possible only if the clock was set back.
 
-        What is over cannot lie ahead, and nothing pauses for longer than a day and the margin.
+        Past events cannot lie ahead, and no pause is longer than a day and the margin.
         """
         paused_until = min(self.paused_until, now + _DAY_S + _MARGIN_S)
         refilled_s = max(_REFILL_S, self.interval_s)
@@ -191,12 +193,12 @@ class Pace:
             self,
             full_at=min(self.full_at, max(paused_until, now + _MINUTE_S) + refilled_s),
             paused_until=paused_until,
-            **{name: min(getattr(self, name), now) for name in _PAST},
+            **{name: min(getattr(self, name), now) for name in _PAST_INSTANTS},
         )
 
     def stricter(self, other: Self) -> Self:
         """Return the stricter of two paces in each respect."""
-        names = ("interval_s", "full_at", "paused_until", "failures", "tries", *_PAST)
+        names = ("interval_s", "full_at", "paused_until", "failures", "tries", *_PAST_INSTANTS)
         return replace(
             self,
             answering=self.answering and other.answering,
@@ -204,60 +206,59 @@ class Pace:
             **{name: max(getattr(self, name), getattr(other, name)) for name in names},
         )
 
-    def met(self, problem: Problem, now: float) -> Self:
-        """Return the pace after a request that met a problem, which users are shown."""
+    def with_problem(self, problem: Problem, now: float) -> Self:
+        """Return the pace after a request failed with a problem, which is shown to users."""
         return replace(
             self,
             asked_at=_NEVER,
-            problem=problem.kept,
+            problem=problem.stored,
             problem_since=self.problem_since if self.problem else now,
             tries=self.tries + 1,
         )
 
-    def pausing_until(self, instant: float) -> Self:
-        """Return the pace after a pause has begun, unless a longer one has."""
+    def pause_until(self, instant: float) -> Self:
+        """Return the pace with a pause until an instant, or until later if it was longer."""
         return replace(self, paused_until=max(self.paused_until, instant))
 
 
-_NEW: Final[Mapping[str, Any]] = asdict(Pace())
+_DEFAULTS: Final[Mapping[str, Any]] = asdict(Pace())
 
 
-def unpacked(pace: str, stops: str, key_hash: str) -> Pace:
-    """Return a stored pace as it is for the API key with this hash."""
-    said = json.loads(pace)
-    return Pace(**said | {"stopped_at": json.loads(stops).get(key_hash, _NEVER)})
+def unpack_pace(pace: str, stops: str, key_hash: str) -> Pace:
+    """Return a stored pace for the API key with this hash."""
+    values = json.loads(pace)
+    return Pace(**values | {"stopped_at": json.loads(stops).get(key_hash, _NEVER)})
 
 
-def packed(pace: Pace, stops: str, key_hash: str) -> tuple[str, str]:
-    """Return a pace as it is stored, for all keys: what differs from a new one, and their stops.
+def pack_pace(pace: Pace, stops: str, key_hash: str) -> tuple[str, str]:
+    """Return the stored form of a pace: its differences from a new pace, and the stops of all keys.
 
-    Both are JSON; ``stops`` are those before: the hash of each refused API key and when it was.
+    Both are JSON; ``stops`` is the previous value: when each refused API key was, by its hash.
     """
-    said = {name: value for name, value in asdict(pace).items() if value != _NEW[name]}
+    values = {name: value for name, value in asdict(pace).items() if value != _DEFAULTS[name]}
     after = {key: at for key, at in json.loads(stops).items() if key != key_hash}
-    if (stopped_at := said.pop("stopped_at", None)) is not None:
+    if (stopped_at := values.pop("stopped_at", None)) is not None:
         after[key_hash] = stopped_at
-    return json.dumps(said), json.dumps(after)
+    return json.dumps(values), json.dumps(after)
 
 
-def backoff_s(failures: int, luck: float) -> float:
-    """Return the seconds to wait after failures in a row: from 2 s, doubling, to an hour.
+def backoff_s(failures: int, jitter: float) -> float:
+    """Return the seconds to wait after consecutive failures: from 2 s, doubling, to an hour.
 
-    So nobody waits much longer than the trouble has lasted. ``luck``, from 0 to 1, spreads the
-    waits by half, so that not all clients return together.
+    ``jitter``, from 0 to 1, adds up to half, so that clients do not retry in step.
 
     >>> [backoff_s(failures, 0.0) for failures in (1, 2, 11, 12, 100)], backoff_s(100, 1.0)
     ([2.0, 4.0, 2048.0, 2400.0, 2400.0], 3600.0)
     """
-    return min(2.0 ** min(failures, 12), _LONGEST_BACKOFF_S) * (1 + luck / 2)
+    return min(2.0 ** min(failures, 12), _LONGEST_BACKOFF_S) * (1 + jitter / 2)
 
 
-Change: TypeAlias = Callable[[Pace, float], Pace]
-"""The pace after an event at an instant."""
+PaceChange: TypeAlias = Callable[[Pace, float], Pace]
+"""A function that returns the pace after an event at an instant."""
 
 
-class OwnPace:
-    """A pace for one request at a time, forgotten with the object; a subclass shares it."""
+class LocalPace:
+    """A pace of this process alone, for one request at a time; a subclass shares it."""
 
     def __init__(self, pace: Pace, clock: Callable[[], float]) -> None:
         self.pace = pace
@@ -268,19 +269,19 @@ class OwnPace:
         return self.settle(Pace.plausible)
 
     def spend(self) -> Pace | None:
-        """Note that a request is about to be made; return None if the turn is no longer ours."""
+        """Record that a request is about to be sent; return None if the turn was lost."""
         self.settle(Pace.spent)
         return self.pace
 
-    def settle(self, answer: Change, /) -> float:
-        """Note what the answer means, keep the turn, and return the seconds to the next request."""
+    def settle(self, answer: PaceChange, /) -> float:
+        """Record an outcome, keep the turn, and return the seconds until the next request."""
         now = self._clock()
         self.pace = answer(self.pace, now)
         return self.pace.wait_s(now)
 
-    def settle_and_release(self, answer: Change, /) -> None:
-        """Note what the last answer may have meant, and let others have their turn at once."""
+    def settle_and_release(self, answer: PaceChange, /) -> None:
+        """Record the last outcome, and pass the turn on at once."""
         self.settle(answer)
 
     def release(self, *, ended: bool = False) -> None:
-        """Let others have their turn; ``ended``: this program asks nothing more."""
+        """Pass the turn on; with ``ended``, this program will send nothing more."""

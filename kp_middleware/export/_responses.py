@@ -141,7 +141,7 @@ def _refusal(answer: Answer) -> RegistryError:
             problem = Problem(ProblemKind.FORBIDDEN, complaint)
         case _:
             return _nonsense(answer)
-    return RegistryForbiddenError(status, problem.what, problem.remedy, problem=problem)
+    return RegistryForbiddenError(status, problem.description, problem.remedy, problem=problem)
 
 
 def _nonsense(answer: Answer) -> RegistryUnavailableError:

@@ -19,7 +19,7 @@ from kp_middleware.errors import (
 )
 from kp_middleware.export._registry import Registry
 from kp_middleware.outbox_items import Outbox, OutboxItem, Receipt
-from kp_middleware.rate_limit import OwnPace, Pace, backoff_s
+from kp_middleware.rate_limit import LocalPace, Pace, backoff_s
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Sender:
         outbox: Outbox,
         registry: Registry | OwnExporter,
         *,
-        pace: OwnPace,
+        pace: LocalPace,
         clock: Callable[[], float],
         luck: Callable[[], float] = _luck,
     ) -> None:
@@ -143,8 +143,8 @@ class Sender:
                 return False
             # Before the sending thread continues: it would hand over to the next process, which
             # would also count the request without an answer.
-            lost = self._registry.hang_up()
-            self._pace.settle_and_release(lambda pace, _: pace.lost() if lost else pace.unasked())
+            outcome = Pace.answer_lost if self._registry.hang_up() else Pace.cancelled
+            self._pace.settle_and_release(lambda pace, _: outcome(pace))
         self._outbox.release(item)
         return True
 
@@ -169,7 +169,7 @@ class Sender:
             is_over = self._ended
             self._asked_for = None if is_over else item
         if is_over:
-            self._pace.settle(lambda before, _: before.unasked())
+            self._pace.settle(lambda before, _: before.cancelled())
             self._note(partial(self._outbox.release, item))
             return
         try:
@@ -187,7 +187,7 @@ class Sender:
         match answer:
             case Receipt():
                 told = answer.allowance
-                self._pace.settle(lambda before, now: before.answered().told(now, told))
+                self._pace.settle(lambda before, now: before.answered().with_allowance(now, told))
                 self._note(partial(self._outbox.sent, item, answer), revived=was_down)
             case RegistryRejectedError():
                 self._pace.settle(lambda before, _: before.answered())

@@ -24,7 +24,7 @@ from kp_middleware.instants import epoch_s
 from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline._dispatch import Dispatch
 from kp_middleware.pipeline._worker import LAST_STEP_S, LOOK_AGAIN_S, Worker
-from kp_middleware.rate_limit import OwnPace, Pace
+from kp_middleware.rate_limit import LocalPace, Pace
 from kp_middleware.runs import ExportedRun, StepFacts
 from kp_middleware.settings import Settings
 from kp_middleware.sharing import Link, PaceOfAll, SharedOutbox, load
@@ -122,7 +122,7 @@ class SendingWorker(Worker):
             with suppress(*DATABASE_ERRORS):
                 sender.send_due(self._stopping)  # what is answered is written, our turn is over
 
-    def _outbox_and_pace(self, store: Store, link: Link | None, /) -> tuple[Outbox, OwnPace]:
+    def _outbox_and_pace(self, store: Store, link: Link | None, /) -> tuple[Outbox, LocalPace]:
         """Return those of all hosts where they share a log; an exporter has a pace of its own."""
         exporter, settings = self.exporter, self._settings
         if isinstance(exporter, OwnExporter):
@@ -133,8 +133,8 @@ class SendingWorker(Worker):
         return SharedOutbox(link, exporter.url, exporter.agent_id, exporter.key_hash), pace
 
 
-def _unlimited() -> OwnPace:
-    return OwnPace(Pace().at_interval(time.time(), 0.0), time.time)
+def _unlimited() -> LocalPace:
+    return LocalPace(Pace().at_interval(time.time(), 0.0), time.time)
 
 
 class MoreSender(SendingWorker):
@@ -152,7 +152,7 @@ class MoreSender(SendingWorker):
         super().__init__(store, settings, exporter)
         self._send, self._since = send, since
 
-    def _outbox_and_pace(self, store: Store, _: Link | None, /) -> tuple[Outbox, OwnPace]:
+    def _outbox_and_pace(self, store: Store, _: Link | None, /) -> tuple[Outbox, LocalPace]:
         assert isinstance(store, SqliteStore)  # noqa: S101 - as it was made with
         assert isinstance(self.exporter, OwnExporter)  # noqa: S101
         policy, name = privacy.Policy.of(self._settings), self.exporter.url
@@ -282,7 +282,7 @@ def check_key(registry: Registry, settings: Settings) -> bool:
             registry.check_key()
             wait_s = pace.take()
             if wait_s == math.inf:
-                words, problem = f"at an earlier request: {pace.problem.what}", pace.problem
+                words, problem = f"at an earlier request: {pace.problem.description}", pace.problem
                 raise RegistryForbiddenError(403, words, problem.remedy, problem=problem)
             if wait_s > 0 or pace.spend() is None:
                 return False
@@ -346,7 +346,7 @@ def _at_the_pace(registry: Registry, settings: Settings) -> Iterator[SharedPace]
             wait_s = error.retry_after_s or 0.0
             pace.settle(lambda before, now: before.limited(now, wait_s))
         else:
-            pace.settle(lambda before, _: before.unasked())
+            pace.settle(lambda before, _: before.cancelled())
         raise
     finally:
         pace.release(ended=True)

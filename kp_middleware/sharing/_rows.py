@@ -17,7 +17,7 @@ from kp_middleware.errors import (
     RegistryRejectedError,
 )
 from kp_middleware.outbox_items import Outbox, OutboxItem, Receipt, idempotency_key
-from kp_middleware.rate_limit import Pace, packed, unpacked
+from kp_middleware.rate_limit import Pace, pack_pace, unpack_pace
 from kp_middleware.sharing._link import Connection, Cursor, Link
 
 
@@ -291,7 +291,7 @@ class SharedOutbox(Outbox):
         rejections = error.is_refusal + (found[0][0] if found else 0)
         told = {
             "wait_s": retry_at - time.time(),
-            "error": error.what,
+            "error": error.description,
             "status": error.status,
             "rejections": rejections,
             "key": idempotency_key(item.body, agent_id=self._agent_id, rejections=rejections),
@@ -352,10 +352,10 @@ class PaceOfAll:
                 opened.connection.execute(_BEGIN, self._row)
                 [[(said, stops, now)]] = opened.read((_LOCK, self._row))
                 self._ahead_s = now - time.time()
-                before = unpacked(said, stops, self._key_hash) if said else None
+                before = unpack_pace(said, stops, self._key_hash) if said else None
                 after = change(before)
                 if after != before:
-                    told = packed(after, stops, self._key_hash)
+                    told = pack_pace(after, stops, self._key_hash)
                     opened.connection.execute(_WRITE, (*told, *self._row))
                 return after
         except KnowledgePulseError as error:

@@ -228,7 +228,7 @@ class OutboxTable(OutboxItems):
                 attempts=int(counted),
                 state="pending",
                 next_attempt_at=instant(retry_at),
-                last_error=error.what,
+                last_error=error.description,
                 http_status=error.status,
                 rejections=rejections,
                 idempotency_key=idempotency_key(

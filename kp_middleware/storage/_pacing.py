@@ -22,7 +22,7 @@ from kp_middleware.database import (
     transaction,
 )
 from kp_middleware.errors import DatabaseError, Problem
-from kp_middleware.rate_limit import Change, OwnPace, Pace, packed, unpacked
+from kp_middleware.rate_limit import LocalPace, Pace, PaceChange, pack_pace, unpack_pace
 from kp_middleware.sharing import PaceOfAll
 from kp_middleware.storage._maintenance import soundness_of
 
@@ -127,12 +127,12 @@ class PacingTable:
         ours = f"{_ROWS} WHERE registry = ? AND agent = ?"
         found = connection.execute(ours, self._whose).fetchone()
         said, stops = found[2:] if found else ("", "{}")
-        before = unpacked(said, stops, self._key_hash) if found else None
+        before = unpack_pace(said, stops, self._key_hash) if found else None
         after = change(before)
         if before is None:
             connection.execute(_FORGET_OLD, (after.noted_at - _MONTH_S,))
         if after != before:
-            connection.execute(_WRITE, (*self._whose, *packed(after, stops, self._key_hash)))
+            connection.execute(_WRITE, (*self._whose, *pack_pace(after, stops, self._key_hash)))
         return after
 
 
@@ -185,7 +185,7 @@ _AT_IT_S: Final = 30.0  # a program that has sent will send more, unless it says
 _LAST_PATIENCE_S: Final = 0.3  # where a process ends
 
 
-class SharedPace(OwnPace):
+class SharedPace(LocalPace):
     """Lets one process send at a time, and all of them at one pace. Nothing here raises.
 
     What is going to be asked is in the file before it is asked: where no file can be used, nothing
@@ -208,13 +208,13 @@ class SharedPace(OwnPace):
         self._us = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._known: Pace | None = None
         self._left: Pace | None = None
-        self._unwritten: list[Change] = []
+        self._unwritten: list[PaceChange] = []
         self._said: set[str] = set()
 
     @property
     def problem(self) -> Problem:
         """The last known problem of a request."""
-        return Problem.read(self._known.problem if self._known else "")
+        return Problem.parse(self._known.problem if self._known else "")
 
     def take(self) -> float:
         pace = self._change(self._taken)
@@ -226,14 +226,14 @@ class SharedPace(OwnPace):
         wait_s = pace.wait_s(now)
         if wait_s > _LONG_S:
             how_long = "nothing is sent" if wait_s == math.inf else f"no sending for {wait_s:.0f} s"
-            self._say("long", "%s: %s", how_long, Problem.read(pace.problem))
+            self._say("long", "%s: %s", how_long, Problem.parse(pace.problem))
         return wait_s or min(max(pace.held_until - now, 0.01), _LOOK_AGAIN_S)
 
     def spend(self) -> Pace | None:
         pace = self._change(self._spent)
         return pace if pace and pace.holder == self._us else None
 
-    def settle(self, answer: Change, /) -> float:
+    def settle(self, answer: PaceChange, /) -> float:
         """Note what the answer means, later if need be; return the seconds to the next request."""
         settled = partial(self._settled, answer)
         pace, now = self._change(settled), self._clock()
@@ -245,7 +245,7 @@ class SharedPace(OwnPace):
             self._said.add("long")  # the sender says it in the registry's words
         return wait_s
 
-    def settle_and_release(self, answer: Change, /) -> None:
+    def settle_and_release(self, answer: PaceChange, /) -> None:
         # Where the file is locked, our turn ends by itself, and the request counts as unanswered.
         self._change(
             lambda pace, now: self._released(self._settled(answer, pace, now), now, ended=True),
@@ -256,7 +256,7 @@ class SharedPace(OwnPace):
         if self._known and (ended or self._known.holder == self._us):
             self._change(partial(self._released, ended=ended))  # or the turn ends by itself
 
-    def _change(self, change: Change, *, patience_s: float | None = None) -> Pace | None:
+    def _change(self, change: PaceChange, *, patience_s: float | None = None) -> Pace | None:
         """Change the shared state; return None if no file can be used now."""
         whole = partial(self._after, change)
         try:
@@ -281,7 +281,7 @@ class SharedPace(OwnPace):
         self._known, self._left, self._unwritten = pace, None, []
         return pace
 
-    def _after(self, change: Change, before: Pace | None) -> Pace:
+    def _after(self, change: PaceChange, before: Pace | None) -> Pace:
         now = self._clock()
         pace = before or self._known or Pace()  # where its file is gone, we know what was in it
         if self._left is not None:
@@ -297,7 +297,7 @@ class SharedPace(OwnPace):
         if pace.holder not in {None, self._us} and pace.held_until > now:
             return pace
         if pace.holder != self._us:
-            pace = pace.lost()
+            pace = pace.answer_lost()
         if pace.wait_s(now) > 0:
             return self._free(pace, now)
         return replace(pace, holder=self._us, held_until=now + self._lease_s)
@@ -306,7 +306,7 @@ class SharedPace(OwnPace):
         taken = self._taken(pace, now)
         return taken.spent(now) if taken.holder == self._us else taken
 
-    def _settled(self, answer: Change, before: Pace, now: float) -> Pace:
+    def _settled(self, answer: PaceChange, before: Pace, now: float) -> Pace:
         after = answer(before, now)
         if before.holder == self._us:
             return replace(after, held_until=now + self._lease_s)

@@ -39,7 +39,7 @@ class Sending(NamedTuple):
     def of(cls, queue: Queue, paces: Sequence[Pace], now: float, *, stopped: bool) -> Self:
         """Return what waits, as far as the last request says; of several paces, the strictest."""
         pace = reduce(Pace.stricter, paces, Pace())
-        next_at = max(now, queue.due_at, pace.has_one_at, pace.paused_until)
+        next_at = max(now, queue.due_at, pace.ready_at, pace.paused_until)
         last_at = max(pace.full_at, next_at) - burst_at(pace.interval_s) * pace.interval_s
         return cls(
             queue.registry,
@@ -128,7 +128,9 @@ class Obstacles(NamedTuple):
 
     def what_at(self, registry: str) -> str | None:
         """Return the last problem with one registry, without what to do; None if there is none."""
-        found = (one.problem.what for one in self.pauses if _same(one.sending.registry, registry))
+        found = (
+            one.problem.description for one in self.pauses if _same(one.sending.registry, registry)
+        )
         return next(found, None)
 
 
@@ -145,7 +147,7 @@ def find_obstacles(backlog: Sequence[Queue], db: Path) -> Obstacles:
         sending.append(Sending.of(queue, [row.pace for row in ours], now, stopped=stopped))
         for pace, until in found:
             unknown = ProblemKind.DEAD_KEY if until is None else ProblemKind.OTHER
-            problem = Problem.read(pace.problem or str(unknown))
+            problem = Problem.parse(pace.problem or str(unknown))
             pauses.append(Pause(pace, until, sending[-1], problem))
     return Obstacles(sending, pauses, why_login_is_unused())
 

@@ -147,12 +147,12 @@ def said_of_a_registry():
 
 @pytest.mark.parametrize("words", said_of_a_registry())
 def test_what_is_said_of_a_registry_is_what_the_product_says(words):
-    assert any(words in Problem(kind).what for kind in ProblemKind)
+    assert any(words in Problem(kind).description for kind in ProblemKind)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ProblemKind if kind is not ProblemKind.OTHER])
 def test_whatever_the_product_says_of_a_registry_is_in_the_table(kind):
-    assert any(words in Problem(kind).what for words in said_of_a_registry())
+    assert any(words in Problem(kind).description for words in said_of_a_registry())
 
 
 def test_a_registry_that_has_lost_all_is_filled_again(record, ask, monkeypatch):

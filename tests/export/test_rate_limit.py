@@ -136,7 +136,7 @@ def test_a_key_that_is_taken_again_rests_no_more():
 
 
 def test_an_answer_that_nobody_saw_costs_the_burst_and_no_time():
-    pace = Pace(interval_s=2.2).spent(NOW).lost()
+    pace = Pace(interval_s=2.2).spent(NOW).answer_lost()
 
     assert pace.wait_s(NOW) == 0
     assert pace.spent(NOW).wait_s(NOW) == pytest.approx(2.2)
@@ -144,18 +144,18 @@ def test_an_answer_that_nobody_saw_costs_the_burst_and_no_time():
 
 @pytest.mark.parametrize(
     "first",
-    [lambda pace: pace.limited(NOW, 2.0), lambda pace: pace.lost()],
+    [lambda pace: pace.limited(NOW, 2.0), lambda pace: pace.answer_lost()],
     ids=["a 429", "another that nobody saw"],
 )
 def test_an_answer_that_nobody_saw_may_be_the_second_429_of_an_hour(first):
-    pace = first(Pace().spent(NOW)).spent(NOW + 60).lost()
+    pace = first(Pace().spent(NOW)).spent(NOW + 60).answer_lost()
 
     assert HOUR_S - 60 < pace.wait_s(NOW + 60) < HOUR_S
     assert pace.problem == "unheard"
 
 
 def test_a_429_may_be_the_second_after_an_answer_that_nobody_saw():
-    pace = Pace().spent(NOW).lost().spent(NOW).limited(NOW, retry_after_s=2.0)
+    pace = Pace().spent(NOW).answer_lost().spent(NOW).limited(NOW, retry_after_s=2.0)
 
     assert pace.wait_s(NOW) > HOUR_S
 
@@ -168,22 +168,22 @@ def test_no_three_that_may_have_been_429s_fall_within_one_hour(requests):
     for heard, idle_s in requests:
         now += pace.wait_s(now) + idle_s
         pace = pace.spent(now)
-        pace = pace.limited(now, 2.0) if heard else pace.lost()
+        pace = pace.limited(now, 2.0) if heard else pace.answer_lost()
         times.append(now)
 
     assert min(third - first for first, third in zip(times, times[2:], strict=False)) >= HOUR_S
 
 
 def test_a_request_that_was_not_made_after_all_cannot_be_lost():
-    pace = Pace().spent(NOW).unasked()
+    pace = Pace().spent(NOW).cancelled()
 
-    assert pace.lost() == pace
+    assert pace.answer_lost() == pace
 
 
 def test_a_later_answer_clears_up_what_nobody_saw():
-    pace = Pace().spent(NOW).lost().spent(NOW + 60).answered()
+    pace = Pace().spent(NOW).answer_lost().spent(NOW + 60).answered()
 
-    assert pace.spent(NOW + 120).lost().wait_s(NOW + 120) == 0
+    assert pace.spent(NOW + 120).answer_lost().wait_s(NOW + 120) == 0
 
 
 def test_a_later_answer_does_not_undo_a_429():
@@ -205,7 +205,7 @@ def test_a_later_answer_does_not_undo_a_429():
 def test_a_request_that_was_answered_cannot_be_lost(event):
     pace = event(Pace().spent(NOW))
 
-    assert pace.lost() == pace
+    assert pace.answer_lost() == pace
 
 
 def test_without_its_burst_one_may_be_sent_and_then_each_in_its_turn():
@@ -261,9 +261,9 @@ def test_the_stricter_of_two_paces_waits_for_both(pace, other, now):
 def test_a_burst_depends_on_the_last_rate_alone(before, last):
     pace = Pace()
     for per_minute in (*before, last):
-        pace = pace.told(NOW, Allowance(per_minute=per_minute))
+        pace = pace.with_allowance(NOW, Allowance(per_minute=per_minute))
 
-    assert pace.interval_s == Pace().told(NOW, Allowance(per_minute=last)).interval_s
+    assert pace.interval_s == Pace().with_allowance(NOW, Allowance(per_minute=last)).interval_s
     assert burst_at(pace.interval_s) >= 1
 
 

@@ -77,7 +77,7 @@ def test_a_key_that_may_not_write_needs_the_user(status):
     error = error_of(Answer.of(status, {"error": "Write scope required"}), RegistryForbiddenError)
 
     assert error.status == status
-    assert str(error).startswith(error.problem.what)
+    assert str(error).startswith(error.problem.description)
     assert "KP_API_KEY" in error.remedy
 
 

@@ -17,7 +17,7 @@ from kp_middleware.errors import (
 )
 from kp_middleware.export import Registry, Sender, payload
 from kp_middleware.outbox_items import OutboxItem, Receipt
-from kp_middleware.rate_limit import OwnPace, Pace
+from kp_middleware.rate_limit import LocalPace, Pace
 from kp_middleware.testing import FakeClock, ListOutbox, LocalRegistry, Row
 from kp_middleware.traces import ReasoningTrace, Step
 
@@ -53,7 +53,7 @@ def outbox_of(clock, count, *, every_s=0.0):
 
 
 def forwarder_of(outbox, registry, clock, pace=Pace(), luck=0.0):  # noqa: B008 - it is frozen
-    keeper = OwnPace(pace, clock)
+    keeper = LocalPace(pace, clock)
     return Sender(outbox, registry, pace=keeper, clock=clock, luck=lambda: luck)
 
 
@@ -362,7 +362,7 @@ def test_once_stopped_it_begins_nothing(clock):
     assert outbox.states() == ["pending"]
 
 
-class TakenTurn(OwnPace):
+class TakenTurn(LocalPace):
     """Lets another process be first between our turn and our request."""
 
     def __init__(self, clock):
@@ -456,7 +456,7 @@ def test_while_an_answer_cannot_be_written_down_the_turn_is_kept(clock):
     assert (during, pace.released) == (0, 1)
 
 
-class Turn(OwnPace):
+class Turn(LocalPace):
     """Counts how often it was let go."""
 
     released = 0

@@ -55,7 +55,7 @@ def answered(pace, _now):
 
 
 def unheard(pace, _now):
-    return pace.lost()
+    return pace.answer_lost()
 
 
 def limited(pace, now):
@@ -63,7 +63,7 @@ def limited(pace, now):
 
 
 def saying(**allowance):
-    return lambda pace, now: pace.answered().told(now, Allowance(**allowance))
+    return lambda pace, now: pace.answered().with_allowance(now, Allowance(**allowance))
 
 
 def ask(keeper, answer=answered):
