@@ -84,7 +84,7 @@ def recall(
             for one in recalled
         )
         console.answer(facts, "\n".join(words))
-    if not recalled and (allowed["unconfirmed"] or memory.has_a_success()):
+    if not recalled and (allowed["unconfirmed"] or memory.has_successes()):
         remedy = "" if explain else ": --explain shows the nearest runs"
         hint(f"no match{remedy}; runs with an owner need --owner")
     elif not recalled:

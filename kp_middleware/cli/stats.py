@@ -86,7 +86,7 @@ def _rows(history: History, by: str, domain: str | None = None) -> list[dict[str
                 for one in history.gates()
             ]
         case "recalled":
-            return [one._asdict() for one in history.asked().effects()]
+            return [one._asdict() for one in history.recall_table().effects()]
         case "tool":
             tools = history.tools(domain=domain)
             return [{name: getattr(one, name) for name in _TOOL_KEYS} for one in tools]

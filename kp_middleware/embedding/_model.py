@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, Type
 import numpy as np
 from numpy.typing import NDArray
 
-from kp_middleware.asked import LONG, first_line, without_recalled
 from kp_middleware.embedding._source import MODEL, file_sha256, int8_folder, load_first
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
+from kp_middleware.recall_text import LONG_CHARS, first_line, without_recalled
 from kp_middleware.traces import ReasoningTrace
 
 if TYPE_CHECKING:
@@ -135,7 +135,9 @@ class MiniLMEmbedder:
             return self.embed(text), None
         model = self._model()
         whole, task = model.embed(text, first_line(said))
-        return whole, model.embed(said[:LONG])[0] * np.float32(_ALONE) if task is None else task
+        if task is None:
+            task = model.embed(said[:LONG_CHARS])[0] * np.float32(_ALONE)
+        return whole, task
 
     def load_without_network(self) -> None:
         """Load the model if it is on this machine. Raises EmbedderUnavailableError if not."""

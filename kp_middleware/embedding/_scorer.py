@@ -5,7 +5,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kp_middleware.asked import LONG
 from kp_middleware.core.evaluation import Run, score_run
 from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, Nearest, Score, Shape, Weights
 from kp_middleware.embedding._index import VectorCache
@@ -18,6 +17,7 @@ from kp_middleware.embedding._model import (
     embedded_text,
 )
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
+from kp_middleware.recall_text import LONG_CHARS
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
@@ -133,7 +133,7 @@ class Scorer:
             return Embedded()
         try:
             if said.strip():
-                opening = self._cache.unit(embedder.embed(said[:LONG]))
+                opening = self._cache.unit(embedder.embed(said[:LONG_CHARS]))
         except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
             self._warn_once("a run is recalled by its words alone, the embedder failed", error)
         return Embedded(of_run, opening)

@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kp_middleware import privacy
-from kp_middleware.asked import LONG, packed, said_in
 from kp_middleware.core.evaluation import (
     Ending,
     Evaluation,
@@ -48,15 +47,16 @@ from kp_middleware.pipeline._dispatch import (
     warn_once,
 )
 from kp_middleware.pipeline._intake import Feedback, FinishedRun, Intake, ThreadEnd
+from kp_middleware.recall_text import LONG_CHARS, extract_user_text, quantize
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     Asking,
     EstimateTable,
-    Kind,
-    KnownRun,
+    LabelledRun,
     Retention,
+    RunKind,
     RunPicker,
     SqliteStore,
     Store,
@@ -145,7 +145,7 @@ _SEEN: Final = 1000  # runs that tell what is usual
 class _Solved(NamedTuple):
     """A process, and what it has learned from."""
 
-    known: Sequence[KnownRun]
+    labelled: Sequence[LabelledRun]
     process: Process
     width: int  # of its vectors
 
@@ -156,37 +156,42 @@ class Estimating:
 
     table: EstimateTable | None  # None: nothing is estimated
     embedder: Embedder | None
-    solved: dict[Kind, _Solved] = field(default_factory=dict)
+    solved: dict[RunKind, _Solved] = field(default_factory=dict)
 
     def of(
         self, seq: int, trace: ReasoningTrace, own: Features, vector: Vector | None
     ) -> tuple[float | None, StoredEstimate | None]:
         """Return the probability of success, None where nothing is known, and what to store."""
-        kind, table = Kind(trace.metadata.task_domain, trace.metadata.framework), self.table
-        if table is None or not (known := table.known(kind, before=seq, age=_AGE)):
+        kind, table = RunKind(trace.metadata.task_domain, trace.metadata.framework), self.table
+        if table is None or not (labelled := table.labelled(kind, before=seq, age=_AGE)):
             return None, None
         solved = self.solved.get(kind)
         if (
             solved is None
-            or solved.known != known
+            or solved.labelled != labelled
             or not solved.process.holds_at(1 + table.count(kind, before=seq, most=_SEEN))
         ):
-            solved = self._solve(table, kind, seq, known, own)
+            solved = self._solve(table, kind, seq, labelled, own)
         if solved is None:
             return None, None
         self.solved[kind] = solved
-        said = solved.process.estimate(own, _of_width(solved.width, vector))
-        return said.p, StoredEstimate(said.raw, said.base, len(known), said.reasons)
+        found = solved.process.estimate(own, _of_width(solved.width, vector))
+        return found.p, StoredEstimate(found.raw, found.base, len(labelled), found.reasons)
 
     def _solve(
-        self, table: EstimateTable, kind: Kind, seq: int, known: Sequence[KnownRun], own: Features
+        self,
+        table: EstimateTable,
+        kind: RunKind,
+        seq: int,
+        labelled: Sequence[LabelledRun],
+        own: Features,
     ) -> _Solved | None:
-        """Solve all that is known before a run; None where none of it is of this version."""
-        success = dict(known)
+        """Fit the labelled runs before a run; None if none has features of this version."""
+        success = dict(labelled)
         embedder = None if self.embedder is None else self.embedder.name
         learned = [
             (run, read)
-            for run in table.learned(success, embedder)
+            for run in table.training_runs(success, embedder)
             if len(read := _read(run.features)) == len(FEATURES)
         ]
         if not learned:
@@ -203,9 +208,9 @@ class Estimating:
             np.array([_of_width(width, vector) for vector in vectors]),
             np.array([success[run.seq] for run, _ in learned]),
         )
-        seen = [_read(one) for one in table.seen(kind, before=seq, most=_SEEN)]
+        seen = [_read(one) for one in table.seen_features(kind, before=seq, most=_SEEN)]
         usual = np.array([*(one for one in seen if len(one) == len(own)), own])
-        return _Solved(known, Process(usual, of, is_trusted=trusted), width)
+        return _Solved(labelled, Process(usual, of, is_trusted=trusted), width)
 
 
 def _read(numbers: bytes) -> Features:
@@ -304,7 +309,7 @@ class Stages:
                     seq, trace = one
                     stored = self._store.stored(seq)
                     written.append((seq, trace, shape_of(stored, trace)))
-                    yield trace, stored.said if self._recalls else ""
+                    yield trace, stored.user_text if self._recalls else ""
 
         for embedded in self._scorer.embed_many_with(kept()):
             seq, trace, shape = written.popleft()
@@ -340,18 +345,18 @@ class Stages:
     def _read(self, seq: int) -> tuple[ReasoningTrace, Shape, Embedded]:
         """Return a run's document, the counts of its steps, and its vectors; hear its judge."""
         run = self.next.own.get(seq)
-        if run is not None and len(run.trace.task.objective) <= LONG:  # else it may be cut
+        if run is not None and len(run.trace.task.objective) <= LONG_CHARS:  # else it may be cut
             trace = run.trace
             types = frozenset(step.type for step in trace.steps)
-            shape, said = replace(run.shape, types=types), said_in(trace)
+            shape, text = replace(run.shape, types=types), extract_user_text(trace)
         else:
             stored = self._store.stored(seq)
             trace = ReasoningTrace.model_validate_json(stored.document)
-            shape, said = shape_of(stored, trace), stored.said
+            shape, text = shape_of(stored, trace), stored.user_text
         if self._judging.judges:
             self._judging.hear(self._store, seq, trace)
         try:
-            return trace, shape, self._scorer.embed_with(trace, said if self._recalls else "")
+            return trace, shape, self._scorer.embed_with(trace, text if self._recalls else "")
         except Exception as error:  # a user's embedder may raise anything
             if isinstance(error, EmbedderNotReadyError) or passes(error):
                 raise
@@ -385,7 +390,7 @@ class Stages:
                     is_stated=ending.is_stated,
                 )
                 if embedded.opening is not None and self._embedder is not None:
-                    opening = packed(embedded.opening)
+                    opening = quantize(embedded.opening)
                     self._store.save_recall_vector(seq, self._embedder.name, opening)
                 evaluation = self._decided(seq, run, trace, ending, started)
         except BaseException:

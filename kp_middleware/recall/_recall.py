@@ -12,14 +12,19 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kp_middleware.asked import first_line, own_part, telling, without_recalled
 from kp_middleware.embedding import Embedder, MiniLMEmbedder, Vector
 from kp_middleware.errors import EmbedderError, RedactionError, TraceNotFoundError
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.privacy import Policy, redact_jsonable
 from kp_middleware.recall._digest import clean_parts, digest, is_form, quote
+from kp_middleware.recall_text import (
+    first_line,
+    without_recalled,
+    without_shared_prompt,
+    word_weight,
+)
 from kp_middleware.runs import fingerprint
-from kp_middleware.storage import Candidate, History, Question, Run, fork_lock
+from kp_middleware.storage import History, RecallCandidate, RecallFilter, Run, fork_lock
 
 _MOST: Final = 200  # runs that are ranked
 _COMPARED: Final = 24  # of which each word is compared
@@ -154,12 +159,12 @@ class Memory:
         with suppress(RedactionError):
             redact_jsonable("task", level="aggregated", policy=self._policy)
 
-    def recall(self, task: str, allowed: Question, *, k: int = 1) -> list[Recalled]:
+    def recall(self, task: str, allowed: RecallFilter, *, k: int = 1) -> list[Recalled]:
         """Return the runs that fit a task, the best first. Raises DatabaseError, without a wait."""
         return [run for _, run in self.nearest(task, allowed, k=k, only_fitting=True)]
 
     def nearest(
-        self, task: str, allowed: Question, *, k: int, only_fitting: bool = False
+        self, task: str, allowed: RecallFilter, *, k: int, only_fitting: bool = False
     ) -> list[tuple[Found, Recalled]]:
         """Return the runs that are most like a task, with what tells whether they fit."""
         if not self._path.exists():
@@ -183,39 +188,39 @@ class Memory:
             theirs = history.has_owners() if owner is None else run.owner != fingerprint(owner)
         return None if theirs else recalled(run, self._policy)
 
-    def has_a_success(self) -> bool:
+    def has_successes(self) -> bool:
         """Return whether any run of the file is known or estimated to have succeeded."""
         if not self._path.exists():
             return False
         with History.open(self._path, wait_s=_WAIT_S) as history:
-            return history.asked().has_a_success()
+            return history.recall_table().has_successes()
 
-    def look(self, history: History, task: str, allowed: Question, *, k: int) -> list[Found]:
+    def look(self, history: History, task: str, allowed: RecallFilter, *, k: int) -> list[Found]:
         """Return the runs that are most like a task, whether they fit or not."""
-        table = history.asked()
-        task = own_part(without_recalled(task), table.latest_objectives())
-        shares = table.shares(_words_of(task))
-        candidates = table.candidates(shares, allowed, most=_MOST)
+        table = history.recall_table()
+        task = without_shared_prompt(without_recalled(task), table.latest_objectives())
+        shares = table.word_frequencies(_words_of(task))
+        candidates = table.candidates(shares, allowed, limit=_MOST)
         if not candidates:
             return []
         near = self._cosines(task, candidates)
         nearest = _order([one.words for one in candidates], near)[: max(k, _COMPARED)]
-        said = table.said([candidates[at].seq for at in nearest])
+        said = table.user_texts([candidates[at].seq for at in nearest])
         found = []
         for at in nearest:
             theirs = {*_words_of(said[seq := candidates[at].seq])}
             shared = tuple(word for word in shares if word in theirs)
             # a mean over all words of the task: a vague one fits nothing
-            told = sum(telling(shares[word]) for word in shared) / max(1, len(shares))
+            told = sum(word_weight(shares[word]) for word in shared) / max(1, len(shares))
             found.append(Found(seq, near[at], shared, told))
         found.sort(key=lambda one: one.rating, reverse=True)
         # those whose wording is that of the task, with a detail of another one in it
         details = {seq: words for seq, text in said.items() if (words := _replaced(task, text))}
-        common = table.common([word for words in details.values() for word in words])
+        common = table.common_words([word for words in details.values() for word in words])
         others = {seq for seq, words in details.items() if not common.isdisjoint(words)}
         return _barred(history, found, others, k)[:k]
 
-    def _cosines(self, task: str, found: Sequence[Candidate]) -> list[float]:
+    def _cosines(self, task: str, found: Sequence[RecallCandidate]) -> list[float]:
         """Return how like a task each run is; without a model that is here, NaN."""
         if (embedder := self._embedder) is not None:
             with suppress(EmbedderError):
@@ -233,10 +238,10 @@ def question(
     owner: str | None = None,
     max_age_days: float | None = None,
     unconfirmed: bool = False,
-) -> Question:
+) -> RecallFilter:
     """Return which runs may be recalled."""
     since = None if max_age_days is None else instant(time.time() - max_age_days * _DAY_S)
-    return Question(domain, None if owner is None else fingerprint(owner), since, unconfirmed)
+    return RecallFilter(domain, None if owner is None else fingerprint(owner), since, unconfirmed)
 
 
 def _cosines(vector: Vector, stored: Sequence[bytes | None]) -> list[float]:

@@ -110,7 +110,7 @@ class History(Overviews, Maintenance):
             self._named("SELECT * FROM steps WHERE trace_seq = ? ORDER BY step_id", (seq,)),
             self._named("SELECT * FROM outbox WHERE trace_seq = ?", (seq,)),
             self._named("SELECT * FROM feedback WHERE trace_seq = ? ORDER BY seq", (seq,)),
-            EstimateTable(self._connection).of(seq),
+            EstimateTable(self._connection).for_run(seq),
         )
 
     def document(self, seq: int) -> str | None:
@@ -183,7 +183,7 @@ class History(Overviews, Maintenance):
             for key, value in self._run(sql, (f"{EXPORT}*",))
         ]
 
-    def asked(self) -> RecallTable:
+    def recall_table(self) -> RecallTable:
         """Return what people said in the runs, to find those like a task."""
         return RecallTable(self._connection)
 

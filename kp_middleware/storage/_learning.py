@@ -1,16 +1,17 @@
-"""What earlier runs teach: estimates of success, texts to recall runs by, the gate's history."""
+"""Data from earlier runs: estimates of success, texts for recall, the gate's history."""
 
 import json
 import sqlite3
 import time
 from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from kp_middleware.asked import COMPARED, telling
 from kp_middleware.core.evaluation import TOLD
 from kp_middleware.core.gates import DAY_S, Ranking
 from kp_middleware.database import Connection, Queries
 from kp_middleware.instants import epoch_s, instant
+from kp_middleware.recall_text import COMPARED_OBJECTIVES, word_weight
 
 TOLD_SQL: Final = ", ".join(f"'{source}'" for source in sorted(TOLD))
 _RECORD: Final = 200  # known runs that a track record counts
@@ -29,28 +30,28 @@ _TRACK_RECORD: Final = f"""
 """
 
 
-class Kind(NamedTuple):
-    """The runs that one estimate learns from."""
+class RunKind(NamedTuple):
+    """The domain and framework whose runs share one estimate."""
 
     domain: str
     framework: str | None
 
 
-class KnownRun(NamedTuple):
-    """A run of which somebody has told how it ended."""
+class LabelledRun(NamedTuple):
+    """A run whose outcome was reported."""
 
     seq: int
     success: bool
 
 
-class LearnedRun(NamedTuple):
-    """The part of a known run that the estimate learns from."""
+class TrainingRun(NamedTuple):
+    """The training data of a labelled run."""
 
     seq: int
-    features: bytes  # float32, little-endian; so is the vector
-    vector: bytes | None  # None: none of this embedder
-    p: float | None  # what was estimated when it ended
-    base: float | None  # the base rate then
+    features: bytes  # float32, little-endian, like the vector
+    vector: bytes | None  # None: no vector of this embedder
+    p: float | None  # the probability of success, estimated when it ended
+    base: float | None  # the base rate at that time
 
 
 class StoredEstimate(NamedTuple):
@@ -58,20 +59,19 @@ class StoredEstimate(NamedTuple):
 
     p: float  # the probability of its success
     base: float  # the base rate
-    known: int  # of how many runs it was told how they ended
-    reasons: tuple[
-        tuple[str, float, float], ...
-    ]  # a feature, how unusual it is, what it adds to the log-odds
+    known: int  # the number of labelled runs
+    reasons: tuple[tuple[str, float, float], ...]  # feature, z-score, effect on the log-odds
 
 
 class RunEstimate(NamedTuple):
-    """The estimate of a run, and the record of such estimates so far on runs of its kind.
+    """The estimate for a run, with the track record of estimates for runs of its kind.
 
     Attributes:
         p: The probability of its success, from 0 to 1.
-        reasons: The main ones, as `StoredEstimate` has them.
-        known: How many of the last estimated runs of its domain and framework are known by now.
-        right: On how many of those the estimate was; likewise ``base_right``, the base rate.
+        reasons: The main reasons, as in `StoredEstimate`.
+        known: The number of recent estimated runs of its domain and framework that are labelled.
+        right: The number of those that were estimated right.
+        base_right: The number of those for which the base rate alone was right.
     """
 
     p: float
@@ -82,10 +82,10 @@ class RunEstimate(NamedTuple):
 
 
 class EstimateTable(Queries):
-    """The features of the runs in one file, with what was estimated."""
+    """The features and estimates of the runs in one file."""
 
-    def of(self, seq: int) -> RunEstimate | None:
-        """Return what was estimated when a run ended; None without an estimate."""
+    def for_run(self, seq: int) -> RunEstimate | None:
+        """Return the estimate made when a run ended, or None."""
         row = self._row(
             "SELECT e.p, e.reasons, t.domain, t.framework FROM estimates e"
             " JOIN traces t ON t.seq = e.trace_seq WHERE e.trace_seq = ? AND e.p IS NOT NULL",
@@ -97,29 +97,29 @@ class EstimateTable(Queries):
         counts = self._row(_TRACK_RECORD, (*kind, _RECORD))
         return RunEstimate(p, tuple((*one,) for one in json.loads(reasons)), *counts)
 
-    def known(self, kind: Kind, *, before: int, age: int) -> list[KnownRun]:
-        """Return the known runs among the last ones before a ``seq``, the newest first."""
+    def labelled(self, kind: RunKind, *, before: int, age: int) -> list[LabelledRun]:
+        """Return the labelled runs among the last ``age`` before a ``seq``, newest first."""
         return self._all(
-            KnownRun,
+            LabelledRun,
             f"SELECT seq, success FROM (SELECT seq, success, success_source FROM traces"
             f" WHERE {_KIND} ORDER BY seq DESC LIMIT :age) WHERE success_source IN ({TOLD_SQL})",
             {**kind._asdict(), "seq": before, "age": age},
         )
 
-    def count(self, kind: Kind, *, before: int, most: int) -> int:
-        """Count those of the last runs before a ``seq`` that have features."""
+    def count(self, kind: RunKind, *, before: int, most: int) -> int:
+        """Count the runs with features among the last before a ``seq``."""
         values = {**kind._asdict(), "seq": before, "most": most}
         return int(self._value(f"SELECT count(*) FROM {_SEEN}", values))
 
-    def seen(self, kind: Kind, *, before: int, most: int) -> list[bytes]:
-        """Return the features of the last runs before a ``seq``, known or not."""
+    def seen_features(self, kind: RunKind, *, before: int, most: int) -> list[bytes]:
+        """Return the features of the last runs before a ``seq``, labelled or not."""
         values = {**kind._asdict(), "seq": before, "most": most}
         return self._column(f"SELECT e.features FROM {_SEEN}", values)
 
-    def learned(self, seqs: Collection[int], embedder: str | None) -> list[LearnedRun]:
-        """Return what is learned from runs that have features, in order."""
+    def training_runs(self, seqs: Collection[int], embedder: str | None) -> list[TrainingRun]:
+        """Return the training data of these runs, in order; skip runs without features."""
         return self._all(
-            LearnedRun,
+            TrainingRun,
             "SELECT e.trace_seq, e.features, v.vector, e.p, e.base FROM estimates e"
             " LEFT JOIN vectors v ON v.seq = (SELECT max(seq) FROM vectors"
             "   WHERE trace_seq = e.trace_seq AND embedder = :embedder)"
@@ -127,8 +127,8 @@ class EstimateTable(Queries):
             {"embedder": embedder, "seqs": json.dumps([*seqs])},
         )
 
-    def save(self, seq: int, features: bytes, said: StoredEstimate | None) -> None:
-        p, base, known, reasons = (None,) * 4 if said is None else said
+    def save(self, seq: int, features: bytes, estimate: StoredEstimate | None) -> None:
+        p, base, known, reasons = (None,) * 4 if estimate is None else estimate
         self._run(
             "INSERT OR REPLACE INTO estimates (trace_seq, features, p, base, known, reasons)"
             " VALUES (?, ?, ?, ?, ?, ?)",
@@ -136,16 +136,16 @@ class EstimateTable(Queries):
         )
 
 
-_SURE: Final = 0.8  # an estimate below this is no knowledge
-_LEARNED: Final = 20  # nor is one that knows how fewer runs than this ended
-_SAMPLE: Final = 1000  # of the newest runs, in which words are counted
-_MOST_ROWS: Final = 3_000  # that are ranked
-_MOST_WORDS: Final = 64
+_MIN_P: Final = 0.8  # the least estimate that counts as a success
+_MIN_LABELLED: Final = 20  # runs behind such an estimate
+_SAMPLE: Final = 1000  # newest runs, in which words are counted
+_MAX_ROWS: Final = 3_000  # to rank
+_MAX_WORDS: Final = 64
 _READ_CHARS: Final = 4_000
 _KNOWN: Final = f"""(
     t.success_source IN ('said', {TOLD_SQL}) OR EXISTS (
          SELECT 1 FROM estimates e JOIN traces s ON s.seq = e.trace_seq
-         WHERE e.trace_seq = t.seq AND e.known >= {_LEARNED} AND s.p_success >= {_SURE})
+         WHERE e.trace_seq = t.seq AND e.known >= {_MIN_LABELLED} AND s.p_success >= {_MIN_P})
 )"""
 _ALLOWED: Final = f"""
     t.success = 1 AND t.state = 'scored' AND ({_KNOWN} OR :unconfirmed)
@@ -153,11 +153,11 @@ _ALLOWED: Final = f"""
     AND (t.owner = :owner OR :owner IS NULL
          AND NOT EXISTS (SELECT 1 FROM traces WHERE owner IS NOT NULL))
 """
-_FITTING: Final = f"""
+_CANDIDATES: Final = f"""
     SELECT f.seq, f.words, a.embedder, a.vector
     FROM (SELECT m.seq, m.words
           FROM (SELECT s.rowid AS seq, sum(w.value) AS words
-                FROM json_each(:telling) w CROSS JOIN asked_fts s ON s.asked_fts MATCH w.key
+                FROM json_each(:weights) w CROSS JOIN asked_fts s ON s.asked_fts MATCH w.key
                 GROUP BY 1) m
             CROSS JOIN traces t INDEXED BY traces_done ON t.seq = m.seq
           WHERE {_ALLOWED}
@@ -165,7 +165,7 @@ _FITTING: Final = f"""
       JOIN asked a ON a.trace_seq = f.seq
     ORDER BY 2 DESC, 1 DESC
 """
-_IS_THERE: Final = f"""
+_HAS_SUCCESS: Final = f"""
     SELECT EXISTS (
         SELECT 1 FROM traces t WHERE t.success = 1 AND t.state = 'scored' AND {_KNOWN})
 """
@@ -188,91 +188,90 @@ _EFFECTS: Final = f"""
 """
 
 
-class Question(NamedTuple):
-    """A filter of the runs that may be recalled."""
+class RecallFilter(NamedTuple):
+    """The conditions for recalling a run."""
 
     domain: str | None = None
-    owner: str | None = None  # a fingerprint; None: nothing if any run of the file has one
-    since: str | None = None  # started then or later
-    unconfirmed: bool = False  # also runs whose success nobody confirmed
+    owner: str | None = None  # a fingerprint; None: recall nothing if any run has an owner
+    since: str | None = None  # the earliest start
+    unconfirmed: bool = False  # include runs with an unconfirmed success
 
 
-class Candidate(NamedTuple):
+class RecallCandidate(NamedTuple):
     """A run that may be recalled."""
 
     seq: int
-    words: float  # how telling those are that people said here, too
+    words: float  # the total weight of the shared words
     embedder: str | None
-    vector: bytes | None  # of the first line of what people said: int8
+    vector: bytes | None  # of the first line of its user text: int8
 
 
 class RecallEffect(NamedTuple):
-    """The outcomes of runs with a recall, or without one since the first that had one."""
+    """The outcomes of runs with recall, or of those without it since the first with it."""
 
     recalled: bool
     traces: int
-    known: int  # of which the success is known
-    success: float | None  # their share, from 0 to 1
+    known: int  # with a known outcome
+    success: float | None  # the success rate of those, from 0 to 1
     mean_steps: float
-    mean_errors: float  # that it recovered from
-    mean_tokens: float | None  # read and written; None where no model told
+    mean_errors: float  # recovered errors
+    mean_tokens: float | None  # input and output; None: not reported
 
 
 class RecallTable(Queries):
-    """The words of people in the runs of one file."""
+    """The user texts of the runs in one file."""
 
-    def shares(self, words: Sequence[str]) -> dict[str, float]:
-        """Return for each word in which share of the newest runs people said it: never 0 or 1."""
+    def word_frequencies(self, words: Sequence[str]) -> dict[str, float]:
+        """Return the share of the newest runs that contain each word: never 0 or 1."""
         first = self._last() - _SAMPLE
         runs = self._value("SELECT count(*) FROM asked WHERE trace_seq > ?", (first,))
         if not runs:
             return {}
-        least = 2 / (runs + 2)  # a few runs cannot tell which words are rare
-        counts = self._counts(words[:_MOST_WORDS])
+        least = 2 / (runs + 2)  # with few runs no word counts as rare
+        counts = self._counts(words[:_MAX_WORDS])
         return {word: max(least, (count + 0.5) / (runs + 1)) for word, count in counts.items()}
 
-    def common(self, words: Collection[str]) -> set[str]:
-        """Return those words that people said in several of the newest runs."""
+    def common_words(self, words: Collection[str]) -> set[str]:
+        """Return the words that several of the newest runs contain."""
         return {word for word, count in self._counts(words).items() if count > 1}
 
     def candidates(
-        self, shares: Mapping[str, float], allowed: Question, *, most: int
-    ) -> list[Candidate]:
-        """Return the runs whose people's words fit best, the best first.
+        self, shares: Mapping[str, float], allowed: RecallFilter, *, limit: int
+    ) -> list[RecallCandidate]:
+        """Return the runs that share most words with the task, best first.
 
-        Words that most runs have are left out where there are many runs: they tell little, and
-        take long.
+        In a large file the most frequent words are skipped: they weigh little and are slow.
         """
-        runs, left, words = self._last(), _MOST_ROWS, dict[str, float]()
-        for word, share in sorted(shares.items(), key=lambda one: one[1]):
-            left -= int(share * runs)
-            if left < 0 and words:
+        runs, budget, weights = self._last(), _MAX_ROWS, dict[str, float]()
+        for word, share in sorted(shares.items(), key=itemgetter(1)):
+            budget -= int(share * runs)
+            if budget < 0 and weights:
                 break
-            words[_quoted(word)] = telling(share)
-        if not words or left < -_MOST_ROWS:
+            weights[_quoted(word)] = word_weight(share)
+        if not weights or budget < -_MAX_ROWS:
             return []
-        values = {"telling": json.dumps(words), "most": most, **allowed._asdict()}
-        return self._all(Candidate, _FITTING, values)
+        values = {"weights": json.dumps(weights), "most": limit, **allowed._asdict()}
+        return self._all(RecallCandidate, _CANDIDATES, values)
 
-    def has_a_success(self) -> bool:
-        """Return whether any run is known, or estimated with some certainty, to have succeeded."""
-        return bool(self._value(_IS_THERE))
+    def has_successes(self) -> bool:
+        """Return True if any run is confirmed or confidently estimated to have succeeded."""
+        return bool(self._value(_HAS_SUCCESS))
 
-    def said(self, seqs: Sequence[int]) -> dict[int, str]:
+    def user_texts(self, seqs: Sequence[int]) -> dict[int, str]:
         return dict(self._run(_SAID, {"seqs": json.dumps(seqs)}))
 
     def latest_objectives(self) -> list[str]:
         sql = "SELECT objective FROM traces ORDER BY seq DESC LIMIT ?"
-        return self._column(sql, (COMPARED,))
+        return self._column(sql, (COMPARED_OBJECTIVES,))
 
     def effects(self) -> list[RecallEffect]:
-        """Return how runs went with a recall and without, since the first with one."""
+        """Compare runs with and without recall, since the first with it."""
         return self._all(RecallEffect, _EFFECTS)
 
     def _counts(self, words: Collection[str]) -> dict[str, int]:
         quoted = {_quoted(word): word for word in words}
         values = {"first": self._last() - _SAMPLE, "words": json.dumps([*quoted])}
-        return {quoted[one]: count for one, count in self._run(_COUNTS, values)}
+        return {quoted[phrase]: count for phrase, count in self._run(_COUNTS, values)}
 
     def _last(self) -> int:
         return int(self._value("SELECT coalesce(max(trace_seq), 0) FROM asked"))

@@ -11,7 +11,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kp_middleware.asked import said_in
 from kp_middleware.core.evaluation import Ending
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.core.gates import DAY_S
@@ -26,6 +25,7 @@ from kp_middleware.database import (
 )
 from kp_middleware.instants import instant, to_milliseconds
 from kp_middleware.outbox_items import OutboxItem
+from kp_middleware.recall_text import extract_user_text
 from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
 from kp_middleware.storage._history import History
 from kp_middleware.storage._learning import EstimateTable, GateHistory, RecallTable
@@ -272,7 +272,7 @@ class SqliteStore(Queries):
         self._connection.executemany(_ADD_STEP, rows)
         self._add("documents", trace_seq=seq, body=trace.model_dump_json())
         if state == "recorded":
-            self._add("asked", trace_seq=seq, said=said_in(trace, latest))
+            self._add("asked", trace_seq=seq, said=extract_user_text(trace, latest))
         return seq
 
     def remove(self, seq: int) -> None:

@@ -60,7 +60,7 @@ class StoredRun(NamedTuple):
     tools: int
     recoveries: int
     score: float | None  # None: not scored
-    said: str = ""  # by people: it is recalled by that
+    user_text: str = ""  # for recall
 
 
 class StoredVersion(NamedTuple):
