@@ -180,7 +180,7 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
     """
     counts, scored, unread, took_s = Counter[str](), 0, list[str](), 0.0
     with closing(Database(db, read_only=True) if dry_run else options.open_to_write(db)) as file:
-        if not dry_run and SharedRuns(file).in_log(0, 1):
+        if not dry_run and SharedRuns(file).appended(0, 1):
             raise click.ClickException("runs here are in the shared log: use --dry-run")
         if PastRuns(file, domain=domain, since=since).count(after=0):  # which needs no settings
             from kp_middleware.embedding import shared_embedder

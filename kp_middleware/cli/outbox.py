@@ -306,7 +306,7 @@ def _changing(db: Path, *, lift: bool = False) -> Iterator[tuple[OutboxAdmin, Hi
                     take_back(link, runs)
                 except KnowledgePulseError as error:
                     raise click.ClickException(f"changed here; {_MAY_STILL_GO}: {error}") from error
-        if left := len(runs.to_take_back(_MANY)):
+        if left := len(runs.to_withdraw(_MANY)):
             why = "being sent just now" if url else "KP_SHARED is not set here"
             raise click.ClickException(f"changed here; {left:,} {_MAY_STILL_GO}: {why}")
 

@@ -181,7 +181,7 @@ def status(db: Path) -> None:
     with History.open(db) as history:
         condition, last = history.file_status(db), history.last_decisions()
         unjudged, record = history.unjudged(), history.success_record()
-        shared = shared_log_as_row(options.shared_url(), history.unshared())
+        shared = shared_log_as_row(options.shared_url(), history.shared_backlog())
         exporters = [one._asdict() for one in history.exporters()]
         counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db)
         not_queued = history.states().get("not queued", 0)

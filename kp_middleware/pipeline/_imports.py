@@ -199,15 +199,15 @@ def copy_log(link: sharing.Link, db: Path, reach: Callable[[int, int], None]) ->
         for page in sharing.pages(partial(sharing.pull_runs, link), runs.place()):
             with store.transaction():
                 copied += sum(_copy(store, runs, one) for one in page.rows)
-                runs.forget(page.gone)
-                runs.pulled((), page.place)
+                runs.delete(page.gone)
+                runs.save_pulled((), page.place)
             reach(page.place.seq, page.head)
     except sharing.LogChangedError:
         problem = "is a copy of a log that has changed since, by a restore or a failover"
         raise DatabaseError(db, problem, "remove it and pull again") from None
     waiting = runs.open_items(100_000)  # they had not been sent when they were copied
     for first in range(0, len(waiting), _AT_ONCE):
-        runs.note(sharing.item_states(link, waiting[first : first + _AT_ONCE]))
+        runs.update_items(sharing.item_states(link, waiting[first : first + _AT_ONCE]))
     store.close()
     return copied
 
@@ -233,7 +233,7 @@ def _copy(store: SqliteStore, runs: SharedRuns, logged: sharing.LoggedRun) -> bo
     seq = store.record(recorded, seq=None if before is None else before.seq)
     store.save_evaluation(seq, evaluation, took_ms=0.0, p_success=facts.get("p_success"))
     goes = run.decision == "forward" and "delivery" not in evaluation.verdict.reason.args
-    runs.copy(seq, logged.seq, run, "pending" if goes else None)
+    runs.mark_copied(seq, logged.seq, run, is_forwarded=goes)
     return before is None
 
 
@@ -257,7 +257,7 @@ def _trace(run: sharing.SharedRun) -> ReasoningTrace:
 
 def take_back(link: sharing.Link, runs: SharedRuns) -> None:
     """Cancel in the shared outbox what may not go as it is there, and note what became of items."""
-    if wrong := runs.to_take_back(100):
+    if wrong := runs.to_withdraw(100):
         sharing.cancel_items(link, wrong)
     if there := runs.open_items(_AT_ONCE):
-        runs.note(sharing.item_states(link, there))
+        runs.update_items(sharing.item_states(link, there))

@@ -37,7 +37,7 @@ from kp_middleware.pipeline._worker import LAST_STEP_S, Worker
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
 from kp_middleware.sharing import LockedLog, LoggedVector, SharedItem, SharedRun
-from kp_middleware.storage import DATABASE_ERRORS, Asking, SqliteStore, fork_lock
+from kp_middleware.storage import DATABASE_ERRORS, DecisionRequest, SqliteStore, fork_lock
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
@@ -54,7 +54,7 @@ _luck: Final = random.Random().random  # noqa: S311 - spreads attempts; a progra
 class _Applicant(NamedTuple):
     """A run that asks, read and redacted before the log is locked; ``run`` lacks the nearest."""
 
-    asking: Asking
+    request: DecisionRequest
     row: SharedRun
     delivery: str | None  # why it stays here all the same: a key of `DELIVERY`
     leaving: Prepared
@@ -97,28 +97,28 @@ class Exchange:
         if not self._runs.take_lease(_EVERY_S):
             return False
         try:
-            asking = self._runs.asking(_AT_ONCE)
+            requests = self._runs.decision_requests(_AT_ONCE)
             is_new = not self.link.is_open  # perhaps to a server that knows less: look there first
-            if asking or is_new or time.monotonic() >= self._pull_at_s:
+            if requests or is_new or time.monotonic() >= self._pull_at_s:
                 self._pull()
-            self._decide(asking)
+            self._decide(requests)
             seqs = self._runs.to_ship(_AT_ONCE)
             self._ship(seqs)
             self._revise()
             take_back(self.link, self._runs)
             if self._items is not None and (left := self._runs.to_hand_over(_AT_ONCE)):
                 taken = self._items.add([item for _, item in left])
-                self._runs.handed_over([one for one in left if one[1].id in taken])
+                self._runs.mark_handed_over([one for one in left if one[1].id in taken])
         except sharing.LogChangedError:
             words = "%s is not the log it was: what is missing there is shipped again"
             logger.warning(words, self.link.shown)
             self._begin_anew()
             return True
         self._beat()
-        return len(asking) == _AT_ONCE or len(seqs) == _AT_ONCE
+        return len(requests) == _AT_ONCE or len(seqs) == _AT_ONCE
 
     def waits(self) -> bool:
-        return any(self._runs.unshared()[:2])
+        return any(self._runs.backlog()[:2])
 
     def any_due(self) -> bool:
         """Return whether there is something to send: for this agent, of any host."""
@@ -136,34 +136,36 @@ class Exchange:
         """Tell the other hosts now and then that we are here, and how it goes."""
         if time.monotonic() < self._beat_at_s:
             return
-        to_ship, asking, since = self._runs.unshared()
+        to_ship, undecided, since = self._runs.backlog()
         place = self._runs.place() or sharing.Place()
         told = f"{self._gate.name}, {self._settings.embedder}"
-        self.link.ask(sharing.BEAT, (self._pod, _VERSION, told, place.seq, to_ship + asking, since))
+        self.link.ask(
+            sharing.BEAT, (self._pod, _VERSION, told, place.seq, to_ship + undecided, since)
+        )
         self._beat_at_s = time.monotonic() + _EVERY_S
 
     def _pull(self) -> None:
-        if (ours := self._runs.newest()) is not None:
+        if (ours := self._runs.last_place()) is not None:
             self._log.check(ours)
         before = self._runs.place()
         for page in sharing.pages(self._log.pull, before):
             if page.place != before:
-                self._runs.pulled(page.rows, page.place)
+                self._runs.save_pulled(page.rows, page.place)
             if page.gone:
-                self._runs.forget(page.gone)
+                self._runs.delete(page.gone)
         self._pull_at_s = time.monotonic() + _EVERY_S
 
     def _begin_anew(self) -> None:
         there: dict[str, int] = {}
         after = 0
-        while known := self._runs.in_log(after, 1000):
+        while known := self._runs.appended(after, 1000):
             after = known[-1][0]
             there |= self._log.places([id_ for _, id_ in known])
-        self._runs.begin_anew(there, self._log.check(sharing.Place()))
+        self._runs.reset(there, self._log.check(sharing.Place()))
 
     def _ship(self, seqs: Sequence[int]) -> None:
         def append(some: Sequence[tuple[int, SharedRun]]) -> None:
-            self._runs.shipped(self._log.ship([row for _, row in some]))
+            self._runs.mark_shipped(self._log.ship([row for _, row in some]))
 
         left = [(seq, self._row(run)) for seq, run in self._runs.runs(seqs, self._pod)]
         while left:
@@ -172,7 +174,7 @@ class Exchange:
             some, left = left[:count], left[count:]
             for (seq, _), error in sharing.refused(some, append):
                 logger.warning("trace %d is not shared: %s", seq, error)
-                self._runs.mark(seq, stays=True)
+                self._runs.mark(seq, is_local=True)
 
     def _row(self, run: SharedRun) -> SharedRun:
         body = None
@@ -194,11 +196,11 @@ class Exchange:
     def _revise(self) -> None:
         """Tell the log what was learnt of runs since; what clears only now may meet the limit."""
         for seq in self._runs.to_revise(_AT_ONCE):
-            told = self._runs.told(seq)
+            told = self._runs.feedback_count(seq)
             found = self._runs.runs([seq], self._pod)
             row = replace(self._row(found[0][1]), vector=None) if found else None
             if row is None or self._is_told(seq, row):
-                self._runs.revised(seq, told)
+                self._runs.mark_revised(seq, told)
                 continue
             score, verdict = row.evaluation
             args = {**verdict.reason.args, "limit": self._settings.max_per_day}
@@ -219,16 +221,16 @@ class Exchange:
             logger.warning("what was told of trace %d is not shared: %s", seq, error)
             return True
 
-    def _decide(self, asking: Sequence[Asking]) -> None:
-        found = [*filter(None, map(self._applicant, asking))]
+    def _decide(self, requests: Sequence[DecisionRequest]) -> None:
+        found = [*filter(None, map(self._applicant, requests))]
         for one, error in sharing.refused(found, self._ask):
-            logger.warning("trace %d is not shared: %s", one.asking.seq, error)
-            self._give_up(one.asking.seq, error)
+            logger.warning("trace %d is not shared: %s", one.request.seq, error)
+            self._give_up(one.request.seq, error)
 
     def _give_up(self, seq: int, error: Exception) -> None:
         with self._store.transaction():
             self._store.fail(seq, "not_scored", error)
-            self._runs.mark(seq, stays=True)
+            self._runs.mark(seq, is_local=True)
 
     def _ask(self, found: Sequence[_Applicant]) -> None:
         applicants = {one.row.id: one for one in found}
@@ -237,13 +239,13 @@ class Exchange:
             fresh = applicants.keys() - known.answered.keys()
             return [self._judged(one, known) for id_, one in applicants.items() if id_ in fresh]
 
-        first = min(one.asking.place for one in found)
+        first = min(one.request.place for one in found)
         for place, run in self._log.decide([*applicants], sharing.Place(first), judge):
             self._settle(applicants[run.id], run.evaluation, place)
 
-    def _applicant(self, asking: Asking) -> _Applicant | None:
+    def _applicant(self, request: DecisionRequest) -> _Applicant | None:
         """Read and redact a run that asks; None if it cannot be read."""
-        seq, near = asking.seq, asking.similarity
+        seq, near = request.seq, request.similarity
         try:
             with fork_lock:
                 [(_, row)] = self._runs.runs([seq], self._pod)
@@ -255,15 +257,15 @@ class Exchange:
                     shape_of(stored, trace),
                     ending.confidence,
                     ending.success,
-                    None if near is None else Nearest(asking.nearest or "", near),
-                    asking.embedder,
-                    p_success=ending.p_success(asking.p_success),
+                    None if near is None else Nearest(request.nearest or "", near),
+                    request.embedder,
+                    p_success=ending.p_success(request.p_success),
                     is_stated=ending.is_stated,
                 )
                 why = self._dispatch.blocking_reason(about.visibility, ending, about.created_at)
                 leaving = self._dispatch.prepared(trace, 0.0)
-            row = replace(row, scorer=f"kp-middleware {_VERSION}", vector=asking.vector)
-            return _Applicant(asking, row, why, leaving, run)
+            row = replace(row, scorer=f"kp-middleware {_VERSION}", vector=request.vector)
+            return _Applicant(request, row, why, leaving, run)
         except DATABASE_ERRORS:
             raise
         except Exception as error:
@@ -283,7 +285,7 @@ class Exchange:
 
     def _judged(self, one: _Applicant, known: LockedLog) -> tuple[SharedRun, SharedItem | None]:
         domain = one.row.domain
-        run = replace(one.run, nearest=_nearest(one.run.nearest, one.asking, known.newer))
+        run = replace(one.run, nearest=_nearest(one.run.nearest, one.request, known.newer))
         history, weights = known.history(domain), self._weights(domain)
         evaluation = evaluate(run, history, weights, self._gate, self._warn)
         leaves = evaluation.verdict.decision == "forward"
@@ -297,37 +299,39 @@ class Exchange:
 
     def _settle(self, one: _Applicant, evaluation: Evaluation, place: int) -> None:
         """Write a decision to the file, with the outbox item that stands in the log, too."""
-        seq, verdict = one.asking.seq, evaluation.verdict
+        seq, verdict = one.request.seq, evaluation.verdict
         with self._store.transaction():
-            if not self._runs.decide(seq):
+            if not self._runs.begin_decision(seq):
                 return  # its trace was removed, or another process was first
-            took_ms, p_success = one.asking.took_ms, one.run.p_success
+            took_ms, p_success = one.request.took_ms, one.run.p_success
             self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=p_success)
-            self._runs.shipped({one.row.id: place})
+            self._runs.mark_shipped({one.row.id: place})
             if verdict.decision != "forward" or "delivery" in verdict.reason.args:
                 return
             item, why = self._item(one, evaluation.score.value), one.leaving.why_not
             redactor, outbox = self._policy.redactor, self._dispatch.outbox
             outbox.add(seq, item and item.body, redactor=redactor, redactions={}, reason=why)
             if item is not None and self._items is not None:
-                self._runs.handed_over([(seq, item)])
+                self._runs.mark_handed_over([(seq, item)])
 
 
-def _nearest(here: Nearest | None, asking: Asking, newer: Sequence[LoggedVector]) -> Nearest | None:
+def _nearest(
+    here: Nearest | None, request: DecisionRequest, newer: Sequence[LoggedVector]
+) -> Nearest | None:
     """Return the nearest run of those known here and those that other hosts have appended since."""
-    if asking.vector is None:
+    if request.vector is None:
         return here
     others = [
         one
         for one in newer
-        if one.seq > asking.place
-        and one.embedder == asking.embedder
-        and len(one.vector) == len(asking.vector)
+        if one.seq > request.place
+        and one.embedder == request.embedder
+        and len(one.vector) == len(request.vector)
     ]
     if not others:
         return here
     rows = np.frombuffer(b"".join(one.vector for one in others), "<f4").reshape(len(others), -1)
-    similarities = rows @ np.frombuffer(asking.vector, "<f4")
+    similarities = rows @ np.frombuffer(request.vector, "<f4")
     at = int(similarities.argmax())
     found = Nearest(others[at].id, min(1.0, max(-1.0, float(similarities[at]))))
     return found if here is None or found.similarity > here.similarity else here

@@ -52,7 +52,7 @@ from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
-    Asking,
+    DecisionRequest,
     EstimateTable,
     LabelledRun,
     Retention,
@@ -428,15 +428,17 @@ class Stages:
             is_fixed = isinstance(gate, SettingsGate) and not gate.last
             if clears or not is_fixed:
                 id_, similarity = (None, None) if run.nearest is None else run.nearest
-                self._shared.ask(
-                    Asking(seq, trace.id, 0, id_, similarity, run.embedder, run.p_success, took_ms)
+                self._shared.request_decision(
+                    DecisionRequest(
+                        seq, trace.id, 0, id_, similarity, run.embedder, run.p_success, took_ms
+                    )
                 )
                 return None
         if clears and why is not None:
             evaluation = evaluation._replace(verdict=evaluation.verdict.staying(why))
         self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=run.p_success)
         if self._shared is not None:
-            self._shared.mark(seq, stays=is_private)
+            self._shared.mark(seq, is_local=is_private)
         return evaluation
 
 

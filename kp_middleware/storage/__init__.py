@@ -62,7 +62,7 @@ from kp_middleware.storage._records import (
     Scoring,
     StepRecord,
 )
-from kp_middleware.storage._shared_runs import Asking, SharedRuns, Unshared
+from kp_middleware.storage._shared_runs import DecisionRequest, SharedBacklog, SharedRuns
 from kp_middleware.storage._sqlite_store import SqliteStore
 from kp_middleware.storage._statistics import (
     Backlog,
@@ -102,10 +102,10 @@ __all__ = [
     "STILL_SENT",
     "TRANSIENT_ERRORS",
     "AgentPace",
-    "Asking",
     "Backlog",
     "Counts",
     "Database",
+    "DecisionRequest",
     "Embedding",
     "Endings",
     "EstimateTable",
@@ -148,6 +148,7 @@ __all__ = [
     "RunSummary",
     "ScoreSlices",
     "Scoring",
+    "SharedBacklog",
     "SharedPace",
     "SharedRuns",
     "Slice",
@@ -161,7 +162,6 @@ __all__ = [
     "SuccessRecord",
     "ToolUse",
     "Unjudged",
-    "Unshared",
     "domain_names",
     "fork_lock",
     "is_damage",

@@ -28,7 +28,7 @@ from kp_middleware.storage._records import (
     marked,
     run_of,
 )
-from kp_middleware.storage._shared_runs import SharedRuns, Unshared
+from kp_middleware.storage._shared_runs import SharedBacklog, SharedRuns
 
 _ALL: Final = Filters()
 _EPOCH_MS: Final = "CAST(round((julianday({}) - 2440587.5) * 86400000) AS INTEGER)"
@@ -229,8 +229,8 @@ class History(Overviews, Maintenance):
         """Return what was or would be sent of a run, exactly; None if nothing would."""
         return self._text("SELECT body FROM outbox WHERE trace_seq = ?", (seq,))
 
-    def unshared(self) -> Unshared:
-        return SharedRuns(self._connection).unshared()
+    def shared_backlog(self) -> SharedBacklog:
+        return SharedRuns(self._connection).backlog()
 
     def backlog(self) -> list[Queue]:
         """Return what waits to be sent, by registry."""

@@ -1,4 +1,4 @@
-"""The runs of one file on their way to the log that hosts share, and what came from there."""
+"""The runs that one file ships to the log that hosts share, and the data pulled from it."""
 
 import json
 import os
@@ -13,13 +13,13 @@ from kp_middleware.sharing import ItemState, LoggedVector, Place, SharedItem, Sh
 from kp_middleware.storage._store import CANCELLED_BY_HAND
 
 _TO_SHIP: Final = -1
-_ASKS: Final = -2
+_UNDECIDED: Final = -2
 _POD: Final = "shared pod"
 _LEASE: Final = "shared lease"
 _PLACE: Final = "shared place"
-_HANDED_OVER: Final = "shared log "  # and the idempotency key: what has changed since is seen
-_IS_THERE: Final = "claimed_by LIKE 'shared log%'"
-_AS_IT_IS: Final = f"('{_HANDED_OVER}' || idempotency_key)"
+_HANDED_OVER: Final = "shared log "  # and the idempotency key, to detect later changes
+_SHARED: Final = "claimed_by LIKE 'shared log%'"
+_UNCHANGED: Final = f"('{_HANDED_OVER}' || idempotency_key)"
 _FACTS: Final = (
     *("duration_ms", "step_count", "tool_count", "recovery_count", "input_tokens"),
     *("output_tokens", "confidence_source", "privacy_level", "visibility", "p_success"),
@@ -33,17 +33,17 @@ _RUNS: Final = """
       LEFT JOIN documents d ON d.trace_seq = t.seq
     WHERE t.seq IN (SELECT value FROM json_each(?)) ORDER BY t.seq
 """
-_OF_TRACE: Final = f"trace_seq = (SELECT seq FROM traces WHERE id = :id) AND {_IS_THERE}"
-_END: Final = f"""
+_OF_RUN: Final = f"trace_seq = (SELECT seq FROM traces WHERE id = :id) AND {_SHARED}"
+_CLOSE: Final = f"""
     UPDATE outbox SET state = :state, reason = :reason, attempts = :attempts,
       http_status = :http_status, last_error = :last_error, sent_at = :sent_at,
       remote_id = :remote_id, claimed_by = NULL
-    WHERE {_OF_TRACE} AND (:anyway OR (state = 'pending' AND claimed_by = {_AS_IT_IS}))
+    WHERE {_OF_RUN} AND (:anyway OR (state = 'pending' AND claimed_by = {_UNCHANGED}))
 """
-_LEAVE: Final = f"""
+_DETACH: Final = f"""
     UPDATE outbox SET claimed_by = NULL
-    WHERE {_OF_TRACE} AND (state IN ('cancelled', 'blocked')
-      OR state = 'pending' AND claimed_by <> {_AS_IT_IS})
+    WHERE {_OF_RUN} AND (state IN ('cancelled', 'blocked')
+      OR state = 'pending' AND claimed_by <> {_UNCHANGED})
 """
 _TAKE_LEASE: Final = """
     INSERT INTO meta (key, value) VALUES (:key, json_array(:us, :now + :s))
@@ -53,37 +53,37 @@ _TAKE_LEASE: Final = """
 """
 
 
-class Asking(NamedTuple):
-    """A run that would clear by what is known here, as it was measured."""
+class DecisionRequest(NamedTuple):
+    """A run that the gate would forward; the shared log has the last word."""
 
     seq: int
     id: str
-    place: int  # in the shared log, up to which it was compared
+    place: int  # in the shared log: it was compared with the runs up to here
     nearest: str | None  # the id of the nearest run
     similarity: float | None
-    embedder: str | None  # None: nothing was compared
-    p_success: float | None  # None: nothing was known
+    embedder: str | None  # None: not compared
+    p_success: float | None  # None: not known
     took_ms: float  # of scoring
     vector: bytes | None = None
 
 
-class Unshared(NamedTuple):
-    """The backlog for the shared log."""
+class SharedBacklog(NamedTuple):
+    """The runs that wait for the shared log."""
 
     to_ship: int  # scored runs
-    asking: int  # runs that would clear
-    since: str | None  # when the first of them began
+    asking: int  # undecided runs
+    since: str | None  # when the oldest of them started
 
 
 class SharedRuns(Queries):
-    """The part of a file that is shared with other hosts."""
+    """The runs of a file, as far as other hosts share them."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self._us = f"{os.getpid()}-{os.urandom(4).hex()}"
 
     def pod(self) -> str:
-        """Return the name of this file among hosts; the first time, let all that is scored ship."""
+        """Return this file's name among hosts; on first use, queue all scored runs for shipping."""
         if self._meta(_POD) is None:
             name = f"{platform.node() or 'pod'}-{os.urandom(4).hex()}"
             add = "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?) RETURNING 1"
@@ -97,9 +97,9 @@ class SharedRuns(Queries):
         return self._meta(_POD) or ""
 
     def take_lease(self, seconds: float) -> bool:
-        """Take or renew the lease of the one process that ships; return whether we have it.
+        """Take or renew the lease of the process that ships; return whether this one has it.
 
-        One that ends much later than a lease can was taken before the clock was set back.
+        A lease that ends too far ahead was taken before the clock was set back: it is free.
         """
         holder, until = json.loads(self._meta(_LEASE) or '["", 0]')
         if holder == self._us and seconds / 2 < until - time.time() <= seconds:
@@ -111,110 +111,115 @@ class SharedRuns(Queries):
         self._run("DELETE FROM meta WHERE key = ? AND value ->> '$[0]' = ?", (_LEASE, self._us))
 
     def place(self) -> Place | None:
-        """Return up to where the log was pulled; None if it was not."""
-        found = self._meta(_PLACE)
-        return None if found is None else Place(*json.loads(found))
+        """Return the place up to which the log was pulled, or None."""
+        place = self._meta(_PLACE)
+        return None if place is None else Place(*json.loads(place))
 
-    def ask(self, asking: Asking) -> None:
-        """Let a recorded run ask; in the transaction that has compared it."""
-        told = asking._replace(place=(self.place() or Place()).seq)._asdict()
-        seq = told.pop("seq")
+    def request_decision(self, request: DecisionRequest) -> None:
+        """Mark a recorded run as undecided, in the transaction that has compared it."""
+        args = request._replace(place=(self.place() or Place()).seq)._asdict()
+        seq = args.pop("seq")
         self._run(
             "UPDATE traces SET shared_seq = ?, reason_code = 'asks', reason_args = ?"
             " WHERE seq = ? AND state = 'recorded'",
-            (_ASKS, json.dumps(told), seq),
+            (_UNDECIDED, json.dumps(args), seq),
         )
 
-    def mark(self, seq: int, *, stays: bool) -> None:
-        """Mark a scored run: to be shipped, or to stay here."""
-        self._run("UPDATE traces SET shared_seq = ? WHERE seq = ?", (0 if stays else _TO_SHIP, seq))
+    def mark(self, seq: int, *, is_local: bool) -> None:
+        """Mark a scored run as to be shipped, or as local."""
+        self._run(
+            "UPDATE traces SET shared_seq = ? WHERE seq = ?", (0 if is_local else _TO_SHIP, seq)
+        )
 
-    def asking(self, limit: int) -> list[Asking]:
-        """Return the runs that ask, the oldest first."""
+    def decision_requests(self, limit: int) -> list[DecisionRequest]:
+        """Return the undecided runs, oldest first."""
         rows = self._run(
             "SELECT t.seq, t.reason_args, (SELECT v.vector FROM vectors v"
             "  WHERE v.trace_seq = t.seq AND v.embedder = t.reason_args ->> 'embedder'"
             "  ORDER BY v.seq DESC LIMIT 1)"
             " FROM traces t WHERE shared_seq = ? AND state = 'recorded' ORDER BY seq LIMIT ?",
-            (_ASKS, limit),
+            (_UNDECIDED, limit),
         )
-        return [Asking(seq, **json.loads(told) | {"vector": vector}) for seq, told, vector in rows]
+        return [
+            DecisionRequest(seq, **json.loads(args) | {"vector": vector})
+            for seq, args, vector in rows
+        ]
 
-    def decide(self, seq: int) -> bool:
-        """Prepare a run that asks for its evaluation, in this transaction; False: it is gone."""
+    def begin_decision(self, seq: int) -> bool:
+        """Clear an undecided run for its evaluation; return False if it is no longer undecided."""
         sql = (
             "UPDATE traces SET reason_code = NULL, reason_args = NULL"
             " WHERE seq = ? AND shared_seq = ? AND state = 'recorded' RETURNING 1"
         )
-        return self._value(sql, (seq, _ASKS)) is not None
+        return self._value(sql, (seq, _UNDECIDED)) is not None
 
     def to_ship(self, limit: int) -> list[int]:
-        """Return the scored runs to append, the oldest first."""
+        """Return the scored runs to append to the log, oldest first."""
         return self._column(
             "SELECT seq FROM traces WHERE shared_seq = ? AND state = 'scored' ORDER BY seq LIMIT ?",
             (_TO_SHIP, limit),
         )
 
     def to_revise(self, limit: int) -> list[int]:
-        """Return the runs in the log of which more was told since."""
+        """Return the runs in the log that have newer feedback here."""
         return self._column(
-            "SELECT seq FROM traces WHERE shared_seq < ? ORDER BY seq LIMIT ?", (_ASKS, limit)
+            "SELECT seq FROM traces WHERE shared_seq < ? ORDER BY seq LIMIT ?", (_UNDECIDED, limit)
         )
 
-    def revised(self, seq: int, before: int) -> None:
-        """Note that the log knows what was told of a run, unless more was told meanwhile."""
+    def mark_revised(self, seq: int, feedback_count: int) -> None:
+        """Note that the log has the feedback on a run, unless more was given meanwhile."""
         self._run(
             "UPDATE traces SET shared_seq = -2 - shared_seq WHERE seq = ? AND shared_seq < ?"
             " AND (SELECT count(*) FROM feedback WHERE trace_seq = traces.seq) = ?",
-            (seq, _ASKS, before),
+            (seq, _UNDECIDED, feedback_count),
         )
 
-    def told(self, seq: int) -> int:
+    def feedback_count(self, seq: int) -> int:
         return int(self._value("SELECT count(*) FROM feedback WHERE trace_seq = ?", (seq,)))
 
-    def forget(self, ids: Iterable[str]) -> None:
-        gone = [(id_,) for id_ in ids]
+    def delete(self, ids: Iterable[str]) -> None:
+        keys = [(id_,) for id_ in ids]
         with transaction(self._connection):
-            self._write_each("DELETE FROM vectors WHERE key = ? AND trace_seq IS NULL", gone)
-            self._write_each("DELETE FROM traces WHERE id = ? AND pod IS NOT NULL", gone)
+            self._write_each("DELETE FROM vectors WHERE key = ? AND trace_seq IS NULL", keys)
+            self._write_each("DELETE FROM traces WHERE id = ? AND pod IS NOT NULL", keys)
 
     def runs(self, seqs: Sequence[int], pod: str) -> list[tuple[int, SharedRun]]:
-        """Return runs as rows of the log, with their documents as they are here.
+        """Return runs as rows of the log, with their local documents.
 
-        Those that ask have no evaluation yet.
+        Undecided runs have no evaluation yet.
         """
-        found = []
+        rows = []
         for row in self._named(_RUNS, (json.dumps(seqs),)):
             signals = tuple(row[name] for name in SIGNALS)
             weights = tuple(row[f"{name}_weight"] for name in SIGNALS)
             facts = json.dumps({name: row[name] for name in _FACTS})
-            made = {"pod": pod, "signals": signals, "weights": weights, "redactor": None}
-            found.append((row["seq"], from_row(SharedRun, row, facts=facts, **made)))
-        return found
+            more = {"pod": pod, "signals": signals, "weights": weights, "redactor": None}
+            rows.append((row["seq"], from_row(SharedRun, row, facts=facts, **more)))
+        return rows
 
-    def shipped(self, places: Mapping[str, int]) -> None:
+    def mark_shipped(self, places: Mapping[str, int]) -> None:
         self._run(
             "UPDATE traces SET shared_seq = p.value FROM json_each(?) p WHERE traces.id = p.key",
             (json.dumps(dict(places)),),
         )
 
-    def pulled(self, vectors: Iterable[LoggedVector], place: Place) -> None:
-        """Store vectors of other hosts, and the place up to which they were pulled."""
+    def save_pulled(self, vectors: Iterable[LoggedVector], place: Place) -> None:
+        """Store vectors of other hosts, and the place up to which the log was pulled."""
         with transaction(self._connection):
             self._write_each(
                 "INSERT INTO vectors (key, embedder, added_at_ms, vector) VALUES (?, ?, ?, ?)",
-                ((one.id, one.embedder, one.added_at_ms, one.vector) for one in vectors),
+                ((row.id, row.embedder, row.added_at_ms, row.vector) for row in vectors),
             )
             values = _PLACE, json.dumps(place)
             self._run("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", values)
 
-    def newest(self) -> Place | None:
-        """Return the last place that a run of ours has in the log; None if it has none."""
+    def last_place(self) -> Place | None:
+        """Return the place of our last run in the log, or None."""
         sql = "SELECT shared_seq, id FROM traces WHERE shared_seq > 0"
         return self._one(Place, f"{sql} ORDER BY shared_seq DESC LIMIT 1")
 
-    def begin_anew(self, places: Mapping[str, int], first: int) -> None:
-        """Forget what was pulled from a log that has changed."""
+    def reset(self, places: Mapping[str, int], first: int) -> None:
+        """Delete the data pulled from a log that was replaced, and ship what the new one lacks."""
         with transaction(self._connection):
             self._run("DELETE FROM vectors WHERE trace_seq IS NULL")
             self._run("DELETE FROM meta WHERE key = ?", (_PLACE,))
@@ -230,32 +235,30 @@ class SharedRuns(Queries):
                 "UPDATE traces SET shared_seq = -2 - shared_seq WHERE shared_seq > 0"
                 " AND seq IN (SELECT trace_seq FROM feedback)"
             )
-            self._run(
-                f"UPDATE outbox SET claimed_by = NULL WHERE state = 'pending' AND {_IS_THERE}"
-            )
+            self._run(f"UPDATE outbox SET claimed_by = NULL WHERE state = 'pending' AND {_SHARED}")
 
-    def in_log(self, after: int, limit: int) -> list[tuple[int, str]]:
-        """Return the ``seq`` and id of some runs that were appended, after a ``seq``."""
+    def appended(self, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return the ``seq`` and id of appended runs after a ``seq``."""
         return self._run(
             "SELECT seq, id FROM traces WHERE seq > ? AND (shared_seq > 0 OR shared_seq < -2)"
             " ORDER BY seq LIMIT ?",
             (after, limit),
         ).fetchall()
 
-    def unshared(self) -> Unshared:
+    def backlog(self) -> SharedBacklog:
         row = self._row(
             "SELECT coalesce(sum(shared_seq <> ?1), 0), coalesce(sum(shared_seq = ?1), 0),"
             " min(started_at) FROM traces WHERE shared_seq < 0",
-            (_ASKS,),
+            (_UNDECIDED,),
         )
-        return Unshared(*row)
+        return SharedBacklog(*row)
 
     def is_copy(self) -> bool:
-        """Return whether the file holds no run but those of a copy of the log."""
+        """Return True if all runs of the file are copies from the log."""
         return not self._value("SELECT EXISTS (SELECT 1 FROM traces WHERE pod IS NULL)")
 
-    def copy(self, seq: int, place: int, run: SharedRun, state: str | None) -> None:
-        """Complete a run that was recorded and evaluated in this transaction: it is another's."""
+    def mark_copied(self, seq: int, place: int, run: SharedRun, *, is_forwarded: bool) -> None:
+        """Mark a run that was stored in this transaction as a copy of another host's."""
         self._run(
             "UPDATE traces SET shared_seq = ?, pod = ?, scorer = ?, decided_at = ?,"
             " scored_ms = NULL WHERE seq = ?",
@@ -265,60 +268,60 @@ class SharedRuns(Queries):
             now_ms = int(time.time() * 1000)
             row = {"embedder": run.embedder, "added_at_ms": now_ms, "vector": run.vector}
             self._add("vectors", trace_seq=seq, key=run.id, **row)
-        if state is not None:
+        if is_forwarded:
             unknown = dict.fromkeys(("idempotency_key", "registry", "redactor"), "")
             self._add("outbox", trace_seq=seq, state="pending", claimed_by=_HANDED_OVER, **unknown)
 
     def to_hand_over(self, limit: int) -> list[tuple[int, SharedItem]]:
-        """Return items that the shared outbox has not got as they are here, with their ``seq``."""
+        """Return items that the shared outbox lacks or has in another version, by ``seq``."""
         rows = self._run(
             "SELECT o.trace_seq, t.id, o.body, o.redactor, o.redactions, o.idempotency_key"
             " FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
-            f" WHERE o.state = 'pending' AND o.claimed_by IS NOT {_AS_IT_IS}"
+            f" WHERE o.state = 'pending' AND o.claimed_by IS NOT {_UNCHANGED}"
             " AND o.body IS NOT NULL AND t.shared_seq > 0 ORDER BY o.trace_seq LIMIT ?",
             (limit,),
         )
         return [(seq, SharedItem(id_, body.encode(), *rest)) for seq, id_, body, *rest in rows]
 
-    def handed_over(self, items: Iterable[tuple[int, SharedItem]]) -> None:
+    def mark_handed_over(self, items: Iterable[tuple[int, SharedItem]]) -> None:
         self._write_each(
             "UPDATE outbox SET claimed_by = ? WHERE trace_seq = ?",
             ((_HANDED_OVER + item.idempotency_key, seq) for seq, item in items),
         )
 
-    def to_take_back(self, limit: int) -> list[str]:
-        """Return the ids of items that may not go, or not as the shared outbox has them."""
+    def to_withdraw(self, limit: int) -> list[str]:
+        """Return the ids of items in the shared outbox that must not be sent in that version."""
         return self._column(
             "SELECT t.id FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
-            f" WHERE o.{_IS_THERE} AND (o.state IN ('cancelled', 'blocked')"
-            f" OR o.state = 'pending' AND o.claimed_by <> {_AS_IT_IS}) ORDER BY t.seq LIMIT ?",
+            f" WHERE o.{_SHARED} AND (o.state IN ('cancelled', 'blocked')"
+            f" OR o.state = 'pending' AND o.claimed_by <> {_UNCHANGED}) ORDER BY t.seq LIMIT ?",
             (limit,),
         )
 
     def open_items(self, limit: int) -> list[str]:
-        """Return the ids of items in the shared outbox; first those that were taken back."""
+        """Return the ids of unsent items in the shared outbox, withdrawn ones first."""
         return self._column(
             "SELECT t.id FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
-            f" WHERE o.{_IS_THERE} AND o.state IN ('pending', 'cancelled', 'blocked')"
+            f" WHERE o.{_SHARED} AND o.state IN ('pending', 'cancelled', 'blocked')"
             " ORDER BY o.state = 'pending', o.trace_seq LIMIT ?",
             (limit,),
         )
 
-    def note(self, items: Sequence[ItemState]) -> None:
-        """Note what became of items in the shared outbox.
+    def update_items(self, items: Sequence[ItemState]) -> None:
+        """Copy the states of items from the shared outbox.
 
-        What was sent there is sent here; what was deleted there is not sent from here either.
+        An item that was deleted there is cancelled here.
         """
         with transaction(self._connection):
-            for one in items:
-                is_gone = one.state == "gone"
-                values = one._asdict() | {"anyway": is_gone or one.state == "sent"}
+            for item in items:
+                is_gone = item.state == "gone"
+                values = item._asdict() | {"anyway": is_gone or item.state == "sent"}
                 if is_gone:
                     values |= {"state": "cancelled", "reason": CANCELLED_BY_HAND}
-                if one.state not in {"pending", "sending", "cancelled"}:
-                    self._run(_END, values)
-                if one.state not in {"pending", "sending"}:
-                    self._run(_LEAVE, values)
+                if item.state not in {"pending", "sending", "cancelled"}:
+                    self._run(_CLOSE, values)
+                if item.state not in {"pending", "sending"}:
+                    self._run(_DETACH, values)
 
     def _meta(self, key: str) -> str | None:
         return self._text("SELECT value FROM meta WHERE key = ?", (key,))

@@ -14,7 +14,7 @@ from kp_middleware.instants import instant
 from kp_middleware.locations import why_login_is_unused
 from kp_middleware.rate_limit import Pace, burst_at
 from kp_middleware.sharing import Link
-from kp_middleware.storage import AgentPace, Queue, Unshared, read_paces
+from kp_middleware.storage import AgentPace, Queue, SharedBacklog, read_paces
 
 _UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"))
 BEING_SENT: Final = "being sent by another program, or that was killed: then again at {}"
@@ -181,7 +181,7 @@ def _same(registry: str, other: str) -> bool:
     return registry.rstrip("/") == other.rstrip("/")
 
 
-def shared_log_as_row(url: str | None, unshared: Unshared) -> dict[str, Any] | None:
+def shared_log_as_row(url: str | None, unshared: SharedBacklog) -> dict[str, Any] | None:
     """Ask the shared log for its state; None where there is none and nothing waits here for it.
 
     The URL has no password. ``since`` is when the first of the waiting runs began.

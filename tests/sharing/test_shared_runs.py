@@ -37,20 +37,20 @@ def test_what_is_told_of_a_shared_run_is_written_to_the_log_once(file, store):
     with History.open(file) as history:
         second = history.run(2).id
     runs = store.shared_runs()
-    runs.shipped({second: 7})
+    runs.mark_shipped({second: 7})
     CliRunner().invoke(main, ["feedback", second, "--failure", "--db", str(file)])
 
     assert runs.to_revise(10) == [2]
 
-    runs.revised(2, runs.told(2))
+    runs.mark_revised(2, runs.feedback_count(2))
 
     assert runs.to_revise(10) == []
-    assert runs.in_log(0, 10) == [(2, second)]
+    assert runs.appended(0, 10) == [(2, second)]
 
 
 def test_runs_in_the_log_are_not_decided_anew(file, store):
     with History.open(file) as history:
-        store.shared_runs().shipped({history.run(2).id: 7})
+        store.shared_runs().mark_shipped({history.run(2).id: 7})
 
     told = CliRunner().invoke(main, ["rescore", "--db", str(file)])
 
@@ -84,7 +84,7 @@ def test_a_shared_run_does_not_name_the_private_one_that_it_is_like(file, store)
 def test_what_is_told_of_a_run_that_is_not_shared_waits_for_no_log(file, store):
     CliRunner().invoke(main, ["feedback", "@last", "--failure", "--db", str(file)])
 
-    assert store.shared_runs().unshared() == (0, 0, None)
+    assert store.shared_runs().backlog() == (0, 0, None)
 
 
 def test_one_process_ships_for_a_file(store):
@@ -130,13 +130,13 @@ def test_feedback_that_waits_is_told_to_a_log_that_was_restored(file, store):
     with History.open(file) as history:
         second = history.run(2).id
     runs = store.shared_runs()
-    runs.shipped({second: 7})
+    runs.mark_shipped({second: 7})
     CliRunner().invoke(main, ["feedback", second, "--failure", "--db", str(file)])
 
-    runs.begin_anew({second: 5}, first=1)
+    runs.reset({second: 5}, first=1)
 
     assert runs.to_revise(10) == [2]
-    assert runs.in_log(0, 10) == [(2, second)]
+    assert runs.appended(0, 10) == [(2, second)]
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def handed_over(file, store):
     """The id of a run that waits in the shared outbox."""
     with History.open(file) as history:
         id_ = history.run(2).id
-    store.shared_runs().shipped({id_: 7})
+    store.shared_runs().mark_shipped({id_: 7})
     write(
         file,
         "INSERT INTO outbox (trace_seq, state, claimed_by, idempotency_key, registry, redactor)"
@@ -154,7 +154,9 @@ def handed_over(file, store):
 
 
 def test_what_is_deleted_in_the_log_waits_no_more(file, store, handed_over):
-    store.shared_runs().note([ItemState(handed_over, "gone", None, 0, None, None, None, None)])
+    store.shared_runs().update_items(
+        [ItemState(handed_over, "gone", None, 0, None, None, None, None)]
+    )
 
     assert write(file, "SELECT state, reason FROM outbox") == [("cancelled", "by hand")]
 
