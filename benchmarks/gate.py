@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kp_middleware.core.evaluation import Run
+from kp_middleware.core.evaluation import RunFacts
 from kp_middleware.core.formula import Shape, Signals, Weights
-from kp_middleware.core.gates import Ranking, choose, considered
+from kp_middleware.core.gates import Ranking, choose, window_size
 from kp_middleware.estimate import Foretold, Known, Process, is_trusted
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "outcomes_open.npz"
@@ -79,7 +79,7 @@ class Person:
 
 def ours(stream: Stream, share: float, person: Person) -> np.ndarray:
     """Return which runs go by the share, with the estimate."""
-    ranking, told, process = Ranking(considered(share)), [], None
+    ranking, told, process = Ranking(window_size(share)), [], None
     went, novelty, solved = [], stream.novelty(), []
     for at, signals in enumerate(stream.signals):
         known = [run for run, _ in told if at - run < AGE]
@@ -96,12 +96,12 @@ def ours(stream: Stream, share: float, person: Person) -> np.ndarray:
         measured = Signals(signals[0], novelty[at], signals[1], CLAIMED)
         shape = Shape(2, frozenset(), 1 if signals[2] else 2, 0)  # with a single tool, or not
         p = None if said is None else said.p
-        run = Run(shape, CLAIMED, True, measured=measured, p_success=p, is_stated=False)
+        run = RunFacts(shape, CLAIMED, True, measured=measured, p_success=p, is_stated=False)
         key = run.rank_key(stream.weights)
         choice = choose(share, ranking, key=key, score=0.0)
-        ranking.add(key, gone=choice.goes, credit=choice.credit)
-        went.append(choice.goes)
-        if person.looks(went=choice.goes):
+        ranking.add(key, chosen=choice.is_chosen, credit=choice.credit)
+        went.append(choice.is_chosen)
+        if person.looks(went=choice.is_chosen):
             ended = bool(stream.success[at])
             told.append((at, None if said is None else Foretold(said.raw, said.base, ended)))
     return np.array(went)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kp_middleware.core.gates import ReasonCode, exact, share_in_words
+from kp_middleware.core.gates import ReasonCode, exact, format_share
 
 DELIVERY = {
     "private": "not queued: its visibility is private",
@@ -85,7 +85,7 @@ def _against_share(code: str, args: Mapping[str, Any]) -> str:
         said = f"rank {key} is below {bar}, where {room} begin"
     else:
         said = f"rank {key} is among {room}, which begin at {bar}"
-    return f"{said}: {counts} ({share_in_words(share)})"
+    return f"{said}: {counts} ({format_share(share)})"
 
 
 def _beside(number: float, other: float) -> str:

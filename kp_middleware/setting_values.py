@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 
 from kp_middleware import locations
 from kp_middleware.core.formula import Weights
-from kp_middleware.core.gates import share_in_words, top_share
+from kp_middleware.core.gates import format_share, parse_share
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.patterns import compiled, is_pattern
 from kp_middleware.traces import NonEmpty
@@ -127,8 +127,8 @@ def _table(value: object) -> object:
 
 def _score_or_share(value: object) -> float | str:
     """Parse a threshold: a score from 0 to 1, or a share such as ``top 10%``."""
-    if isinstance(value, str) and (share := top_share(value)) is not None:
-        return share_in_words(share)
+    if isinstance(value, str) and (share := parse_share(value)) is not None:
+        return format_share(share)
     try:
         score = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from kp_middleware import ReasoningTrace, Step, Tool
-from kp_middleware.core.evaluation import Evaluation, Run, Verdict, score_run
+from kp_middleware.core.evaluation import Evaluation, RunFacts, Verdict, score_run
 from kp_middleware.core.formula import PROFILES, Nearest, Score, Signals
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect, transaction
@@ -36,7 +36,7 @@ def scored(run, similarity=None, nearest="", embedder="stand-in"):
     nearest = None if similarity is None else Nearest(f"kp:trace:{nearest}", similarity)
     confidence, success = trace.outcome.confidence, trace.metadata.success
     weights = PROFILES.get(trace.metadata.task_domain, PROFILES["default"])
-    return score_run(Run(run.shape, confidence, success, nearest, embedder), weights)
+    return score_run(RunFacts(run.shape, confidence, success, nearest, embedder), weights)
 
 
 def put(db, run, score=None, *, threshold=0.75, vector=None, embedder="stand-in"):

@@ -1,4 +1,4 @@
-"""Score runs and gate them: pure functions on the standard library alone.
+"""Scoring and gating of runs: pure functions that need only the standard library.
 
-Each module is loaded when it is needed: import from it directly.
+Import from the modules directly, so that each is loaded only when needed.
 """

@@ -1,4 +1,4 @@
-"""The ending of a run, its score, and the gate: every decision goes through `evaluate`."""
+"""Evaluation of runs: the outcome, the score, and the gate's verdict; `evaluate` does it all."""
 
 import json
 from collections.abc import Callable
@@ -25,15 +25,15 @@ from kp_middleware.core.gates import (
     SettingsGate,
 )
 
-TOLD: Final = frozenset({"extracted", "feedback", "verdict"})  # not the agent's own word
+EXTERNAL_SOURCES: Final = frozenset({"extracted", "feedback", "verdict"})  # not the agent itself
 
 _UNKNOWN_SUCCESS: Final = 0.5
-_UNSAID_CONFIDENCE: Final = 0.8
-_LEAST_CALM: Final = 0.01
+_DEFAULT_CONFIDENCE: Final = 0.8
+_MIN_CALM: Final = 0.01
 
 
 def known_success(success: bool, source: str | None) -> bool | None:  # noqa: FBT001 - an outcome
-    """Return whether a run did its task; None where that is only assumed.
+    """Return whether a run succeeded; None if that is only assumed.
 
     >>> known_success(True, "assumed"), known_success(True, "said"), known_success(False, None)
     (None, True, False)
@@ -47,7 +47,7 @@ def default_confidence(*, success: bool) -> float:
 
 
 class Ending(NamedTuple):
-    """The ending of a run, as far as it is known, and its source."""
+    """The success and confidence of a run, with the source of each."""
 
     success: bool
     confidence: float
@@ -56,11 +56,11 @@ class Ending(NamedTuple):
 
     @property
     def is_confirmed(self) -> bool:
-        """True if somebody or something else than the agent told that it succeeded."""
-        return self.success and self.success_source in TOLD
+        """True if a source other than the agent reported success."""
+        return self.success and self.success_source in EXTERNAL_SOURCES
 
-    def extracted(self, success: bool, confidence: float) -> "Ending":  # noqa: FBT001 - an outcome
-        """Return it as it was extracted, unless somebody has said how the run ended."""
+    def with_extracted(self, success: bool, confidence: float) -> "Ending":  # noqa: FBT001 - an outcome
+        """Return the ending with an extracted outcome, unless one was reported."""
         if self.success_source != "assumed":
             return self
         ending = self._replace(success=success, success_source="extracted")
@@ -68,10 +68,10 @@ class Ending(NamedTuple):
             return ending
         return ending._replace(confidence=confidence, confidence_source="extracted")
 
-    def estimated(self, p: float | None) -> "Ending":
-        """Return it with an estimate as its confidence, unless somebody has said one.
+    def with_estimate(self, p: float | None) -> "Ending":
+        """Return the ending with an estimated confidence, unless one was reported.
 
-        Without an estimate, one of before is as if it had not been.
+        None reverts an earlier estimate to the default.
         """
         if not self.success or self.is_stated:
             return self
@@ -86,26 +86,27 @@ class Ending(NamedTuple):
         return self.confidence_source not in {"assumed", "estimated"}
 
     def p_success(self, estimate: float | None) -> float | None:
-        """Return 1 or 0 where it is told, or where a failure is said; else the estimate."""
-        if self.success_source in TOLD or (self.success_source == "said" and not self.success):
+        """Return 1 or 0 if confirmed, 0 for a reported failure, otherwise the estimate."""
+        source = self.success_source
+        if source in EXTERNAL_SOURCES or (source == "said" and not self.success):
             return float(self.success)
         return estimate
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """The input of an evaluation: what is known of a run.
+class RunFacts:
+    """The facts of a run that decide its score and verdict.
 
     Attributes:
-        nearest: The most similar run before it; None if there was none.
-        embedder: The fingerprint of the embedder; None means nothing was compared.
-        measured: Its signals of before: only the outcome is measured again. None: all four.
-        p_success: The probability that the task was done, 1 or 0 where somebody told; None where
-            nothing is known.
-        is_stated: Whether the confidence is the agent's own, not assumed or estimated.
-        key: The rank key by which it was ranked first; None: it is ranked now.
-        first_ending: Success and confidence as they were known then; None: as now.
-        was_chosen: Whether the gate chose it then; None where that is to be found out.
+        nearest: The most similar earlier run; None if there is none.
+        embedder: The fingerprint of the embedder; None if nothing was compared.
+        measured: The signals measured earlier, of which only the outcome is measured again; None to
+            measure all four.
+        p_success: The probability of success, 1 or 0 if confirmed; None if unknown.
+        is_stated: Whether the confidence was reported, not assumed or estimated.
+        key: The rank key of the first ranking; None if this is the first.
+        first_ending: Success and confidence at the first ranking; None if unchanged.
+        was_chosen: Whether the gate chose the run at the first ranking; None to recompute it.
     """
 
     shape: Shape
@@ -122,7 +123,7 @@ class Run:
 
     @property
     def signals(self) -> Signals:
-        """The four signals; only the outcome is recomputed if they were measured before."""
+        """The four signals; if they were measured earlier, only the outcome is measured again."""
         similarity = None if self.nearest is None else self.nearest.similarity
         now = measure(self.shape, similarity, self.confidence, success=self.success)
         if self.measured is None:
@@ -130,13 +131,13 @@ class Run:
         return replace(self.measured, outcome_confidence=now.outcome_confidence)
 
     def rank_key(self, weights: Weights) -> float:
-        """Return the key, 0 to 1, by which a share ranks the run as it is known now: P² · calm.
+        """Return the key, 0 to 1, by which a share ranks the run: P² · calm.
 
-        Calm is the score with complexity reversed, and no reward for recoveries: struggling is no
-        merit here.
+        Calm is the score with complexity negated and no bonus for recoveries: a run that struggled
+        should not rank higher.
         """
         signals, rules = self.signals, fired_rules(self.shape, success=self.success)
-        confidence = self.confidence if self.is_stated else _UNSAID_CONFIDENCE
+        confidence = self.confidence if self.is_stated else _DEFAULT_CONFIDENCE
         calm = (
             -weights.complexity * signals.complexity
             + weights.novelty * signals.novelty
@@ -145,19 +146,19 @@ class Run:
             - (0.1 if "single_tool" in rules else 0.0)
         )
         p = _UNKNOWN_SUCCESS if self.p_success is None else self.p_success
-        return p * p * min(1.0, max(_LEAST_CALM, calm))
+        return p * p * min(1.0, max(_MIN_CALM, calm))
 
 
 class Verdict(NamedTuple):
-    """A gate's decision on a run, as it is stored.
+    """A gate's decision on a run, as stored.
 
     Attributes:
-        threshold: The score that it asked for; None where a share ranked the run.
-        key: The rank key by which the run was ranked first.
-        bar: The rank key that a share asked for; None where none ranked it.
-        credit: How many runs the share owes after this one; None of other gates.
-        chosen: Whether the gate chose it first: a share also where a daily limit held it back. It
-            stays where the run is decided again because more was told of it.
+        threshold: The score required; None where a share ranked the run.
+        key: The rank key of the first ranking.
+        bar: The rank key required by a share; None if none ranked the run.
+        credit: The number of runs that the share owes after this run; None for other gates.
+        chosen: Whether the gate chose the run at first, even if a daily limit withheld it; a later
+            decision does not change it.
     """
 
     gate: str
@@ -169,8 +170,8 @@ class Verdict(NamedTuple):
     credit: float | None = None
     chosen: bool | None = None
 
-    def staying(self, delivery: str) -> "Verdict":
-        """Return the same verdict with the reason why the run stays local: see `DELIVERY`."""
+    def with_delivery(self, delivery: str) -> "Verdict":
+        """Return the verdict with the reason why the run is not sent, a key of `DELIVERY`."""
         args = {**self.reason.args, "delivery": delivery}
         return self._replace(reason=self.reason._replace(args=args))
 
@@ -183,34 +184,34 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    run: Run,
+    run: RunFacts,
     history: GateHistory,
     weights: Weights,
     gate: Gate,
     report: Callable[[BaseException], None] = lambda _: None,
 ) -> Evaluation:
-    """Score a run and decide whether to forward it; ``report`` is told why a gate failed.
+    """Score a run and decide whether to forward it; pass a failing gate's exception to ``report``.
 
-    Where more was told of a run since it was ranked, it is decided on by what is known now, but
-    counts towards the share as it did then: those after it keep their decisions. What a share did
-    not choose then does not go later, or more would go than were asked for.
+    A run that is reevaluated after feedback is decided on by its present ending, but counts towards
+    the share as at first, which keeps the decisions on later runs. A run that the share did not
+    choose at first is not forwarded later: that would exceed the share.
     """
-    score = then = score_run(run, weights)
-    known = run.rank_key(weights)
-    key = known if run.key is None else run.key
+    score = first_score = score_run(run, weights)
+    current_key = run.rank_key(weights)
+    key = current_key if run.key is None else run.key
     if run.first_ending is not None:
         success, confidence = run.first_ending
-        then = score_run(replace(run, success=success, confidence=confidence), weights)
-    first = _decided(then, key, history, gate, report)
-    if then is score and (known == key or first.credit is None):
+        first_score = score_run(replace(run, success=success, confidence=confidence), weights)
+    first = _decide(first_score, key, history, gate, report)
+    if first_score is score and (current_key == key or first.credit is None):
         return Evaluation(score, first)
-    again = _decided(score, known, history, gate, report)
-    if again.bar is not None and not (first.chosen or run.was_chosen):
-        again = again if again.decision == "withhold" else first
-    return Evaluation(score, again._replace(key=key, credit=first.credit, chosen=first.chosen))
+    current = _decide(score, current_key, history, gate, report)
+    if current.bar is not None and not (first.chosen or run.was_chosen):
+        current = current if current.decision == "withhold" else first
+    return Evaluation(score, current._replace(key=key, credit=first.credit, chosen=first.chosen))
 
 
-def score_run(run: Run, weights: Weights) -> Score:
+def score_run(run: RunFacts, weights: Weights) -> Score:
     """Return the score of a run."""
     signals = run.signals
     rules = fired_rules(run.shape, success=run.success)
@@ -218,48 +219,48 @@ def score_run(run: Run, weights: Weights) -> Score:
     return Score(value, signals, weights, adjustments, run.nearest, run.embedder)
 
 
-def _decided(
+def _decide(
     score: Score,
     key: float,
     history: GateHistory,
     gate: Gate,
     report: Callable[[BaseException], None],
 ) -> Verdict:
-    """Return the gate's verdict: withhold if it fails. What the history fails with is raised."""
+    """Return the gate's verdict, withhold if it fails; raise an error of reading the history."""
     history.rank_key = key
-    is_ours = isinstance(gate, SettingsGate)  # a user's is checked
+    is_ours = isinstance(gate, SettingsGate)  # custom gates are validated
     try:
-        decided = gate.decide(score, history)
-        reason = decided.told if is_ours else _checked(decided)
-    except (Exception, SystemExit) as error:  # a user's gate may raise anything
-        if (trouble := getattr(history, "trouble", None)) is not None:
-            raise trouble from error
+        decision = gate.decide(score, history)
+        reason = decision.told if is_ours else _valid_reason(decision)
+    except (Exception, SystemExit) as error:  # a custom gate may raise anything
+        if (read_error := getattr(history, "read_error", None)) is not None:
+            raise read_error from error
         report(error)
         reason = Reason(ReasonCode.GATE_FAILED, {"error": type(error).__name__})
-        decided = Decision("withhold", reason, 1.0)
-    threshold, is_ranked = float(decided.threshold), "bar" in reason.args
+        decision = Decision("withhold", reason, 1.0)
+    threshold, is_ranked = float(decision.threshold), "bar" in reason.args
     return Verdict(
         gate=gate.name if is_ours else _storable(gate.name),
         threshold=None if is_ranked else threshold,
-        decision=decided.decision,
+        decision=decision.decision,
         reason=reason,
         key=key,
         bar=threshold if is_ranked else None,
-        credit=decided.credit,
-        chosen=decided.decision == "forward" if decided.credit is None else decided.chosen,
+        credit=decision.credit,
+        chosen=decision.decision == "forward" if decision.credit is None else decision.chosen,
     )
 
 
-def _checked(decided: Decision) -> Reason:
-    """Return the reason of a user's gate as it can be stored, if the decision can be, too."""
-    if decided.decision not in {"forward", "withhold"}:
-        raise ValueError(f"bad decision {decided.decision!r}")
-    if not isinstance(decided.threshold, Real) or not 0 <= decided.threshold <= 1:
-        raise ValueError(f"threshold must be 0 to 1, got {decided.threshold!r}")
-    if isinstance(reason := decided.reason, Reason):
+def _valid_reason(decision: Decision) -> Reason:
+    """Validate a custom gate's decision; return its reason in a form that can be stored."""
+    if decision.decision not in {"forward", "withhold"}:
+        raise ValueError(f"decision must be forward or withhold, got {decision.decision!r}")
+    if not isinstance(decision.threshold, Real) or not 0 <= decision.threshold <= 1:
+        raise ValueError(f"threshold must be 0 to 1, got {decision.threshold!r}")
+    if isinstance(reason := decision.reason, Reason):
         json.dumps(dict(reason.args), allow_nan=False)
         return Reason(ReasonCode(reason.code), reason.args)
-    return decided._replace(reason=_storable(reason)).told
+    return decision._replace(reason=_storable(reason)).told
 
 
 def _storable(text: object) -> str:

@@ -1,7 +1,6 @@
-"""The protocol's formula: four signals, weighted by domain, then three rules.
+"""The protocol's scoring formula: four signals, weighted by domain, then three rules.
 
-The only implementation of it. Source: the protocol's scoring specification; signals and scores are
-clamped to 0..1.
+Source: the protocol's scoring specification. Signals and scores are clamped to 0..1.
 """
 
 import math
@@ -11,17 +10,17 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
 SIGNALS: Final = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
-"""The signals in the order of summation, which decides the last bit of the sum."""
+"""The signals in the order of summation; another order would change the last bit."""
 
 STEP_TYPES: Final = ("thought", "tool_call", "observation", "error_recovery")
 
 DEFAULT_PROFILE: Final = "default"
 
 DEFAULT_THRESHOLD: Final = 0.75
-"""The protocol's threshold: a run that scores as much is shared."""
+"""The protocol's threshold: a run with at least this score is shared."""
 
 MANY_RECOVERIES: Final = 3
-"""The number of recoveries from which a success is rewarded."""
+"""The number of recoveries from which a success earns a bonus."""
 
 _UNKNOWN_NOVELTY: Final = 0.5
 _AFTER_FAILURE: Final = 0.3
@@ -29,7 +28,7 @@ _AFTER_FAILURE: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The steps of a run as the formula counts them, also where only a part is kept."""
+    """The steps of a run as the formula counts them, including steps that were not stored."""
 
     steps: int
     types: frozenset[str]
@@ -67,7 +66,7 @@ class Weights(_BySignal):
     def __post_init__(self) -> None:
         for name, weight in zip(SIGNALS, self, strict=True):
             if not 0 <= weight <= 1:
-                raise ValueError(f"weights are from 0 to 1, {name} is {weight:g}")
+                raise ValueError(f"weights must be from 0 to 1, {name} is {weight:g}")
         if not math.isclose(total := math.fsum(self), 1, abs_tol=1e-9):
             raise ValueError(f"weights must sum to 1, these sum to {total:g}")
 
@@ -81,7 +80,7 @@ PROFILES: Final[Mapping[str, Weights]] = MappingProxyType(
         "customer_service": Weights(0.20, 0.30, 0.20, 0.30),
     }
 )
-"""The protocol's weights by domain, exact and case-sensitive; any other domain has the default."""
+"""The protocol's weights by domain, case-sensitive; any other domain uses the default."""
 
 
 class Nearest(NamedTuple):
@@ -100,15 +99,15 @@ class Adjustment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The score of a run, with everything that led to it.
+    """The score of a run, with all that contributed to it.
 
     Attributes:
-        value: From 0 (not) to 1 (very).
-        signals: The four measures.
-        weights: What each counted in this domain.
+        value: From 0 (not worth sharing) to 1.
+        signals: The four signals.
+        weights: The weight of each signal in this domain.
         adjustments: The rules that fired, in order, with the effect of each.
-        nearest: The most similar run seen before and its cosine similarity, or None.
-        embedder: The fingerprint of the embedder; None means novelty was not measured.
+        nearest: The most similar earlier run and its cosine similarity, or None.
+        embedder: The fingerprint of the embedder; None if novelty was not measured.
 
     Raises:
         ValueError: If the value or a signal is outside 0 to 1.
@@ -124,7 +123,7 @@ class Score:
     def __post_init__(self) -> None:
         for number in (self.value, *self.signals):
             if not 0 <= number <= 1:
-                raise ValueError(f"scores and signals are from 0 to 1, this one is {number:g}")
+                raise ValueError(f"scores and signals must be from 0 to 1, got {number:g}")
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -133,7 +132,7 @@ class Score:
 
 
 def measure(shape: Shape, similarity: float | None, confidence: float, *, success: bool) -> Signals:
-    """Return the four signals; a similarity of None: nothing was compared."""
+    """Return the four signals; a similarity of None means that nothing was compared."""
     types, recovered, steps = complexity_parts(shape)
     return Signals(
         complexity=min(1.0, types + recovered + steps),
@@ -144,27 +143,27 @@ def measure(shape: Shape, similarity: float | None, confidence: float, *, succes
 
 
 def complexity_parts(shape: Shape) -> tuple[float, float, float]:
-    """Return what types, recoveries and the number of steps make; it may exceed 1 together."""
+    """Return the parts of complexity: step types, recoveries and steps; their sum may exceed 1."""
     types = len(shape.types) / len(STEP_TYPES) * 0.5
     return types, 0.3 if shape.recoveries else 0.0, shape.steps / 20 * 0.2
 
 
 def fired_rules(shape: Shape, *, success: bool) -> tuple[str, ...]:
-    """Return the names of the rules that fire for a run, in the order in which they apply."""
+    """Return the names of the rules that apply to a run, in order."""
     fires = {
         "single_thought": shape.steps == 1 and "thought" in shape.types,
         "many_recoveries": shape.recoveries >= MANY_RECOVERIES and success,
         "single_tool": shape.tools == 1,
     }
-    return tuple(name for name, it_does in fires.items() if it_does)
+    return tuple(name for name, condition in fires.items() if condition)
 
 
 def combine(
     signals: Signals, weights: Weights, rules: tuple[str, ...]
 ) -> tuple[float, tuple[Adjustment, ...]]:
-    """Weigh the signals, and apply the rules, each to the result of the one before."""
-    (c, n, d, o), (of_c, of_n, of_d, of_o) = signals, weights
-    score = c * of_c + n * of_n + d * of_d + o * of_o
+    """Sum the weighted signals, then apply the rules in order."""
+    (c, n, d, o), (w_c, w_n, w_d, w_o) = signals, weights
+    score = c * w_c + n * w_n + d * w_d + o * w_o
     adjustments: list[Adjustment] = []
     for rule in rules:
         before = score
@@ -182,7 +181,7 @@ def combine(
 
 
 class Parts(NamedTuple):
-    """The parts of a score, to compute what another signal or other weights would give."""
+    """The inputs of a score, to compute it with another signal or other weights."""
 
     signals: Signals
     weights: Weights
@@ -194,26 +193,26 @@ class Parts(NamedTuple):
         return combine(*self)[0]
 
     @property
-    def changes(self) -> tuple[Adjustment, ...]:
+    def adjustments(self) -> tuple[Adjustment, ...]:
         """The effect of each rule, in order."""
         return combine(*self)[1]
 
-    def changed(self, signal: str, value: float) -> Self:
-        """Return the same parts with another value of one signal."""
+    def with_signal(self, signal: str, value: float) -> Self:
+        """Return the parts with another value of one signal."""
         return self._replace(signals=replace(self.signals, **{signal: value}))
 
-    def least(self, signal: str, threshold: float) -> float | None:
-        """Return the lowest value of a signal that reaches a threshold; None if not even 1 does.
+    def min_signal(self, signal: str, threshold: float) -> float | None:
+        """Return the lowest value of a signal that reaches a threshold; None if even 1 does not.
 
-        The score never falls when a signal rises, so halving finds it to the last bit.
+        The score is monotonic in each signal, so bisection finds the value to the last bit.
         """
-        if self.changed(signal, 1.0).score < threshold:
+        if self.with_signal(signal, 1.0).score < threshold:
             return None
-        if self.changed(signal, 0.0).score >= threshold:
+        if self.with_signal(signal, 0.0).score >= threshold:
             return 0.0
         fails, reaches = 0.0, 1.0
         while fails < (middle := (fails + reaches) / 2) < reaches:
-            if self.changed(signal, middle).score >= threshold:
+            if self.with_signal(signal, middle).score >= threshold:
                 reaches = middle
             else:
                 fails = middle

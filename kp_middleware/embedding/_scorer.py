@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kp_middleware.core.evaluation import Run, score_run
+from kp_middleware.core.evaluation import RunFacts, score_run
 from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, Nearest, Score, Shape, Weights
 from kp_middleware.embedding._index import VectorCache
 from kp_middleware.embedding._model import (
@@ -89,7 +89,7 @@ class Scorer:
         shape: Shape,
         *,
         known: Nearest | None = None,
-    ) -> Run:
+    ) -> RunFacts:
         """Compare one trace with those before it, then remember it, without embedding it.
 
         Args:
@@ -104,7 +104,7 @@ class Scorer:
             found = self._cache.nearest_then_add(vector, trace.id, embedder=embedder or "")
             if found is not None and (known is None or found.similarity >= known.similarity):
                 nearest = Nearest(found.key or "", found.similarity)
-        return Run(shape, trace.outcome.confidence, trace.metadata.success, nearest, embedder)
+        return RunFacts(shape, trace.outcome.confidence, trace.metadata.success, nearest, embedder)
 
     def embed(self, trace: ReasoningTrace) -> Vector | None:
         """Return the embedding of a trace, or None without a model, which is warned about once.

@@ -12,7 +12,7 @@ from kp_middleware import privacy
 from kp_middleware.core.evaluation import (
     Ending,
     Evaluation,
-    Run,
+    RunFacts,
     default_confidence,
     evaluate,
     known_success,
@@ -184,7 +184,7 @@ class Reevaluation:
             self.dispatch.queue_stored(before.seq)
         return True
 
-    def evaluate(self, seq: int, run: Run, weights: Weights, before: PastRun) -> Evaluation:
+    def evaluate(self, seq: int, run: RunFacts, weights: Weights, before: PastRun) -> Evaluation:
         """Evaluate a stored run by today's gate, with what was decided before that run."""
         history = self.store.history(seq, before.domain, let_through_at=before.let_through_at)
         return evaluate(run, history, weights, self.gate, self.warn)
@@ -195,7 +195,7 @@ class Reevaluation:
         """Store another evaluation in a transaction; return whether to queue it after that."""
         verdict, leaves = evaluation.verdict, False
         if before.outbox in {"sent", "sending"}:
-            verdict = verdict.staying(before.outbox)
+            verdict = verdict.with_delivery(before.outbox)
         elif (
             verdict.decision == "forward"
             and before.outbox in {None, "cancelled"}
@@ -204,7 +204,7 @@ class Reevaluation:
             ending = self.store.ending(seq)
             why = self.dispatch.blocking_reason(before.visibility, ending, before.started_at)
             leaves = why is None
-            verdict = verdict if why is None else verdict.staying(why)
+            verdict = verdict if why is None else verdict.with_delivery(why)
         told = evaluation._replace(verdict=verdict)
         self.store.save_evaluation(seq, told, p_success=p_success)
         self.dispatch.outbox.sync(seq)
@@ -219,7 +219,7 @@ class Reevaluation:
         if before is None or (stored := before.score) is None:
             return False
         ending = before.ending
-        run = Run(
+        run = RunFacts(
             before.shape,
             ending.confidence,
             ending.success,

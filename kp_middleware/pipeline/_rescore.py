@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kp_middleware.core.evaluation import Ending, Evaluation, Run
+from kp_middleware.core.evaluation import Ending, Evaluation, RunFacts
 from kp_middleware.core.formula import Score, Weights
 from kp_middleware.embedding import (
     Embedder,
@@ -50,7 +50,7 @@ class _Replayed(NamedTuple):
     """One run, and what it would be today; None where that was not asked for, or cannot be had."""
 
     run: PastRun
-    today: Run | None = None
+    today: RunFacts | None = None
     seen: tuple[ReasoningTrace, Features, Vector | None] | None = None  # what the estimate reads
     new_vector: Vector | None = None  # where it had none by today's embedder
 
@@ -143,7 +143,7 @@ class Rescoring:
             today = self._compared(run, trace, vector)
             yield _Replayed(run, today, (trace, features(trace), vector), added)
 
-    def _compared(self, run: PastRun, trace: ReasoningTrace, vector: Vector | None) -> Run:
+    def _compared(self, run: PastRun, trace: ReasoningTrace, vector: Vector | None) -> RunFacts:
         then = None if run.score is None else run.score.nearest
         is_gone = run.score and run.nearest_seq is None and run.score.embedder == self._name
         shape = replace(run.shape, types=trace.shape.types)
@@ -183,7 +183,7 @@ class Rescoring:
         elif replayed.today is None:
             yield "unscored"
         else:
-            ending = now.ending if now.has_feedback else now.ending.estimated(p)
+            ending = now.ending if now.has_feedback else now.ending.with_estimate(p)
             p_then = now.p_success_then(p)
             evaluation = self._evaluated(now, replayed.today, ending, p, p_then)
             if self._stands(now, evaluation):
@@ -199,7 +199,7 @@ class Rescoring:
             yield from self._followed(now, evaluation.verdict.decision)
 
     def _evaluated(
-        self, now: PastRun, today: Run, ending: Ending, p: float | None, p_then: float | None
+        self, now: PastRun, today: RunFacts, ending: Ending, p: float | None, p_then: float | None
     ) -> Evaluation:
         """Evaluate a run by how it ended as far as is known now: there may have been feedback.
 
@@ -239,7 +239,7 @@ class Rescoring:
                 yield "cancelled"
 
 
-def _is_measured_alike(run: PastRun, today: Run, weights: Weights) -> bool:
+def _is_measured_alike(run: PastRun, today: RunFacts, weights: Weights) -> bool:
     """Return whether all but the outcome is measured and weighed as it was."""
     if run.score is None or run.rank_key is None:
         return False

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kp_middleware import sharing
-from kp_middleware.core.evaluation import Evaluation, Run, evaluate
+from kp_middleware.core.evaluation import Evaluation, RunFacts, evaluate
 from kp_middleware.core.formula import Nearest
 from kp_middleware.core.gates import Gate, Reason, ReasonCode, SettingsGate
 from kp_middleware.embedding import Scorer
@@ -58,7 +58,7 @@ class _Applicant(NamedTuple):
     row: SharedRun
     delivery: str | None  # why it stays here all the same: a key of `DELIVERY`
     leaving: Prepared
-    run: Run
+    run: RunFacts
 
 
 class Exchange:
@@ -214,7 +214,8 @@ class Exchange:
         """Tell the log of one; True also where the server refuses that for good."""
         gate = self._gate
         try:
-            return self._log.revise(row, gate.has_room if isinstance(gate, SettingsGate) else None)
+            below_limit = gate.below_limit if isinstance(gate, SettingsGate) else None
+            return self._log.revise(row, below_limit)
         except SharedLogError as error:
             if not sharing.is_refusal(error):
                 raise
@@ -253,7 +254,7 @@ class Exchange:
                 trace = ReasoningTrace.model_validate_json(stored.document)
                 trace = trace.ended(success=ending.success, confidence=ending.confidence)
                 about = trace.metadata
-                run = Run(
+                run = RunFacts(
                     shape_of(stored, trace),
                     ending.confidence,
                     ending.success,
@@ -290,7 +291,7 @@ class Exchange:
         evaluation = evaluate(run, history, weights, self._gate, self._warn)
         leaves = evaluation.verdict.decision == "forward"
         if leaves and one.delivery is not None:
-            verdict = evaluation.verdict.staying(one.delivery)
+            verdict = evaluation.verdict.with_delivery(one.delivery)
             leaves, evaluation = False, evaluation._replace(verdict=verdict)
         row, item = one.row.evaluated(evaluation), self._item(one, evaluation.score.value)
         row = self._as_shared(row, item and item.body)

@@ -19,7 +19,7 @@ from kp_middleware import privacy
 from kp_middleware.core.evaluation import (
     Ending,
     Evaluation,
-    Run,
+    RunFacts,
     evaluate,
     known_success,
 )
@@ -105,7 +105,7 @@ class Judging:
         told = self._told(self.judges[run], ended_trace(trace, store.ending(seq)))
         if told is not None:
             with store.transaction():
-                store.save_ending(seq, store.ending(seq).extracted(told >= LIKELY, told))
+                store.save_ending(seq, store.ending(seq).with_extracted(told >= LIKELY, told))
         del self.judges[run]
 
     def _told(self, judge: Judge, trace: ReasoningTrace) -> float | None:
@@ -380,7 +380,7 @@ class Stages:
                 ending = self._store.ending(seq)  # feedback may have come meanwhile
                 if estimates is not None:
                     estimates.save(seq, own.astype("<f4").tobytes(), estimate)
-                    before, ending = ending, ending.estimated(p)
+                    before, ending = ending, ending.with_estimate(p)
                     if ending != before:
                         self._store.save_ending(seq, ending)
                 trace = ended_trace(trace, ending)
@@ -408,7 +408,7 @@ class Stages:
         return None if stays else (trace, score.value)
 
     def _decided(
-        self, seq: int, run: Run, trace: ReasoningTrace, ending: Ending, started: float
+        self, seq: int, run: RunFacts, trace: ReasoningTrace, ending: Ending, started: float
     ) -> Evaluation | None:
         """Store the score and the decision; None if another thread decides, which knows all hosts.
 
@@ -425,7 +425,7 @@ class Stages:
         why = self.dispatch.blocking_reason(metadata.visibility, ending, metadata.created_at)
         took_ms = (time.perf_counter() - started) * 1000
         if self._shared is not None and not is_private:
-            is_fixed = isinstance(gate, SettingsGate) and not gate.last
+            is_fixed = isinstance(gate, SettingsGate) and not gate.window
             if clears or not is_fixed:
                 id_, similarity = (None, None) if run.nearest is None else run.nearest
                 self._shared.request_decision(
@@ -435,7 +435,7 @@ class Stages:
                 )
                 return None
         if clears and why is not None:
-            evaluation = evaluation._replace(verdict=evaluation.verdict.staying(why))
+            evaluation = evaluation._replace(verdict=evaluation.verdict.with_delivery(why))
         self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=run.p_success)
         if self._shared is not None:
             self._shared.mark(seq, is_local=is_private)

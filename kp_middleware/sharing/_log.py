@@ -151,7 +151,7 @@ class LockedLog:
     answered: Mapping[str, SharedRun] = field(default_factory=dict)  # before: their answer was lost
     newer: Sequence[LoggedVector] = ()  # of other pods since the place, the oldest first
     rank_key: float = 0.0
-    trouble: BaseException | None = None  # it could not be read: no error of the gate
+    read_error: BaseException | None = None  # raised instead of failing the gate
     domain: str = ""
     rankings: dict[tuple[str, str], Ranking] = field(default_factory=dict)
     in_a_day: int | None = None
@@ -167,7 +167,7 @@ class LockedLog:
             if domain == run.domain and run.rank_key is not None:
                 is_ours = gate == run.gate
                 gone, credit = is_ours and run.chosen, run.credit if is_ours else None
-                ranking.add(run.rank_key, gone=bool(gone), credit=credit)
+                ranking.add(run.rank_key, chosen=bool(gone), credit=credit)
         if self.in_a_day is not None and run.decision == "forward":
             self.in_a_day += 1
 
@@ -182,7 +182,7 @@ class LockedLog:
             asked = {"domain": self.domain, "gate": gate, "last": last}
             ranking = Ranking(last)
             for rank_key, gone, credit in reversed(self._read(_RANKED, asked)):
-                ranking.add(rank_key, gone=bool(gone), credit=credit)
+                ranking.add(rank_key, chosen=bool(gone), credit=credit)
             self.rankings[key] = ranking
         return self.rankings[key]
 
@@ -190,7 +190,7 @@ class LockedLog:
         try:
             return self.opened.read((query, values))[0]
         except BaseException as error:
-            self.trouble = error
+            self.read_error = error
             raise
 
 
@@ -226,14 +226,14 @@ class PostgresLog:
     def places(self, ids: Sequence[str]) -> Mapping[str, int]:
         return dict(self.link.ask(_PLACES, ([*ids],)))
 
-    def revise(self, run: SharedRun, has_room: Callable[[GateHistory], bool] | None) -> bool:
+    def revise(self, run: SharedRun, below_limit: Callable[[GateHistory], bool] | None) -> bool:
         """Write what is known of a run now; return False if it clears now, and has no room."""
         with self.link.transaction() as opened:
             _, before = opened.read((LOCK, ()), (_BEFORE, (run.id,)))
             if not before:
                 return True  # it was deleted
             clears = run.decision == "forward" and before != [("forward",)]
-            if clears and has_room and not has_room(LockedLog(opened).history(run.domain)):
+            if clears and below_limit and not below_limit(LockedLog(opened).history(run.domain)):
                 return False
             rows = {"rows": as_json([run])}
             for statement in _REVISE:

@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from kp_middleware.core.evaluation import TOLD
+from kp_middleware.core.evaluation import EXTERNAL_SOURCES
 from kp_middleware.core.gates import DAY_S, Ranking
 from kp_middleware.database import Connection, Queries
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.recall_text import COMPARED_OBJECTIVES, word_weight
 
-TOLD_SQL: Final = ", ".join(f"'{source}'" for source in sorted(TOLD))
+EXTERNAL_SQL: Final = ", ".join(f"'{source}'" for source in sorted(EXTERNAL_SOURCES))
 _RECORD: Final = 200  # known runs that a track record counts
 _KIND: Final = "score IS NOT NULL AND domain = :domain AND framework IS :framework AND seq < :seq"
 _SEEN: Final = (
@@ -26,7 +26,7 @@ _TRACK_RECORD: Final = f"""
     FROM (SELECT e.p, e.base, t.success
           FROM traces t INDEXED BY traces_ranked JOIN estimates e ON e.trace_seq = t.seq
           WHERE t.score IS NOT NULL AND t.domain = ? AND t.framework IS ? AND e.p IS NOT NULL
-            AND t.success_source IN ({TOLD_SQL}) ORDER BY t.seq DESC LIMIT ?)
+            AND t.success_source IN ({EXTERNAL_SQL}) ORDER BY t.seq DESC LIMIT ?)
 """
 
 
@@ -102,7 +102,8 @@ class EstimateTable(Queries):
         return self._all(
             LabelledRun,
             f"SELECT seq, success FROM (SELECT seq, success, success_source FROM traces"
-            f" WHERE {_KIND} ORDER BY seq DESC LIMIT :age) WHERE success_source IN ({TOLD_SQL})",
+            f" WHERE {_KIND} ORDER BY seq DESC LIMIT :age)"
+            f" WHERE success_source IN ({EXTERNAL_SQL})",
             {**kind._asdict(), "seq": before, "age": age},
         )
 
@@ -143,7 +144,7 @@ _MAX_ROWS: Final = 3_000  # to rank
 _MAX_WORDS: Final = 64
 _READ_CHARS: Final = 4_000
 _KNOWN: Final = f"""(
-    t.success_source IN ('said', {TOLD_SQL}) OR EXISTS (
+    t.success_source IN ('said', {EXTERNAL_SQL}) OR EXISTS (
          SELECT 1 FROM estimates e JOIN traces s ON s.seq = e.trace_seq
          WHERE e.trace_seq = t.seq AND e.known >= {_MIN_LABELLED} AND s.p_success >= {_MIN_P})
 )"""
@@ -180,7 +181,7 @@ _SAID: Final = f"""
 _EFFECTS: Final = f"""
     SELECT recalled IS NOT NULL, count(*), count(known), round(avg(known), 4),
            round(avg(step_count), 2), round(avg(recovery_count), 2), round(avg(tokens), 1)
-    FROM (SELECT *, iif(success_source IN ({TOLD_SQL}), success, NULL) AS known,
+    FROM (SELECT *, iif(success_source IN ({EXTERNAL_SQL}), success, NULL) AS known,
                  input_tokens + output_tokens AS tokens FROM traces
           WHERE state = 'scored'
             AND seq >= (SELECT min(seq) FROM traces WHERE recalled IS NOT NULL))
@@ -294,7 +295,7 @@ _LATER_CREDIT: Final = """
 """The credit of a later run that was ranked before this one: the two processes share it."""
 
 
-class GateHistory(Queries):
+class GateQueries(Queries):
     """The scores and decisions before one run."""
 
     def __init__(
@@ -302,7 +303,7 @@ class GateHistory(Queries):
     ) -> None:
         super().__init__(connection)
         self.rank_key = 0.0
-        self.trouble: sqlite3.Error | None = None
+        self.read_error: sqlite3.Error | None = None
         self._let_through_at = let_through_at
         self._values: dict[str, object] = {"domain": domain, "seq": seq}
 
@@ -312,7 +313,7 @@ class GateHistory(Queries):
         ranking = Ranking(last)
         for key, is_of_gate, chosen, credit in reversed(self._rows(_RANKED, values)):
             gone = bool(is_of_gate and chosen)
-            ranking.add(key, gone=gone, credit=credit if is_of_gate else None)
+            ranking.add(key, chosen=gone, credit=credit if is_of_gate else None)
         for (credit,) in self._rows(_LATER_CREDIT, values):
             ranking.credit = credit
         return ranking
@@ -332,5 +333,5 @@ class GateHistory(Queries):
         try:
             return self._run(query, values).fetchall()
         except sqlite3.Error as error:
-            self.trouble = error
+            self.read_error = error
             raise

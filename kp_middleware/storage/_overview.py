@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.database import Connection
-from kp_middleware.storage._learning import TOLD_SQL
+from kp_middleware.storage._learning import EXTERNAL_SQL
 from kp_middleware.storage._listing import Listing
 from kp_middleware.storage._records import RunSummary
 from kp_middleware.storage._statistics import (
@@ -216,7 +216,7 @@ _SUCCESSES: Final = f"""
                             ORDER BY seq DESC LIMIT ?)
              WHERE reason_args ->> 'delivery' IN ('unconfirmed', 'not_done', 'too_late'))
     FROM traces INDEXED BY traces_ranked
-    WHERE score IS NOT NULL AND success_source IN ({TOLD_SQL}) AND visibility <> 'private'
+    WHERE score IS NOT NULL AND success_source IN ({EXTERNAL_SQL}) AND visibility <> 'private'
       AND seq >= ?
 """
 

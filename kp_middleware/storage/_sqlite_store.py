@@ -28,7 +28,7 @@ from kp_middleware.outbox_items import OutboxItem
 from kp_middleware.recall_text import extract_user_text
 from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
 from kp_middleware.storage._history import History
-from kp_middleware.storage._learning import EstimateTable, GateHistory, RecallTable
+from kp_middleware.storage._learning import EstimateTable, GateQueries, RecallTable
 from kp_middleware.storage._maintenance import Pruning, rescue
 from kp_middleware.storage._outbox import OutboxTable
 from kp_middleware.storage._overview import read_last_decisions
@@ -155,8 +155,8 @@ class SqliteStore(Queries):
     def outbox(self, destination: str, agent_id: str | None) -> OutboxTable:
         return OutboxTable(self._connection, registry=destination, agent_id=agent_id)
 
-    def history(self, seq: int, domain: str, *, let_through_at: str | None = None) -> GateHistory:
-        return GateHistory(self._connection, domain, seq, let_through_at=let_through_at)
+    def history(self, seq: int, domain: str, *, let_through_at: str | None = None) -> GateQueries:
+        return GateQueries(self._connection, domain, seq, let_through_at=let_through_at)
 
     def scored(self, seq: int) -> PastRun | None:
         return PastRuns(self._connection).run(seq)

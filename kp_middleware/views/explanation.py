@@ -120,7 +120,7 @@ def explain_score(
     signals = [_signal(run, scoring, parts, name, asked) for name in SIGNALS]
     ended = "it ended without error" if run.known_success is None else "it succeeded"
     rules = []
-    for rule, delta in parts.changes:
+    for rule, delta in parts.adjustments:
         reason = _RULES[rule].format(ended=ended, recoveries=run.recovery_count)
         rest = parts._replace(rules=tuple(one for one in parts.rules if one != rule))
         rules.append(RuleExplanation(rule, delta, reason, rest.score))
@@ -134,7 +134,7 @@ def _signal(
     value, weight = getattr(scoring.signals, name), getattr(parts.weights, name)
     least, told = None, ""  # nothing is said of what would have changed
     if threshold is not None:
-        least = parts.least(name, threshold)
+        least = parts.min_signal(name, threshold)
         told = remedy(run, parts, name, threshold, measured=scoring.embedder is not None)
     reason = _reason(run, scoring, name)
     return SignalExplanation(name, value, weight, value * weight, reason, least, told)
@@ -211,7 +211,7 @@ def _values(
 ) -> Iterator[tuple[str, float]]:
     """Yield the value that a signal would have to have, and the score at its limit."""
     cleared = parts.score >= threshold
-    edge = _up(parts.least(signal, threshold) or 0.0) - 0.001 * cleared
+    edge = _up(parts.min_signal(signal, threshold) or 0.0) - 0.001 * cleared
     words = f"{'at most ' * cleared}{edge:.3f} instead of {getattr(parts.signals, signal):.3f}"
     if signal == "novelty" and cleared:
         words += f": an earlier run that is at least {1 - edge:.3f} like it"
@@ -219,7 +219,7 @@ def _values(
         words += f": the nearest earlier run would have to be at most {1 - edge:.3f} like it"
     elif signal == "novelty":
         words += ": with a model it would be measured, from 0 to 1"
-    yield words, parts.changed(signal, 0.0 if cleared else 1.0).score
+    yield words, parts.with_signal(signal, 0.0 if cleared else 1.0).score
 
 
 def _tools(run: Run, parts: Parts, *, cleared: bool) -> Iterator[tuple[str, float]]:
@@ -228,7 +228,7 @@ def _tools(run: Run, parts: Parts, *, cleared: bool) -> Iterator[tuple[str, floa
     for tools in (*fewer, *more) if cleared else (*more, *fewer):
         other = replace(shape, tools=tools)
         signals = measure(other, None, run.confidence, success=run.success)
-        changed = parts.changed("tool_diversity", signals.tool_diversity)
+        changed = parts.with_signal("tool_diversity", signals.tool_diversity)
         score = changed._replace(rules=fired_rules(other, success=run.success)).score
         words = f"{counted(tools, 'different tool')} instead of {had}"
         yield f"{words} in its {counted(run.step_count, 'step')}; that makes {score:.3f}", score
@@ -243,11 +243,11 @@ def _outcomes(run: Run, parts: Parts, threshold: float) -> Iterator[tuple[str, f
         full = measure(shape, None, 1.0, success=success).outcome_confidence
         if success != run.success:
             outcome = f"a {'success' if success else 'failure'}, with "
-            score = changed.changed("outcome_confidence", full * run.confidence).score
+            score = changed.with_signal("outcome_confidence", full * run.confidence).score
             words = f"{outcome}its confidence of {run.confidence:.3f}"
             yield f"{words}; that makes {score:.3f}", score
-        edge = _up((changed.least("outcome_confidence", threshold) or 0.0) / full)
-        score = changed.changed("outcome_confidence", 0.0 if cleared else full).score
+        edge = _up((changed.min_signal("outcome_confidence", threshold) or 0.0) / full)
+        score = changed.with_signal("outcome_confidence", 0.0 if cleared else full).score
         yield f"{outcome}a confidence of {edge - 0.001 * cleared:.3f}", score
 
 

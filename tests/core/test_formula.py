@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kp_middleware import ReasoningTrace, Score, Step, Tool
-from kp_middleware.core.evaluation import Run, score_run
+from kp_middleware.core.evaluation import RunFacts, score_run
 from kp_middleware.core.formula import (
     PROFILES,
     SIGNALS,
@@ -105,7 +105,7 @@ def test_confidence_counts_less_after_a_failure(success, expected):
 
 def scored(given_shape, similarity=0.5, confidence=0.8, success=True, weights=EVEN):
     nearest = None if similarity is None else Nearest("", similarity)
-    return score_run(Run(given_shape, confidence, success, nearest), weights)
+    return score_run(RunFacts(given_shape, confidence, success, nearest), weights)
 
 
 def test_a_single_thought_scores_a_tenth_whatever_else():
@@ -164,7 +164,7 @@ def test_another_outcome_gives_the_score_that_it_would_have_given_at_once(
 ):
     first = scored(any_shape, similarity, before, succeeded, weights)
 
-    run = Run(any_shape, after, success, first.nearest, measured=first.signals)
+    run = RunFacts(any_shape, after, success, first.nearest, measured=first.signals)
 
     assert score_run(run, weights) == scored(any_shape, similarity, after, success, weights)
 
@@ -175,27 +175,27 @@ def test_the_parts_of_a_score_give_that_score(any_shape, similarity, confidence,
 
     parts = Parts(score.signals, weights, score.rules)
 
-    assert (parts.score, parts.changes) == (score.value, score.adjustments)
+    assert (parts.score, parts.adjustments) == (score.value, score.adjustments)
 
 
 @given(st.builds(Parts, SIGNAL_SETS, WEIGHTS, RULES), st.sampled_from(SIGNALS), THRESHOLDS, UNIT)
 def test_a_value_reaches_the_threshold_exactly_from_the_least_on(parts, signal, threshold, probe):
-    least = parts.least(signal, threshold)
+    least = parts.min_signal(signal, threshold)
 
     edge = math.inf if least is None else least
     probes = [probe, 0.0, 1.0, min(edge, 1.0), math.nextafter(min(edge, 1.0), 0)]
-    reached = [parts.changed(signal, value).score >= threshold for value in probes]
+    reached = [parts.with_signal(signal, value).score >= threshold for value in probes]
     assert reached == [value >= edge for value in probes]
 
 
 def test_a_signal_that_does_not_count_cannot_help():
     parts = Parts(HALF, Weights(0, 0.5, 0.25, 0.25), ())
 
-    assert parts.least("complexity", 0.6) is None
+    assert parts.min_signal("complexity", 0.6) is None
 
 
 def test_a_signal_that_must_be_1_can_help():
-    assert Parts(HALF, EVEN, ()).least("novelty", 0.625) == pytest.approx(1.0)
+    assert Parts(HALF, EVEN, ()).min_signal("novelty", 0.625) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ class Past:
     def ranking(self, gate, last):  # noqa: ARG002
         ranking = Ranking(last)
         for key, gone in self.runs:
-            ranking.add(key, gone=gone, credit=self.credit)
+            ranking.add(key, chosen=gone, credit=self.credit)
         return ranking
 
     def forwarded_in_a_day(self):

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kp_middleware.core.evaluation import Run
+from kp_middleware.core.evaluation import RunFacts
 from kp_middleware.core.formula import Shape, Signals, Weights
-from kp_middleware.core.gates import WARM_UP, Ranking, choose, considered
+from kp_middleware.core.gates import WARM_UP, Ranking, choose, window_size
 
 WEIGHTS = Weights(0.2, 0.3, 0.2, 0.3)
 
 
 def chosen(keys, share):
     """Whether each run goes, by its key, if none scores enough for the warm-up."""
-    ranking, went = Ranking(considered(share)), []
+    ranking, went = Ranking(window_size(share)), []
     for key in keys:
         choice = choose(share, ranking, key=key, score=0.0)
-        ranking.add(key, gone=choice.goes, credit=choice.credit)
-        went.append(choice.goes)
+        ranking.add(key, chosen=choice.is_chosen, credit=choice.credit)
+        went.append(choice.is_chosen)
     return went
 
 
@@ -89,12 +89,12 @@ def test_a_share_holds_for_any_keys(keys, share):
 def test_a_ranking_counts_the_last_runs(runs, key, last):
     ranking = Ranking(last)
     for earlier, gone in runs:
-        ranking.add(earlier, gone=gone)
+        ranking.add(earlier, chosen=gone)
 
     kept = runs[-last:]
     assert len(ranking) == len(kept)
-    assert ranking.gone == sum(gone for _, gone in kept)
-    assert ranking.ahead(key) == sum(
+    assert ranking.chosen_count == sum(gone for _, gone in kept)
+    assert ranking.runs_ahead(key) == sum(
         earlier > key or (earlier == key and gone) for earlier, gone in kept
     )
 
@@ -102,8 +102,8 @@ def test_a_ranking_counts_the_last_runs(runs, key, last):
 def test_the_protocols_threshold_holds_in_the_warm_up():
     ranking = Ranking(100)
 
-    assert choose(0.2, ranking, key=0.1, score=0.75).goes
-    assert not choose(0.2, ranking, key=0.9, score=0.74).goes
+    assert choose(0.2, ranking, key=0.1, score=0.75).is_chosen
+    assert not choose(0.2, ranking, key=0.9, score=0.74).is_chosen
 
 
 def test_of_equal_runs_the_first_go():
@@ -115,7 +115,7 @@ def test_of_equal_runs_the_first_go():
 
 def run_of(signals, p_success=None):
     shape = Shape(4, frozenset({"thought"}), 2, 0)
-    return Run(shape, 0.8, True, measured=signals, p_success=p_success, is_stated=False)
+    return RunFacts(shape, 0.8, True, measured=signals, p_success=p_success, is_stated=False)
 
 
 def test_a_confirmed_run_ranks_before_an_unknown_one_and_that_before_a_failure():

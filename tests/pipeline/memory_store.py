@@ -159,7 +159,7 @@ class MemoryHistory:
     def ranking(self, gate, last):
         ranking = Ranking(last)
         for _, verdict in self._evaluations:
-            ranking.add(verdict.key, gone=verdict.chosen, credit=verdict.credit)
+            ranking.add(verdict.key, chosen=verdict.chosen, credit=verdict.credit)
         return ranking
 
     def forwarded_in_a_day(self):

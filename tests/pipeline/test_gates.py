@@ -82,7 +82,7 @@ class OnlyEven:
 
     def decide(self, score, history):  # noqa: ARG002
         self.asked += 1
-        history.ranking(self.name, 100).ahead(history.rank_key)
+        history.ranking(self.name, 100).runs_ahead(history.rank_key)
         if self.asked % 2:
             return Decision("withhold", "odd", 0.5)
         return Decision("forward", "even", 0.5)

@@ -58,7 +58,7 @@ def ranking(history, gate="top 10%", last=100):
 def test_without_runs_nothing_is_ranked(history):
     found = ranking(history)
 
-    assert (len(found), found.credit, found.gone) == (0, 0, 0)
+    assert (len(found), found.credit, found.chosen_count) == (0, 0, 0)
 
 
 def test_the_last_runs_are_ranked_by_their_keys(put, history):
@@ -67,7 +67,7 @@ def test_the_last_runs_are_ranked_by_their_keys(put, history):
 
     found = ranking(history)
 
-    assert (len(found), found.ahead(0.5), found.best(10)) == (100, 20, 111 / 200)
+    assert (len(found), found.runs_ahead(0.5), found.key_at(10)) == (100, 20, 111 / 200)
 
 
 def test_what_the_gate_chose_counts_and_its_last_credit(put, history):
@@ -77,7 +77,7 @@ def test_what_the_gate_chose_counts_and_its_last_credit(put, history):
 
     found = ranking(history)
 
-    assert (found.gone, found.ahead(0.5), found.credit) == (1, 1, -0.8)
+    assert (found.chosen_count, found.runs_ahead(0.5), found.credit) == (1, 1, -0.8)
 
 
 @pytest.mark.parametrize("other", [{"domain": "chat"}, {"score": None, "state": "failed"}])

@@ -313,7 +313,7 @@ def test_instants_are_kept_so_that_text_sorts_as_time(instant, kept):
 
 def test_that_there_was_no_key_is_forgotten_once_there_is_one(store, history, outbox):
     seq = store.record(run())
-    stays = Evaluation(scored(0.9), verdict("forward", "good").staying("no_key"))
+    stays = Evaluation(scored(0.9), verdict("forward", "good").with_delivery("no_key"))
     store.save_evaluation(seq, stays, took_ms=1)
     before = history.run(seq).reason
 

@@ -65,7 +65,7 @@ def test_what_is_named_gives_the_other_verdict(
     words = remedy(of, parts, signal, threshold, measured=True)
 
     if value := re.match(r"(at most )?(\d\.\d{3}) instead of", words):
-        score = parts.changed(signal, max(0.0, float(value[2]))).score
+        score = parts.with_signal(signal, max(0.0, float(value[2]))).score
         assert score < threshold if cleared else score >= threshold - 1e-9
     if tools := re.match(r"(\d+) different tools? instead of", words):
         other = replace(of, tool_count=int(tools[1]))
