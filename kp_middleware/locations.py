@@ -1,7 +1,7 @@
-"""The locations of our files on this machine, and what is set outside of the program.
+"""The locations of our files, and the settings made outside of the program.
 
-That is in ``KP_*``, ``settings.toml`` and the reference command line's files. Light: every command
-imports this.
+These are ``KP_*`` variables, ``settings.toml`` and the reference CLI's files. Every command imports
+this module, so it loads little.
 """
 
 import json
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pydantic_settings import BaseSettings
 
 PUBLIC_REGISTRY: Final = "https://registry.openknowledgepulse.org"
-"""The registry that traces go to by default."""
+"""The default registry."""
 
-_WITHOUT_A_CONFIG: Final = "http://localhost:3000"
-"""The registry of the reference command line while no file names another."""
+_REFERENCE_DEFAULT: Final = "http://localhost:3000"
+"""The default registry of the reference CLI."""
 
 _LOGIN_KEYS: Final = {
     "config.json": {
@@ -34,60 +34,60 @@ _LOGIN_KEYS: Final = {
     },
     "auth.json": {"api_key": "apiKey", "agent_id": "agentId"},
 }
-"""For each file the settings, and the key of each."""
+"""The reference CLI's keys by file and setting."""
 
-_NO_SETTINGS: Final = ("KP_MODEL_PATH", "KP_TRACING")
-"""Variables of ours that are read elsewhere."""
+_OTHER_VARIABLES: Final = ("KP_MODEL_PATH", "KP_TRACING")
+"""Variables that are not settings."""
 
 
 _dirs = PlatformDirs("kp-middleware", appauthor=False)
 
 
 def settings_file() -> Path:
-    """Return the path of ``settings.toml``, which need not exist."""
+    """Return the path of ``settings.toml``, which may not exist."""
     return _dirs.user_config_path / "settings.toml"
 
 
 def prices_file() -> Path:
-    """Return the path of ``prices.toml``, the user's prices of models; it need not exist."""
+    """Return the path of ``prices.toml``, the user's model prices, which may not exist."""
     return _dirs.user_config_path / "prices.toml"
 
 
 def cache_folder() -> Path:
-    """Return the folder for the converted embedding model, which can be rebuilt."""
+    """Return the cache folder, for example for the converted embedding model."""
     return _dirs.user_cache_path
 
 
 def pacing_file() -> Path:
-    """Return the path of the shared pacing file: each agent's pace, and who is sending."""
+    """Return the path of the shared pacing file, with each agent's pace and sender."""
     return _dirs.user_state_path / "pacing.db"
 
 
 def pacing_files(db: Path) -> tuple[Path, Path]:
-    """Return the shared pacing file, and the fallback next to the file of traces."""
+    """Return the shared pacing file and the fallback next to the database file."""
     return pacing_file(), db.with_name(f"{db.name}.pacing")
 
 
 def reference_folder() -> Path:
-    """Return the folder in which the reference CLI keeps its registry, key and agent id."""
+    """Return the folder with the reference CLI's registry, key and agent id."""
     return Path(os.path.expanduser("~/.config")) / "knowledgepulse"  # noqa: PTH111 - never raises
 
 
 def database_file() -> Path:
-    """Return the file of traces: ``KP_DB``, ``db`` of ``settings.toml``, or the default."""
-    named = os.environ.get("KP_DB") or settings_lines().get("db")
+    """Return the database file: ``KP_DB``, ``db`` in ``settings.toml``, or the default."""
+    named = os.environ.get("KP_DB") or read_settings_file().get("db")
     if not isinstance(named, str | None):
-        raise SettingsFileError(settings_file(), "db is no text")
+        raise SettingsFileError(settings_file(), "db must be a string")
     return Path(os.path.expanduser(named)) if named else default_database_file()  # noqa: PTH111
 
 
 def default_database_file() -> Path:
-    """Return the default file of traces, in the data folder."""
+    """Return the default database file, in the data folder."""
     return _dirs.user_data_path / "kp.db"
 
 
-def why_no_file(path: Path) -> str | None:
-    """Return why no file of traces can be at a path; None if one can be, or is."""
+def file_problem(path: Path) -> str | None:
+    """Return why a path cannot be a database file, or None if it can."""
     try:
         if path.is_dir():
             return f"{path} is a folder: name a file in it, such as {path / 'kp.db'}"
@@ -98,10 +98,10 @@ def why_no_file(path: Path) -> str | None:
         return f"{path} cannot be a file: {getattr(error, 'strerror', None) or error}"
     if folder.is_dir() and os.access(folder, os.W_OK):
         return None
-    return f"{path} cannot be made: name a file in a folder that you may write to"
+    return f"{path} cannot be created: name a file in a folder that you may write to"
 
 
-def settings_lines() -> dict[str, Any]:
+def read_settings_file() -> dict[str, Any]:
     """Return the unchecked contents of the settings file; empty if there is none."""
     path = settings_file()
     try:
@@ -115,9 +115,9 @@ def settings_lines() -> dict[str, Any]:
 
 
 class SettingProblem(NamedTuple):
-    """A problem outside of the program; nothing is sent until it is corrected.
+    """An invalid setting outside of the program; nothing is sent until it is corrected.
 
-    ``words`` never hold the value; ``name`` is empty where it is not known which is meant.
+    ``words`` never contain the value; ``name`` is empty if the setting is unknown.
     """
 
     source: str
@@ -132,25 +132,25 @@ class SettingProblem(NamedTuple):
 
 @dataclass
 class Source:
-    """One place outside of the program, as it was read.
+    """A source of settings outside of the program.
 
     Attributes:
-        values: What it sets.
-        places: Where each value stands, so that a person finds it.
-        origin: The same in short; empty where the places are short themselves.
-        problems: What is wrong there.
-        unclear: Settings that a part which cannot be read may have meant to set.
+        values: The settings.
+        places: The location of each value, as shown to users.
+        origin: A short name for all locations; empty if they are short.
+        problems: The invalid parts.
+        unreadable: Settings that an unreadable part may have set.
     """
 
     values: dict[str, Any]
     places: dict[str, str]
     origin: str = ""
     problems: list[SettingProblem] = field(default_factory=list)
-    unclear: set[str] = field(default_factory=set)
+    unreadable: set[str] = field(default_factory=set)
 
 
 def variables(settings_cls: "type[BaseSettings]") -> Source:
-    """Read ``KP_…`` in the environment, in capitals or not."""
+    """Read the ``KP_…`` variables, in upper or lower case."""
     from pydantic_settings import EnvSettingsSource
 
     spelled = {name.upper(): name for name in os.environ}
@@ -158,26 +158,26 @@ def variables(settings_cls: "type[BaseSettings]") -> Source:
     return Source(values, {name: spelled[f"KP_{name}".upper()] for name in values})
 
 
-def settings_of_file(names: Collection[str]) -> Source:
-    """Read the user's ``settings.toml``; ``names`` are those of all settings."""
+def settings_from_file(names: Collection[str]) -> Source:
+    """Read the user's ``settings.toml``; ``names`` are the valid settings."""
     path = settings_file()
     try:
-        lines = settings_lines()
+        settings = read_settings_file()
     except SettingsFileError as error:
         problem = SettingProblem(str(path), "", error.problem)
-        return Source({}, {}, problems=[problem], unclear={*names})
-    source = Source({}, dict.fromkeys(lines, str(path)), path.name)
-    for name, value in lines.items():
+        return Source({}, {}, problems=[problem], unreadable={*names})
+    source = Source({}, dict.fromkeys(settings, str(path)), path.name)
+    for name, value in settings.items():
         if name in names:
             source.values[name] = value
         else:
-            words = f"there is no setting {name!a}: {did_you_mean(name, names)}"
+            words = f"unknown setting {name!a}: {did_you_mean(name, names)}"
             source.problems.append(SettingProblem(str(path), "", words))
     return source
 
 
 def read_login() -> Source:
-    """Read the login of the reference command line; empty values are left out. Never raises."""
+    """Read the reference CLI's login, without empty values. Never raises."""
     login = Source({}, {}, "reference files")
     for path, keys in ((reference_folder() / file, keys) for file, keys in _LOGIN_KEYS.items()):
         try:
@@ -187,23 +187,23 @@ def read_login() -> Source:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, ValueError, RecursionError) as error:  # its words may hold a key
-            why = error.strerror if isinstance(error, OSError) else "it is no JSON object"
-            words = f"it cannot be read: {why}; correct the file, remove it, or log in again"
+            reason = error.strerror if isinstance(error, OSError) else "not a JSON object"
+            words = f"it cannot be read: {reason}; correct the file, remove it, or log in again"
             login.problems.append(SettingProblem(str(path), "", words))
-            login.unclear |= keys.keys()
+            login.unreadable |= keys.keys()
             continue
         for name, key in keys.items():
             value, login.places[name] = stored.get(key), f"{path}: {key}"
             if isinstance(value, str) and value:
                 login.values[name] = value
             elif value:
-                login.problems.append(SettingProblem(login.places[name], name, "a text is needed"))
-                login.unclear.add(name)
+                login.problems.append(SettingProblem(login.places[name], name, "must be a string"))
+                login.unreadable.add(name)
     return login
 
 
-def why_unused(login: Source, registry_url: str) -> str | None:
-    """Say why a login's key is not used for a registry, and what to do; None if it is, or none."""
+def unused_login_reason(login: Source, registry_url: str) -> str | None:
+    """Return why a login's key is not used for a registry, with a remedy, or None."""
     named = login.values.get("registry_url")
     if "api_key" not in login.values or (named or "").rstrip("/") == registry_url.rstrip("/"):
         return None
@@ -211,31 +211,32 @@ def why_unused(login: Source, registry_url: str) -> str | None:
     if named is None:
         return (
             f"the API key in {auth} is not used, because {config} does not name its registry"
-            f" (kp auth register asks {_WITHOUT_A_CONFIG} then): write the registry of that key"
-            f" into that file as registryUrl, or set KP_API_KEY to a key of {registry_url}"
+            f" (kp auth register uses {_REFERENCE_DEFAULT} then): add the key's registry to that"
+            f" file as registryUrl, or set KP_API_KEY to a key of {registry_url}"
         )
     return (
-        f"the API key in {auth} is not used: {config} says that it is of {named}, and traces go to"
-        f" {registry_url}; set KP_API_KEY to a key of that one, or no registry_url, to send to"
-        " where the key is of"
+        f"the API key in {auth} is not used: {config} names {named} as its registry, but traces go"
+        f" to {registry_url}; set KP_API_KEY to a key of that registry, or unset registry_url"
     )
 
 
-def why_login_is_unused() -> str | None:
-    """Say why programs without keywords do not use the login; None if they do, or if none."""
+def unused_default_login_reason() -> str | None:
+    """Return why programs without keywords do not use the login, or None."""
     try:
-        lines = settings_lines()
+        settings = read_settings_file()
     except SettingsFileError:
         return None
-    if os.environ.get("KP_API_KEY") or lines.get("api_key"):
+    if os.environ.get("KP_API_KEY") or settings.get("api_key"):
         return None
-    login, named = read_login(), os.environ.get("KP_REGISTRY_URL") or lines.get("registry_url")
-    return why_unused(login, str(named or login.values.get("registry_url") or PUBLIC_REGISTRY))
+    login, named = read_login(), os.environ.get("KP_REGISTRY_URL") or settings.get("registry_url")
+    return unused_login_reason(
+        login, str(named or login.values.get("registry_url") or PUBLIC_REGISTRY)
+    )
 
 
 def unknown_variables(names: Collection[str]) -> dict[str, str]:
-    """Return each ``KP_…`` that nobody reads, with what to do about it."""
-    known = [*(f"KP_{name.upper()}" for name in names), *_NO_SETTINGS]
+    """Return the unknown ``KP_…`` variables, each with a remedy."""
+    known = [*(f"KP_{name.upper()}" for name in names), *_OTHER_VARIABLES]
     return {
         variable: did_you_mean(variable.upper(), known)
         for variable in sorted(os.environ)
@@ -244,6 +245,6 @@ def unknown_variables(names: Collection[str]) -> dict[str, str]:
 
 
 def did_you_mean(name: str, names: Collection[str]) -> str:
-    """Say what to do about a name that none has."""
-    alike = get_close_matches(name, names, n=1)
-    return f"did you mean {alike[0]}?" if alike else "remove it"
+    """Return a remedy for an unknown name."""
+    matches = get_close_matches(name, names, n=1)
+    return f"did you mean {matches[0]}?" if matches else "remove it"

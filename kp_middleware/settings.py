@@ -1,7 +1,7 @@
-"""The settings of a user: by keyword, ``KP_*``, ``settings.toml`` or the reference CLI's files.
+"""Settings: from keywords, ``KP_*``, ``settings.toml`` or the reference CLI's files, in this order.
 
-Looked for in this order; what is set nowhere has a default: nothing has to be set to begin. A wrong
-keyword raises; what is wrong outside of the program keeps it from sending, and from nothing else.
+Every setting has a default. An invalid keyword raises; an invalid setting outside of the program
+only stops sending.
 """
 
 import logging
@@ -30,7 +30,7 @@ from kp_middleware.setting_values import (
     Texts,
     Threshold,
     database_path,
-    problem_in_words,
+    describe_problem,
 )
 from kp_middleware.traces import NonEmpty, PrivacyLevel, Visibility
 
@@ -43,11 +43,11 @@ _STRICTEST: Final[Mapping[str, Any]] = {
     "threshold": 1.0,
     "visibility": "private",
 }
-"""The strictest values, for settings that cannot be read: what has left cannot be called back."""
+"""The strictest values, for unreadable settings: sent traces cannot be recalled."""
 
 
 class SettingsKeywords(TypedDict, total=False):
-    """The settings as keywords of `KnowledgePulse`."""
+    """The keywords of `KnowledgePulse` that are settings."""
 
     domain: str
     threshold: float | str
@@ -86,69 +86,69 @@ class SettingsKeywords(TypedDict, total=False):
     retention_days: float | None
 
 
-class _EveryKeyword(SettingsKeywords, total=False):
-    """Those of `Settings`: of `KnowledgePulse`, one has another type."""
+class _AllKeywords(SettingsKeywords, total=False):
+    """The keywords of `Settings`; `KnowledgePulse` accepts another type of ``embedder``."""
 
     embedder: Literal["minilm", "minilm-int8", "none"]
 
 
 class Settings(BaseSettings):
-    """Every setting, read once. Each is also ``KP_…`` in the environment.
+    """All settings, read once. Each can also be set as ``KP_…`` in the environment.
 
-    Made by its name, it raises wherever a wrong value comes from; `KnowledgePulse` raises for its
-    keywords alone, and sends nothing where anything else is wrong.
+    The constructor raises for any invalid value. `KnowledgePulse` raises only for its keywords, and
+    sends nothing if another value is invalid.
 
     Attributes:
-        domain: Of runs that name none; picks the weights of the score.
-        threshold: What a score must reach to leave this machine, 0 to 1; or ``top 10%``: a tenth of
-            each domain's runs, the best by rank, and 0.75 until a domain has 10.
-        max_per_day: How many may leave in 24 hours; None means any number.
-        estimate: Whether to estimate the success of runs from those of which somebody told.
-        forward_only: ``confirmed`` lets only runs leave of which somebody or something other than
-            the agent told that they succeeded; the others wait. None means any.
-        confirm_within_days: How long after its start a run waits for that.
-        visibility: Who may see a trace; ``private`` never leaves this machine.
-        privacy_level: How much is removed before a trace leaves; ``private`` removes least.
-        redact_allow: What may stay: findings that are exactly such a text; ``/patterns/`` exempt
-            what they match whole, but never a secret.
-        redact_deny: What always goes: a text in any case, or what a ``/pattern/`` finds.
+        domain: The domain of runs that name none; selects the weights of the score.
+        threshold: The minimum score for sending, 0 to 1; or ``top 10%``: the best tenth of each
+            domain's runs by rank, and 0.75 until a domain has 10.
+        max_per_day: The maximum number of traces sent in 24 hours; None means no limit.
+        estimate: Whether to estimate the success of runs from those with a known outcome.
+        forward_only: ``confirmed`` sends only runs whose success was reported by anyone other than
+            the agent; the others wait. None sends any.
+        confirm_within_days: How many days after its start a run waits for confirmation.
+        visibility: Who can see a trace; ``private`` traces never leave this machine.
+        privacy_level: How much is redacted before a trace is sent; ``private`` redacts least.
+        redact_allow: Exempt findings that are exactly such a text. ``/patterns/`` exempt findings
+            that they match whole, but never a secret.
+        redact_deny: Always redact such a text in any case, or what a ``/pattern/`` matches.
         redact_keys_allow: Fields whose name does not make their values secret.
-        redact_keys_deny: Fields whose values always go.
-        redact_phone_regions: Where national phone numbers and ids are at home, such as ``DE``.
-        redact_engines: What else looks for secrets and names: ``phonenumbers``, ``kingfisher``,
-            ``gitleaks:FILE``, ``presidio:MODEL``. Without it, nothing is sent.
-        redact_numbered: ``[REDACTED:email#1]``: within one trace, equal contacts have equal
-            numbers; secrets have none.
+        redact_keys_deny: Fields whose values are always redacted.
+        redact_phone_regions: Regions of national phone numbers and ids, such as ``DE``.
+        redact_engines: Further detectors: ``phonenumbers``, ``kingfisher``, ``gitleaks:FILE``,
+            ``presidio:MODEL``. If one is missing, nothing is sent.
+        redact_numbered: ``[REDACTED:email#1]``: number equal contacts equally within a trace;
+            secrets have no number.
         db: The SQLite file of traces.
-        registry_url: Where traces go.
-        api_key: Of the registry; without one, or with an empty one, nothing leaves this machine.
-        agent_id: Under which the key was registered.
+        registry_url: The registry to send traces to.
+        api_key: The registry's API key; without one, nothing leaves this machine.
+        agent_id: The agent id that the key is registered for.
         shared: The PostgreSQL database that several hosts share, ``postgresql://…``; a secret.
-        shared_documents: How runs stand there: ``redacted`` as they would leave; ``full``, as here;
-            ``none``, scores and vectors alone. Private runs are never there.
-        embedder: What measures novelty: ``minilm``; ``minilm-int8``, which is faster and less
-            exact; or ``none`` for 0.5. The keyword of `KnowledgePulse` takes an object instead.
-        embedder_threads: For one text: 1 leaves the other processors to the host.
-        profiles: Weights by domain, beside the protocol's own.
-        cache_size: With how many earlier traces a new one is compared: 1,000, or 10,000 where
-            several hosts share a log.
-        cache_ttl_ms: After how many milliseconds an earlier trace is forgotten; None means never.
-        enabled: False records nothing at all; ``KP_ENABLED=false`` wins over the keyword.
-        recall: False recalls nothing; ``KP_RECALL=false`` wins over the keyword.
+        shared_documents: The documents in the shared log: ``redacted`` as for sending; ``full``, as
+            stored here; ``none``, scores and vectors only. Private runs are never shared.
+        embedder: The model for novelty: ``minilm``; ``minilm-int8``, faster and less exact; or
+            ``none`` for a constant 0.5. The keyword of `KnowledgePulse` takes an object instead.
+        embedder_threads: Threads per text; 1 leaves the other processors to the host.
+        profiles: Weights by domain, in addition to the protocol's.
+        cache_size: The number of earlier traces that a new one is compared with: 1,000, or 10,000
+            with a shared log.
+        cache_ttl_ms: The milliseconds after which an earlier trace is forgotten; None means never.
+        enabled: False records nothing at all; ``KP_ENABLED=false`` overrides the keyword.
+        recall: False recalls nothing; ``KP_RECALL=false`` overrides the keyword.
         sync: Wait until a run is scored when it ends: for tests and serverless functions.
-        max_field_bytes: Of one text or one tool's input; what is cut is said in place. At most a
-            million: redaction looks through no more.
-        max_steps: Of one trace; a longer run keeps its first and last steps, and a marker between.
-        max_trace_bytes: Of one trace.
-        max_queue_bytes: Of finished runs that wait to be scored; beyond it new ones are dropped.
-        paused_ttl_s: How long a run waits for a person's decision; then it is kept as incomplete.
-        thread_idle_s: How long after its last run a thread waits for the next, where the handler's
-            scope is ``thread``; then it is scored.
-        retention_days: How old a trace becomes, from its start; then it is removed while there is
-            nothing else to do, unless something still waits for it. None means any age.
+        max_field_bytes: The limit of a text or a tool's input; a longer one is cut, with a note. At
+            most a million, which is what redaction can search.
+        max_steps: The limit of a trace; a longer run keeps its first and last steps, with a marker.
+        max_trace_bytes: The limit of a trace.
+        max_queue_bytes: The limit of finished runs that wait to be scored; more are dropped.
+        paused_ttl_s: How long a run waits for a person's decision; then it is stored as incomplete.
+        thread_idle_s: How long a thread waits for its next run before it is scored, if the
+            handler's scope is ``thread``.
+        retention_days: The maximum age of a trace, from its start; older ones are removed when
+            idle, unless something still waits for them. None means no limit.
 
     Raises:
-        pydantic.ValidationError: With the name of each setting that is wrong.
+        pydantic.ValidationError: With the name of each invalid setting.
         SettingsFileError: If ``settings.toml`` cannot be read.
     """
 
@@ -204,27 +204,27 @@ class Settings(BaseSettings):
     _problems: tuple[SettingProblem, ...] = ()
     _unused_login: str | None = None
 
-    def __init__(self, **keywords: Unpack[_EveryKeyword]) -> None:
-        locations.settings_lines()  # says why, where it cannot be read
-        outside = _outside()
-        for problem in (problem for source in outside for problem in source.problems):
+    def __init__(self, **keywords: Unpack[_AllKeywords]) -> None:
+        locations.read_settings_file()  # raises with the reason if it is unreadable
+        sources = _sources()
+        for problem in (problem for source in sources for problem in source.problems):
             logger.warning("%s: it is ignored", problem)
-        self._read(keywords, *outside)
+        self._read(keywords, *sources)
 
     @classmethod
-    def as_far_as_usable(cls, **keywords: Unpack[SettingsKeywords]) -> Self:
-        """Read the settings of a program, which nothing outside of it shall end.
+    def load_lenient(cls, **keywords: Unpack[SettingsKeywords]) -> Self:
+        """Read the settings, raising only for invalid keywords.
 
-        A value from outside that is wrong is as if it were not said, or the strictest where it
-        could have been stricter; `problems` has it, and there is no API key.
+        Any other invalid value becomes the default or, if it could have been stricter, the
+        strictest value; `problems` lists it, and there is no API key.
 
         Raises:
-            pydantic.ValidationError: With the name of each keyword that is wrong.
+            pydantic.ValidationError: With the name of each invalid keyword.
         """
-        outside = _outside()
-        problems = tuple(problem for source in outside for problem in _take_out_wrong(source))
+        sources = _sources()
+        problems = tuple(problem for source in sources for problem in _drop_invalid(source))
         made = cls.__new__(cls)
-        made._unused_login = made._read(keywords, *outside)  # noqa: SLF001
+        made._unused_login = made._read(keywords, *sources)  # noqa: SLF001
         if problems:
             made = made.model_copy(update={"api_key": None})
         made._problems = problems  # noqa: SLF001
@@ -233,81 +233,83 @@ class Settings(BaseSettings):
     def _read(
         self, keywords: Mapping[str, Any], variables: Source, file: Source, login: Source
     ) -> str | None:
-        """Take the nearest values; return why the reference CLI's key is not used."""
-        nearer = {**file.values, **variables.values, **keywords}
-        values = login.values | nearer
-        why = locations.why_unused(login, str(values.get("registry_url") or PUBLIC_REGISTRY))
-        if why is not None:
+        """Merge the sources; return why the reference CLI's key is not used, or None."""
+        closer = {**file.values, **variables.values, **keywords}
+        values = login.values | closer
+        reason = locations.unused_login_reason(
+            login, str(values.get("registry_url") or PUBLIC_REGISTRY)
+        )
+        if reason is not None:
             values = {
                 name: value
                 for name, value in values.items()
-                if name in nearer or name not in {"api_key", "agent_id"}
+                if name in closer or name not in {"api_key", "agent_id"}
             }
         try:
             BaseModel.__init__(self, **values)  # the sources of BaseSettings know no login
         except ValidationError as error:
-            raise _for_people(error) from None
-        return None if "api_key" in nearer else why
+            raise _readable(error) from None
+        return None if "api_key" in closer else reason
 
     @property
     def problems(self) -> tuple[SettingProblem, ...]:
-        """The problems outside of the program; nothing is sent while there are any."""
+        """The invalid settings outside of the program; nothing is sent while there are any."""
         return self._problems
 
     @property
     def gate(self) -> SettingsGate:
-        """The gate that the threshold and the daily limit describe."""
+        """The gate of the threshold and the daily limit."""
         return SettingsGate(self.threshold, self.max_per_day)
 
     @property
     def unused_login(self) -> str | None:
-        """The reason the reference CLI's key is not used, and a remedy; None if there is none."""
+        """Why the reference CLI's key is not used, with a remedy, or None."""
         return self._unused_login
 
 
-def outside_origins() -> dict[str, str]:
-    """Name for each setting that is set outside of the program the place that counts."""
+def setting_origins() -> dict[str, str]:
+    """Return the origin of each setting made outside of the program."""
     return {
-        name: one.origin or one.places[name] for one in reversed(_outside()) for name in one.values
+        name: one.origin or one.places[name] for one in reversed(_sources()) for name in one.values
     }
 
 
-def _outside() -> tuple[Source, Source, Source]:
-    file = locations.settings_of_file(Settings.model_fields)
+def _sources() -> tuple[Source, Source, Source]:
+    file = locations.settings_from_file(Settings.model_fields)
     return locations.variables(Settings), file, locations.read_login()
 
 
-def _take_out_wrong(source: Source) -> list[SettingProblem]:
-    """Take what is wrong out of a source, and return its problems."""
+def _drop_invalid(source: Source) -> list[SettingProblem]:
+    """Remove invalid values from a source, and return its problems."""
     wrong: dict[str, str] = {}
     try:
         BaseModel.__init__(Settings.__new__(Settings), **source.values)
-    except ValidationError as error:  # told without the value: it may be a secret
+    except ValidationError as error:  # reported without the value: it may be a secret
         for one in error.errors(include_input=False, include_url=False):
-            words = problem_in_words(one["loc"][1:], one["msg"])
+            words = describe_problem(one["loc"][1:], one["msg"])
             wrong.setdefault(str(one["loc"][0]), words)
     if "db" in source.values and "db" not in wrong:
         path = database_path(Path(source.values["db"]))
-        wrong |= {"db": why} if (why := locations.why_no_file(path)) else {}
+        wrong |= {"db": reason} if (reason := locations.file_problem(path)) else {}
     problems = [*source.problems]
     for name in [name for name in source.values if name in wrong]:
         problems.append(SettingProblem(source.places[name], name, wrong[name]))
-        source.unclear.add(name)
+        source.unreadable.add(name)
         del source.values[name]
-    source.values |= {name: _STRICTEST[name] for name in source.unclear & _STRICTEST.keys()}
+    source.values |= {name: _STRICTEST[name] for name in source.unreadable & _STRICTEST.keys()}
     return problems
 
 
-def _for_people(error: ValidationError) -> ValidationError:
-    """Say the same without links, and what a name that there is not may mean."""
+def _readable(error: ValidationError) -> ValidationError:
+    """Return the error without links, with a suggestion for each unknown name."""
     details = []
     for one in error.errors(include_input=False, include_url=False):
         if one["type"] == "default_factory_not_called":
-            continue  # another setting is wrong, and is told
+            continue  # caused by another invalid setting, which is reported
         name, *rest = one["loc"]
-        words = problem_in_words((), one["msg"])
+        words = describe_problem((), one["msg"])
         if one["type"] == "extra_forbidden" and not rest:
-            words = f"there is no such setting: {did_you_mean(str(name), Settings.model_fields)}"
+            words = f"unknown setting: {did_you_mean(str(name), Settings.model_fields)}"
         kind = PydanticCustomError(one["type"], "{words}", {"words": words})
         details.append(InitErrorDetails(type=kind, loc=one["loc"], input=None))
     return ValidationError.from_exception_data("Settings", details, hide_input=True)

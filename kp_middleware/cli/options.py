@@ -64,7 +64,7 @@ def _file_and_doubt() -> tuple[Path, str | None]:
     """Return the file of traces, and why it may not be the one that is meant."""
     try:
         path = locations.database_file()
-        doubt = locations.why_no_file(path)
+        doubt = locations.file_problem(path)
     except SettingsFileError as error:
         doubt = str(error)
     return (locations.default_database_file(), doubt) if doubt else (path, None)
@@ -106,14 +106,14 @@ def typed_settings(keywords: Mapping[str, Any]) -> "Settings":
     """Return the settings with these keywords, whatever else is wrong."""
     from pydantic import ValidationError
 
-    from kp_middleware.setting_values import problem_in_words
+    from kp_middleware.setting_values import describe_problem
     from kp_middleware.settings import Settings
 
     try:
-        return Settings.as_far_as_usable(**keywords)
+        return Settings.load_lenient(**keywords)
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False)
-        wrong = "; ".join(problem_in_words(one["loc"], one["msg"]) for one in found)
+        wrong = "; ".join(describe_problem(one["loc"], one["msg"]) for one in found)
         raise click.ClickException(wrong) from error
 
 

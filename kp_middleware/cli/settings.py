@@ -105,7 +105,7 @@ def set_(*, name: str, value: str) -> None:
     kp-middleware config set threshold "top 10%"
     kp-middleware config set redact_deny '["Bluebird", "/ACME-[0-9]+/"]'
     """
-    from kp_middleware.settings import outside_origins
+    from kp_middleware.settings import setting_origins
 
     value.encode()  # what is not UTF-8 is an error here, and TOML would escape it
     path = locations.settings_file()
@@ -113,7 +113,7 @@ def set_(*, name: str, value: str) -> None:
     told = json.dumps(written, ensure_ascii=False)
     words = f"{name} = {told} in {path}: programs read it on start"
     console.answer({"setting": name, "value": written, "path": str(path)}, words)
-    variable = outside_origins().get(name, "")
+    variable = setting_origins().get(name, "")
     if variable.upper() == f"KP_{name.upper()}":
         console.warn(f"{variable} is set, and overrides the file")
 
@@ -149,7 +149,7 @@ def _write(path: Path, name: str, text: str) -> Any:
         value = click.BOOL.convert(text, None, None)
     else:
         value = options.typed_settings({name: text}).model_dump(mode="json")[name]
-    locations.settings_lines()  # says why, where it cannot be read
+    locations.read_settings_file()  # says why, where it cannot be read
     document = tomlkit.parse(path.read_bytes().decode() if path.exists() else "")
     document[name] = value
     path.resolve().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -159,12 +159,12 @@ def _write(path: Path, name: str, text: str) -> Any:
 
 
 def _settings(context: click.Context) -> list[Row]:
-    from kp_middleware.settings import outside_origins
+    from kp_middleware.settings import setting_origins
 
     db = options.named_file(context)
     named: dict[str, Any] = {"db": db} if db else {}
     values = options.typed_settings(named).model_dump(mode="json")
-    origins, told = outside_origins() | dict.fromkeys(named, "--db"), _descriptions()
+    origins, told = setting_origins() | dict.fromkeys(named, "--db"), _descriptions()
     return [
         dict(zip(_COLUMNS, (name, value, origins.get(name, "default"), told[name]), strict=True))
         for name, value in values.items()

@@ -264,12 +264,10 @@ class VectorCache:
         values = np.array(vector, dtype=np.float64)
         if values.shape != (self.dimensions,):
             shape = " x ".join(map(str, values.shape))
-            raise ValueError(
-                f"a vector of {self.dimensions} dimensions is needed, this has {shape}"
-            )
+            raise ValueError(f"expected a vector of {self.dimensions} dimensions, got {shape}")
         squares = float(values.dot(values))
         if not math.isfinite(squares):
-            raise ValueError("a vector must not hold NaN or infinity")
+            raise ValueError("a vector must not contain NaN or infinity")
         if squares:
             values /= math.sqrt(squares)
         return values.astype(np.float32)

@@ -122,7 +122,7 @@ class Scorer:
             return Embedded()
         try:
             if not embedder.name:
-                raise ValueError("an embedder needs a name, which tells its vectors from others")
+                raise ValueError("an embedder needs a name, which distinguishes its vectors")
             text = embedded_text(trace, embedder)
             if isinstance(embedder, MiniLMEmbedder):
                 of_run, opening = embedder.embed_with(text, said)
@@ -135,7 +135,7 @@ class Scorer:
             if said.strip():
                 opening = self._cache.unit(embedder.embed(said[:LONG_CHARS]))
         except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
-            self._warn_once("a run is recalled by its words alone, the embedder failed", error)
+            self._warn_once("a run is recalled by its words only, the embedder failed", error)
         return Embedded(of_run, opening)
 
     def embed_many_with(self, pairs: Iterable[tuple[ReasoningTrace, str]]) -> Iterator[Embedded]:

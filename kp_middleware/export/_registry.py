@@ -25,7 +25,7 @@ from kp_middleware.export._responses import (
     receipt_of,
 )
 from kp_middleware.outbox_items import OutboxItem, Receipt
-from kp_middleware.setting_values import api_key_text, is_loopback, registry_address
+from kp_middleware.setting_values import checked_api_key, checked_registry_url, is_loopback
 
 E = TypeVar("E", bound=BaseException)
 
@@ -66,13 +66,13 @@ class Registry:
         self.agent_id = agent_id  # set before the checks below, so that repr works in a traceback
         self.timeout_s = timeout_s
         try:
-            address = httpx2.URL(registry_address(url))
+            address = httpx2.URL(checked_registry_url(url))
         except httpx2.InvalidURL:
             raise ValueError("the registry URL is not valid") from None  # it may hold a password
         self._address = address.copy_with(query=None, fragment=None)
         self.url = str(self._address)
         self._api_key = api_key
-        api_key_text(api_key.get_secret_value())
+        checked_api_key(api_key.get_secret_value())
         self._request = _Request()
         self._open_client: httpx2.Client | None = None
 

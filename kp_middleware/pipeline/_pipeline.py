@@ -107,7 +107,7 @@ class Pipeline:
         store: Store | None = None,
         **settings: Unpack[SettingsKeywords],
     ) -> None:
-        usable = self.settings = Settings.as_far_as_usable(**settings)
+        usable = self.settings = Settings.load_lenient(**settings)
         _tell_once(usable)
         if isinstance(embedder, str):
             raise TypeError("embedder must be an Embedder or None; set names in KP_EMBEDDER")

@@ -167,7 +167,7 @@ def _gitleaks(path: str, _: tuple[str, ...]) -> Finder:
         raise ValueError("uses extend: name one file with all the rules")
     rules = [(compiled(rule["regex"]), rule) for rule in tables.get("rules", ()) if "regex" in rule]
     if not rules:  # those without a pattern are of paths
-        raise ValueError("it holds no rules")
+        raise ValueError("it has no rules")
 
     def find(text: str) -> Iterator[tuple[int, int, str]]:
         lowered = text.lower()
@@ -278,7 +278,7 @@ def engine(name: str, regions: tuple[str, ...]) -> Engine:
     """Return the engine of a setting such as ``phonenumbers`` or ``gitleaks:rules.toml``."""
     kind_name, _, argument = name.partition(":")
     if (kind := _KINDS.get(kind_name)) is None:
-        raise RedactionError("engine_missing", f"{name}: there is no such engine")
+        raise RedactionError("engine_missing", f"{name}: unknown engine")
     try:
         return Engine(name, kind.group, kind.make(argument, regions), kind.piece_size)
     except (MissingExtraError, OSError, TypeError, ValueError) as error:

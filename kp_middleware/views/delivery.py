@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Self
 from kp_middleware import locations
 from kp_middleware.errors import KnowledgePulseError, Problem, ProblemKind
 from kp_middleware.instants import instant
-from kp_middleware.locations import why_login_is_unused
+from kp_middleware.locations import unused_default_login_reason
 from kp_middleware.rate_limit import Pace, burst_at
 from kp_middleware.sharing import Link
 from kp_middleware.storage import AgentPace, Queue, SharedBacklog, read_paces
@@ -149,7 +149,7 @@ def find_obstacles(backlog: Sequence[Queue], db: Path) -> Obstacles:
             unknown = ProblemKind.DEAD_KEY if until is None else ProblemKind.OTHER
             problem = Problem.parse(pace.problem or str(unknown))
             pauses.append(Pause(pace, until, sending[-1], problem))
-    return Obstacles(sending, pauses, why_login_is_unused())
+    return Obstacles(sending, pauses, unused_default_login_reason())
 
 
 def _pauses(rows: Sequence[AgentPace], now: float) -> Iterator[tuple[Pace, float | None]]:

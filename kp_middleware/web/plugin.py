@@ -351,7 +351,7 @@ def _judge(db: Path, trace_id: str, *, success: bool) -> None:
     from kp_middleware.settings import Settings
 
     with closing(Database(db)) as file:
-        reevaluation = Reevaluation.of(SqliteStore(file), Settings.as_far_as_usable(db=db))
+        reevaluation = Reevaluation.of(SqliteStore(file), Settings.load_lenient(db=db))
         reevaluation.learn(Feedback(trace_id, success, None, time.time()))
 
 

@@ -96,7 +96,7 @@ def test_the_log_is_shown_once_however_often_it_is_asked_for(typed, broken):
 
     result = typed("-v", "config", "-v", "list", "-v", "--quiet")
 
-    assert result.stderr.count("there is no setting 'treshold'") == 1
+    assert result.stderr.count("unknown setting 'treshold'") == 1
 
 
 @pytest.mark.parametrize(

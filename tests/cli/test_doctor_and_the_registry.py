@@ -183,8 +183,8 @@ def login(home):
             {},
             {},
             (
-                "does not name its registry (kp auth register asks http://localhost:3000 then):"
-                " write the registry of that key into that file as registryUrl, or set KP_API_KEY"
+                "does not name its registry (kp auth register uses http://localhost:3000 then):"
+                " add the key's registry to that file as registryUrl, or set KP_API_KEY"
             ),
         ),
         ({}, {"KP_REGISTRY_URL": "https://one.example"}, "does not name its registry"),
@@ -192,8 +192,8 @@ def login(home):
             {"registryUrl": "https://one.example"},
             {"KP_REGISTRY_URL": "https://other.example"},
             (
-                "says that it is of https://one.example, and traces go to https://other.example;"
-                " set KP_API_KEY to a key of that one"
+                "names https://one.example as its registry, but traces go to"
+                " https://other.example; set KP_API_KEY to a key of that registry"
             ),
         ),
     ],

@@ -113,7 +113,7 @@ def test_a_mistyped_setting_is_told_wherever_settings_matter(words, agent, type_
 
     result = type_command("-v", *words, "--json")
 
-    assert "there is no setting 'redact_denny'" in result.stderr
+    assert "unknown setting 'redact_denny'" in result.stderr
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")

@@ -117,7 +117,7 @@ def test_what_the_caller_does_to_an_array_later_changes_nothing(cache):
 )
 @pytest.mark.parametrize("method", ["add", "nearest", "max_cosine_similarity"])
 def test_another_dimension_is_an_error_that_names_both(cache, method, vector):
-    with pytest.raises(ValueError, match="2 dimensions is needed, this has"):
+    with pytest.raises(ValueError, match="expected a vector of 2 dimensions, got"):
         getattr(cache, method)(vector)
 
 

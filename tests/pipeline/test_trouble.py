@@ -76,7 +76,7 @@ def test_a_file_that_is_no_database_is_left_as_it_is(pulse, db, caplog):
     ("vector", "words"),
     [
         (np.full(384, np.nan, dtype=np.float32), "NaN"),
-        (np.ones(3, dtype=np.float32), "384 dimensions is needed, this has 3"),
+        (np.ones(3, dtype=np.float32), "expected a vector of 384 dimensions, got 3"),
     ],
     ids=["NaN", "wrong dimension"],
 )
@@ -109,7 +109,7 @@ def test_a_run_whose_task_cannot_be_embedded_is_compared_all_the_same(
 
     assert (stored()["state"], stored()["novelty"]) == ("scored", pytest.approx(0, abs=1e-6))
     assert len(said(caplog)) == 1
-    assert "a run is recalled by its words alone, the embedder failed" in said(caplog)[0]
+    assert "a run is recalled by its words only, the embedder failed" in said(caplog)[0]
 
 
 def test_runs_wait_in_the_file_for_a_model_that_is_on_its_way(pulse, stored):

@@ -15,7 +15,7 @@ from kp_middleware import KnowledgePulse, Settings, current_trace
 from kp_middleware.recording import shield
 from kp_middleware.testing import LocalRegistry, StandInEmbedder
 
-SHARE = 'a number from 0 to 1 is needed, or a share from "top 1%" to "top 100%"'
+SHARE = 'must be a number from 0 to 1, or a share from "top 1%" to "top 100%"'
 VARIABLES = {
     "KP_THRESHOLD": ("high", SHARE),
     "KP_VISIBILITY": ("publik", "should be 'private', 'org' or 'network'"),
@@ -26,12 +26,12 @@ VARIABLES = {
     "KP_ENABLED": ("maybe", "should be a valid boolean"),
     "KP_SYNC": ("sometimes", "should be a valid boolean"),
     "KP_EMBEDDER": ("large", "should be 'minilm', 'minilm-int8' or 'none'"),
-    "KP_PROFILES": ("{", "a table of weights by domain is needed"),
+    "KP_PROFILES": ("{", "must be a table of weights by domain"),
     "KP_CACHE_SIZE": ("-1", "should be greater than or equal to 0"),
     "KP_RETENTION_DAYS": ("0", "should be greater than 0"),
     "KP_REDACT_ENGINES": ("trufflehog", "gitleaks:FILE or presidio:MODEL"),
     "KP_REDACT_DENY": ("/a/,b", "write a JSON list"),
-    "KP_REDACT_PHONE_REGIONS": ("Germany", "two capital letters are needed"),
+    "KP_REDACT_PHONE_REGIONS": ("Germany", "must be two capitals"),
 }
 SETTINGS_FILE = "kp-middleware/settings.toml"
 FILES = {
@@ -45,20 +45,20 @@ FILES = {
     "no JSON": (
         "knowledgepulse/auth.json",
         b"{",
-        "auth.json: it cannot be read: it is no JSON object",
+        "auth.json: it cannot be read: not a JSON object",
     ),
     "no object": (
         "knowledgepulse/auth.json",
         b"[]",
-        "auth.json: it cannot be read: it is no JSON object",
+        "auth.json: it cannot be read: not a JSON object",
     ),
-    "too deep a JSON": ("knowledgepulse/auth.json", b"[" * 99_999, "it is no JSON object"),
+    "too deep a JSON": ("knowledgepulse/auth.json", b"[" * 99_999, "not a JSON object"),
     "too deep a config": (
         "knowledgepulse/config.json",
         b'{"a":' * 99_999,
-        "config.json: it cannot be read: it is no JSON object",
+        "config.json: it cannot be read: not a JSON object",
     ),
-    "a key that is none": ("knowledgepulse/auth.json", b'{"apiKey": 5}', "a text is needed"),
+    "a key that is none": ("knowledgepulse/auth.json", b'{"apiKey": 5}', "must be a string"),
     "a URL that is none": ("knowledgepulse/config.json", b'{"registryUrl": "x"}', "https://"),
     "a wrong visibility": (
         "knowledgepulse/config.json",
@@ -257,7 +257,7 @@ def test_a_login_beside_a_config_that_is_nested_too_deeply_ends_nothing(
         trouble = kp.stats().trouble
 
     assert (len(stored(db)), registry.requests) == (1, ())
-    assert "config.json: it cannot be read: it is no JSON object" in trouble
+    assert "config.json: it cannot be read: not a JSON object" in trouble
 
 
 def test_a_wrong_keyword_is_told_without_a_link():

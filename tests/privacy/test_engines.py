@@ -143,7 +143,7 @@ def test_the_rules_of_a_gitleaks_file_are_followed(gitleaks, rule, expected):
 
 BROKEN = {
     "no TOML": ("[[", "engine_missing"),
-    "no rules": ("title = 'x'", "it holds no rules"),
+    "no rules": ("title = 'x'", "it has no rules"),
     "a pattern that is none": ("[[rules]]\nregex = '('", "is not valid RE2: missing"),
     "not a text": ("[[rules]]\nregex = 5", "engine_missing"),
     "more rules elsewhere": ("[extend]\nuseDefault = true", "uses extend"),
@@ -184,7 +184,7 @@ def test_patterns_without_the_extra_stop_redaction_and_say_what_to_install(monke
 
 
 def test_an_engine_that_is_not_known_stops_redaction():
-    with pytest.raises(RedactionError, match="there is no such engine"):
+    with pytest.raises(RedactionError, match="unknown engine"):
         cleaned("a text", "trufflehog")
 
 

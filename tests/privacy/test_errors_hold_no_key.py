@@ -11,10 +11,10 @@ from kp_middleware.settings import Settings
 
 KEY = made_up.PREFIXED["this registry"]
 WRONG = {
-    "a name with a slip": ({"apikey": KEY}, "apikey\n  there is no such setting"),
+    "a name with a slip": ({"apikey": KEY}, "apikey\n  unknown setting"),
     "a list": ({"api_key": [KEY]}, "api_key\n  Input should be a valid string"),
     "bytes in a list": ({"api_key": (KEY.encode(),)}, "api_key\n  Input should be a valid string"),
-    "in place of another": ({"threshold": KEY}, "threshold\n  a number from 0"),
+    "in place of another": ({"threshold": KEY}, "threshold\n  must be a number from 0"),
     "among others": ({"domain": [{"x": KEY}]}, "domain\n  Input should be a valid string"),
 }
 

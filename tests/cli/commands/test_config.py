@@ -30,7 +30,7 @@ def test_every_setting_is_listed_with_what_it_does(config):
 
     assert listed.keys() == Settings.model_fields.keys()
     assert [name for name, row in listed.items() if len(row["description"]) < 10] == []
-    assert listed["cache_size"]["description"].startswith("With how many earlier traces")
+    assert listed["cache_size"]["description"].startswith("The number of earlier traces")
 
 
 def test_a_setting_says_where_it_comes_from(config, file, home, monkeypatch):
@@ -154,7 +154,7 @@ def test_a_link_to_the_settings_file_stays_a_link(type_command, file, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["threshold", "8"], "threshold: a number from 0 to 1 is needed, or a share from"),
+        (["threshold", "8"], "threshold: must be a number from 0 to 1, or a share from"),
         (["max_per_day", "many"], "max_per_day: Input should be a valid integer"),
         (["enabled", "perhaps"], "not a valid boolean"),
         (["redact_deny", '["/(/"]'], "redact_deny"),
@@ -186,7 +186,7 @@ def test_a_wrong_setting_is_named_with_its_origin(type_command, monkeypatch):
     result = type_command("config")
 
     assert result.exit_code == 1
-    assert "threshold: a number from 0 to 1 is needed" in result.stderr
+    assert "threshold: must be a number from 0 to 1" in result.stderr
     assert "(from KP_THRESHOLD)" in result.stderr
 
 

@@ -135,7 +135,7 @@ def test_a_misspelt_setting_is_trouble_and_the_one_that_is_meant_is_named(examin
         "check": "settings",
         "ok": False,
         "detail": (
-            f"nothing is sent until this is fixed: {file}: there is no setting"
+            f"nothing is sent until this is fixed: {file}: unknown setting"
             " 'treshold': did you mean threshold?"
         ),
         "try_later": False,

@@ -9,7 +9,7 @@ from kp_middleware import KnowledgePulse, locations
 from kp_middleware.cli import main
 
 SAID = {
-    "KP_THRESHOLD": ("high", "a number from 0 to 1 is needed"),
+    "KP_THRESHOLD": ("high", "must be a number from 0 to 1"),
     "KP_VISIBILITY": ("publik", "should be 'private', 'org' or 'network'"),
     "KP_REGISTRY_URL": ("htp:/x", "must begin with https://"),
 }
