@@ -25,7 +25,7 @@ from kp_middleware.imports import (
 )
 from kp_middleware.instants import epoch_s
 from kp_middleware.pipeline._steps import Stages
-from kp_middleware.recording import Limits, bounded
+from kp_middleware.recording import bounded
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
 from kp_middleware.storage import SharedRuns, SqliteStore, Store
@@ -90,9 +90,9 @@ class Import:
         self, store: Store, settings: Settings, embedder: Embedder | None, wanted: Wanted
     ) -> None:
         self._wanted = wanted
-        self._limits = Limits.of(settings)
         self._store = store
         self._stages = Stages(store, settings, embedder)
+        self._limits = self._stages.intake.limits
         self._spool = Spool()
         self._filling = Filling(
             wanted.domain or settings.domain,

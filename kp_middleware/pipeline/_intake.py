@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Real
 from typing import Final, NamedTuple, Self, TypeAlias
 from uuid import UUID
@@ -118,6 +119,11 @@ class Intake:
     secrets: dict[str, privacy.KnownSecrets] = field(default_factory=dict)
     """Of threads in which a run waits, by fingerprint: they are never written."""
 
+    @cached_property
+    def limits(self) -> Limits:
+        """The limits of a run, from the settings."""
+        return Limits.from_settings(self.settings)
+
     def keep(self, run: Recorder | Built) -> None:
         """Write a run without its secrets, unless it has no step."""
         settings = self.settings
@@ -130,7 +136,7 @@ class Intake:
                 agent_id=settings.agent_id,
             )
         else:
-            recorded = bounded(_as_strict_as(settings, run.trace), Limits.of(self.settings))
+            recorded = bounded(_as_strict_as(settings, run.trace), self.limits)
             if run.owner is not None:
                 recorded = recorded.model_copy(update={"owner": fingerprint(run.owner)})
         if recorded is None:
@@ -224,7 +230,7 @@ class Intake:
             if earlier is not None:
                 parts = (earlier.run, run)  # in the order of their start, not of writing
                 first, second = sorted(parts, key=lambda part: part.trace.metadata.created_at)
-                run = joined(first, second, Limits.of(self.settings))
+                run = joined(first, second, self.limits)
                 if known:  # one part was written before all of them were known
                     run = _cleaned(run, self.policy, known, is_new=False)
                 seq, aliases = earlier.seq, {one.trace.id for one in parts} - {run.trace.id}

@@ -115,7 +115,7 @@ class Pipeline:
             raise TypeError('gate is an object with a name that decides; threshold takes "top 10%"')
         if embedder is ...:
             embedder = shared_embedder(usable.embedder, threads=usable.embedder_threads)
-        self._limits = Limits.of(usable)
+        self._limits = Limits.from_settings(usable)
         self._store = SqliteStore.at(usable.db) if store is None else store
         if usable.shared is not None and not isinstance(self._store, SqliteStore):
             raise TypeError(NO_FILE)

@@ -98,8 +98,8 @@ class Conversation:
         self.follows = False
         self._role_of, self._read = role_of, read
         self._lock = threading.RLock()  # several threads may update one conversation
-        # calls with their ids, which may repeat, until a tool begins
-        self._announced: deque[tuple[str, ToolCall]] = deque(maxlen=_MOST_CALLS)
+        # by call id, which may repeat, until a tool begins
+        self._announced: dict[str, list[ToolCall]] = {}
         self._begun: dict[str, Span] = {}  # calls whose tool spans report their results, or never
         self._reported: deque[str | None] = deque(maxlen=_MOST_CALLS)  # ids, or else the tools
         self._nameless = count()
@@ -110,7 +110,7 @@ class Conversation:
     def owed(self) -> Mapping[str, str]:
         """The tools of the calls without a result, by call id."""
         with self._lock:
-            announced = {call_id: call.name for call_id, call in self._announced}
+            announced = {call_id: calls[-1].name for call_id, calls in self._announced.items()}
             begun = dict(self._begun)
         return announced | {call_id: span.tool or "" for call_id, span in begun.items()}
 
@@ -122,19 +122,20 @@ class Conversation:
     def expect(self, calls: Mapping[str, str]) -> None:
         """Add calls of an earlier run that still wait for a result."""
         with self._lock:
-            self._announced += [(call_id, ToolCall(tool, {})) for call_id, tool in calls.items()]
+            for call_id, tool in calls.items():
+                self._announce(call_id, ToolCall(tool, {}))
 
     def add_turn(self, turn: Turn) -> None:
         """Add a model's turn, and wait for the results of its calls."""
         self.follows = False
         if said := turn.message_id or turn.text:
             self._said.append(said)
-        for call in turn.calls:
-            if call.error is None:
-                call_id = call.id or f"nameless {next(self._nameless)}"
-                with self._lock:
+        with self._lock:
+            for call in turn.calls:
+                if call.error is None:
+                    call_id = call.id or f"nameless {next(self._nameless)}"
                     self._begun.pop(call_id, None)
-                    self._announced.append((call_id, call))
+                    self._announce(call_id, call)
 
     def begin(
         self, span: "Span", tool: str, call_id: str | None, inputs: object = None
@@ -186,6 +187,14 @@ class Conversation:
         users = (self._read(said) for role, said in self._tail(messages)[0] if role == "user")
         return " ".join(said.text for said in users if said.text)
 
+    def _announce(self, call_id: str, call: ToolCall) -> None:
+        calls = self._announced.setdefault(call_id, [])
+        calls.append(call)
+        if len(calls) > _MOST_CALLS:
+            del calls[0]
+        if len(self._announced) > _MOST_CALLS:
+            del self._announced[next(iter(self._announced))]
+
     def _take(
         self, call_id: str | None, tool: str | None = None, inputs: object = None
     ) -> tuple[str, ToolCall] | None:
@@ -193,15 +202,19 @@ class Conversation:
         if not self._announced:  # quicker than to wait for the lock
             return None
         with self._lock:
-            for at, found in enumerate(self._announced):
-                own_id, call = found
-                is_it = own_id == call_id
-                if call_id is None and call.name == tool:
-                    is_it = not call.args or not isinstance(inputs, dict) or call.args == inputs
-                if is_it:
-                    del self._announced[at]
-                    return found
-        return None
+            if call_id is None:
+                for pending_id, [call, *_] in self._announced.items():
+                    if call.name == tool and (
+                        not call.args or not isinstance(inputs, dict) or call.args == inputs
+                    ):
+                        call_id = pending_id
+                        break
+            if call_id is None or (calls := self._announced.get(call_id)) is None:
+                return None
+            call = calls.pop(0)
+            if not calls:
+                del self._announced[call_id]
+            return call_id, call
 
     def _result(self, result: Message) -> Message | None:
         """Return the result if it is expected, with the name of its tool, else None."""

@@ -38,8 +38,8 @@ class Limits:
     trace_bytes: int = 1024 * 1024
 
     @classmethod
-    def of(cls, settings: "Settings") -> Self:
-        """Return the limits that the user set."""
+    def from_settings(cls, settings: "Settings") -> Self:
+        """Return the limits of the settings."""
         return cls(
             field_bytes=min(settings.max_field_bytes, _MOST_FIELD_BYTES),
             steps=settings.max_steps,

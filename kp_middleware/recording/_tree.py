@@ -177,11 +177,11 @@ class SpanTree:
         span = self.get(span_id)
         if span is None:
             return None
-        root = span.root
         if at_s is not None:
-            root.recorder.at(at_s)
+            span.root.recorder.at(at_s)
         if self.end(span_id) is None or span.answered:
             return span
+        root = span.root  # only now: another thread may have ended its root and moved it
         if turn is not None:
             root.end_turn(turn, span)
         if error is not None:

@@ -1,11 +1,15 @@
 """Spans of any framework, fed to the seam, become the steps of a run."""
 
+import sys
 from asyncio import CancelledError
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from threading import Barrier
 
 import pytest
 from notebook import Notebook
 
-from kp_middleware.recording import Message, RootSpan, SpanTree, ToolCall, Turn, inside
+from kp_middleware.recording import Message, RootSpan, SpanTree, ToolCall, Turn, inside, shield
 
 START_S = 1_700_000_000.0
 
@@ -201,6 +205,45 @@ def test_what_goes_on_after_its_root_is_moved_once_whatever_ends_meanwhile(noteb
 
     assert asked == [chain]
     assert len(spans) == 0
+
+
+@pytest.fixture
+def frequent_switches():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("frequent_switches")
+def test_a_root_and_the_spans_inside_it_may_end_in_several_threads_at_once(notebook, spans):
+    started, failures = [], shield.failures.total()
+
+    def begin_run(*_):
+        started.append(notebook.start())
+        root = RootSpan(started[-1], owned=True)
+        root.successor = begin_run
+        return root
+
+    def end(span_ids):
+        barrier.wait(10)
+        return [span_id for span_id in span_ids if spans.finish(span_id) is not None]
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(200):
+            spans.open("root", begin_run())
+            for outer, model in (("b", "m"), ("c", "n")):
+                spans.join(outer, "root")
+                spans.start(model, outer, "model", "a model")
+            barrier = Barrier(4)
+            ended = [*chain.from_iterable(pool.map(end, [["root"], ["b"], ["c"], ["m", "n"]]))]
+
+            assert len(spans) == 0
+            assert {"root", "b", "c"} <= {*ended}
+
+    assert sorted(map(id, notebook.ended)) == sorted(map(id, started))
+    assert len(started) > 200  # some went on after their root
+    assert shield.failures.total() == failures
 
 
 def test_a_cancelled_run_is_incomplete(notebook, spans):
