@@ -78,6 +78,7 @@ class Rescoring:
         dry_run: bool = False,
     ) -> None:
         name = None if embedder is None else embedder.name  # before all else: it loads the model
+        self._dry_run = dry_run
         store = store.copied() if dry_run else store
         self.counts: Counter[Became] = Counter()
         self._store = store
@@ -193,7 +194,8 @@ class Rescoring:
             if ending != now.ending:
                 self._store.save_ending(now.seq, ending)
             self._runs.mend(now.seq)
-            if self._reevaluation.save(now.seq, evaluation, now, p_then):
+            is_cleared = self._reevaluation.save(now.seq, evaluation, now, p_then)
+            if is_cleared and not self._dry_run:  # to prepare an item may warn
                 self._cleared.append(now.seq)
             yield "changed"
             yield from self._followed(now, evaluation.verdict.decision)

@@ -179,26 +179,19 @@ class MoreSender(SendingWorker):
     def _prepared(
         self, policy: privacy.Policy, run: Run, document: str, attempts: int
     ) -> ExportedRun | None:
-        """Return what leaves of a run: redacted as for the outbox, and scanned as it leaves."""
-        trace = ReasoningTrace.model_validate_json(document)
-        level = trace.metadata.privacy_level
-        agent_id, scoring = self._settings.agent_id, run.scoring
-        names = [run.agent_name, run.model, run.thread_id, run.error_type]
-        told = [*names, *(name for step in run.steps for name in (step.agent, step.model))]
+        """Prepare a run for the exporter; None if it cannot be redacted."""
         try:
-            redacted = privacy.redact_trace(trace, level=level, policy=policy).trace
-            body = payload(redacted, score=scoring.score if scoring else 0.0, agent_id=agent_id)
-            privacy.check_clean(body, level=level, policy=policy)
-            cleaned = iter(privacy.redact_jsonable(told, level=level, policy=policy).value)
+            body, names = self._redacted(policy, run, document)
         except RedactionError as error:
             words = "trace %s is not given to %s: %s"
             logger.warning(words, run.id, self.exporter.url, error)
             return None
-        agent_name, model, thread_id, error_type = islice(cleaned, len(names))
+        agent_name, model, thread_id, error_type = islice(names, 4)
+        scoring = run.scoring
         return ExportedRun(
             run.seq,
             body,
-            idempotency_key(body, agent_id=agent_id),
+            idempotency_key(body, agent_id=self._settings.agent_id),
             attempts,
             trace_id=run.id,
             score=scoring.score if scoring else None,
@@ -212,14 +205,27 @@ class MoreSender(SendingWorker):
             steps=tuple(
                 StepFacts(
                     epoch_s(step.started_at) if step.started_at else None,
-                    agent=next(cleaned),
-                    model=next(cleaned),
+                    agent=next(names),
+                    model=next(names),
                     **{name: getattr(step, name) for name in _OF_A_STEP},
                 )
                 for step in run.steps
             ),
             **{name: getattr(run, name) for name in _OF_A_RUN},
         )
+
+    def _redacted(
+        self, policy: privacy.Policy, run: Run, document: str
+    ) -> tuple[bytes, Iterator[str | None]]:
+        """Return the body as the outbox would have it, and the names: of the run, of its steps."""
+        trace = ReasoningTrace.model_validate_json(document)
+        level, score = trace.metadata.privacy_level, run.scoring.score if run.scoring else 0.0
+        names = [run.agent_name, run.model, run.thread_id, run.error_type]
+        names += [name for step in run.steps for name in (step.agent, step.model)]
+        redacted = privacy.redact_trace(trace, level=level, policy=policy).trace
+        body = payload(redacted, score=score, agent_id=self._settings.agent_id)
+        privacy.check_clean(body, level=level, policy=policy)
+        return body, iter(privacy.redact_jsonable(names, level=level, policy=policy).value)
 
 
 def shared_link(settings: Settings, pod: str = platform.node()) -> Link | None:

@@ -367,22 +367,16 @@ class Stages:
         self, seq: int, trace: ReasoningTrace, shape: Shape, embedded: Embedded, started: float
     ) -> tuple[ReasoningTrace, float] | None:
         """Score a run and decide on it; return what to queue, None if it stays here."""
-        vector = embedded.of_run
+        vector, own = embedded.of_run, features(trace)
         if vector is not None:
             self._scorer.load()  # slow: outside the transaction
-        own, metadata, estimates = features(trace), trace.metadata, self._estimating.table
         p, estimate = self._estimating.of(seq, trace, own, vector)
         try:
             with self._store.transaction():
                 if not self._store.is_recorded(seq, trace.id):
                     self.next.skip_ahead()  # another process was first
                     return None
-                ending = self._store.ending(seq)  # feedback may have come meanwhile
-                if estimates is not None:
-                    estimates.save(seq, own.astype("<f4").tobytes(), estimate)
-                    before, ending = ending, ending.with_estimate(p)
-                    if ending != before:
-                        self._store.save_ending(seq, ending)
+                ending = self._estimated(seq, own, p, estimate)
                 trace = ended_trace(trace, ending)
                 run = replace(
                     self._scorer.compare(trace, vector, shape),
@@ -399,13 +393,30 @@ class Stages:
         if evaluation is None:
             return None
         score, verdict = evaluation
-        if verdict.decision == "withhold" and metadata.visibility != "private":
-            self._withheld += 1  # others may have scored the rest
-            looks = self._withheld == 1 or not self._withheld % _EVERY
-            if looks and (why := self._store.forwarding_warning(time.time())) is not None:
-                logger.warning("nothing leaves: %s", why)
-        stays = verdict.decision == "withhold" or "delivery" in verdict.reason.args
-        return None if stays else (trace, score.value)
+        if verdict.decision == "withhold" and trace.metadata.visibility != "private":
+            self._count_withheld()
+        is_local = verdict.decision == "withhold" or "delivery" in verdict.reason.args
+        return None if is_local else (trace, score.value)
+
+    def _estimated(
+        self, seq: int, own: Features, p: float | None, estimate: StoredEstimate | None
+    ) -> Ending:
+        """Store the estimate of a run; return its ending, which may have had feedback meanwhile."""
+        ending = before = self._store.ending(seq)
+        if (table := self._estimating.table) is not None:
+            table.save(seq, own.astype("<f4").tobytes(), estimate)
+            ending = before.with_estimate(p)
+            if ending != before:
+                self._store.save_ending(seq, ending)
+        return ending
+
+    def _count_withheld(self) -> None:
+        """Warn if no recent run was forwarded: a look at the file each 100 withheld runs."""
+        self._withheld += 1  # other processes may have scored the rest
+        if self._withheld == 1 or not self._withheld % _EVERY:
+            warning = self._store.forwarding_warning(time.time())
+            if warning is not None:
+                logger.warning("nothing leaves: %s", warning)
 
     def _decided(
         self, seq: int, run: RunFacts, trace: ReasoningTrace, ending: Ending, started: float

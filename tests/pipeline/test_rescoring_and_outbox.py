@@ -227,3 +227,15 @@ def test_what_was_on_its_way_when_it_was_read_is_left_for_that(keep, connection,
 
     assert states(outbox)[2] == "pending"
     assert rescoring.counts == {"changed": 1, "embedded": 1, "left": 1}
+
+
+def test_a_dry_run_prepares_no_item_and_so_warns_of_none(keep, db, caplog):
+    keep(traces(3), threshold=1)
+    rules = {"redact_engines": ["gitleaks:/none.toml"], "threshold": 0, **KEYED}
+
+    foreseen = rescore(db, StandInEmbedder(), dry_run=True, **rules).counts
+    said = caplog.text
+    done = rescore(db, StandInEmbedder(), **rules).counts
+
+    assert foreseen == done
+    assert (said, "stays here" in caplog.text) == ("", True)
