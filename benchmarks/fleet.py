@@ -185,9 +185,9 @@ def _start(url: str) -> Iterator[Row]:
     began_s, place, known = time.perf_counter(), None, 0
     while True:
         pulled = log.pull(place)
-        if pulled.place == place:
+        if pulled.position == place:
             break
-        place, known = pulled.place, known + len(pulled.rows)
+        place, known = pulled.position, known + len(pulled.rows)
     took_s = time.perf_counter() - began_s
     link.close()
     yield Row(

@@ -18,7 +18,7 @@ import numpy as np
 from kp_middleware.core.evaluation import RunFacts
 from kp_middleware.core.formula import Shape, Signals, Weights
 from kp_middleware.core.gates import Ranking, choose, window_size
-from kp_middleware.estimate import Foretold, Known, Process, is_trusted
+from kp_middleware.estimate import Known, Prediction, Process, is_trusted
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "outcomes_open.npz"
 WEIGHTS = {
@@ -103,7 +103,7 @@ def ours(stream: Stream, share: float, person: Person) -> np.ndarray:
         went.append(choice.is_chosen)
         if person.looks(went=choice.is_chosen):
             ended = bool(stream.success[at])
-            told.append((at, None if said is None else Foretold(said.raw, said.base, ended)))
+            told.append((at, None if said is None else Prediction(said.raw, said.base, ended)))
     return np.array(went)
 
 

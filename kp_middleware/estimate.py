@@ -126,7 +126,7 @@ class Estimate(NamedTuple):
     reasons: tuple[tuple[str, float, float], ...]
 
 
-class Foretold(NamedTuple):
+class Prediction(NamedTuple):
     """An estimate, its base rate, and how the run ended."""
 
     p: float
@@ -134,12 +134,12 @@ class Foretold(NamedTuple):
     success: bool
 
 
-def is_trusted(foretold: Iterable[Foretold]) -> bool:
+def is_trusted(foretold: Iterable[Prediction]) -> bool:
     """Return False where the base rate was better by far on runs whose end became known.
 
-    >>> is_trusted([Foretold(0.1, 0.5, True)])
+    >>> is_trusted([Prediction(0.1, 0.5, True)])
     True
-    >>> is_trusted([Foretold(0.1, 0.5, True)] * 3)
+    >>> is_trusted([Prediction(0.1, 0.5, True)] * 3)
     False
     """
     gain = sum(_log(one.p, one.success) - _log(one.base, one.success) for one in foretold)

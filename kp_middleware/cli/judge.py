@@ -102,7 +102,7 @@ def _ask_all(db: Path, items: Sequence[ReviewItem], answered: Counter[bool]) -> 
             if key in _QUIT:
                 return
             if key in _ANSWERS:
-                reevaluation.learn(Feedback(item.trace_id, _ANSWERS[key], None, time.time()))
+                reevaluation.apply(Feedback(item.trace_id, _ANSWERS[key], None, time.time()))
                 answered[_ANSWERS[key]] += 1
                 click.echo(f"→ {one_line(delivery_status(history.run(seq)))}")
 
@@ -115,7 +115,7 @@ def _learning(db: Path) -> Iterator[tuple[History, "Reevaluation"]]:
     with closing(options.open_to_write(db)) as file:
         history = History(file)
         _hint_at_another_gate(history, settings)
-        yield history, Reevaluation.of(SqliteStore(file), settings)
+        yield history, Reevaluation.from_settings(SqliteStore(file), settings)
 
 
 def _hint_at_another_gate(history: History, settings: "Settings") -> None:
@@ -241,7 +241,7 @@ def feedback(db: Path, *, trace_id: str, success: bool | None, confidence: float
 
     with _learning(db) as (history, reevaluation):
         before = history.run(seq := history.find(trace_id))
-        is_news = reevaluation.learn(Feedback(before.id, success, confidence, time.time()))
+        is_news = reevaluation.apply(Feedback(before.id, success, confidence, time.time()))
         after = history.run(seq)
     facts = {"before": _facts(before), "after": _facts(after)}
     status = delivery_status(after)

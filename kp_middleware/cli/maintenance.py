@@ -134,11 +134,11 @@ def migrate_(db: Path, *, only_print: bool) -> None:
     KP_SHARED=postgresql://owner@db.internal/agents kp-middleware shared migrate
     """
     if only_print:
-        click.echo(sharing.script(), nl=False)
+        click.echo(sharing.schema_sql(), nl=False)
         return
     with closing(_link(db, "migrate")) as link:
         created = link.migrate()
-    click.echo(f"{link.shown}: {'created' if created else 'is up to date'}")
+    click.echo(f"{link.address}: {'created' if created else 'is up to date'}")
 
 
 @shared.command("delete")

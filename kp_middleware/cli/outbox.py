@@ -197,7 +197,7 @@ def rescan(db: Path, *, alone: bool) -> None:
     from kp_middleware.pipeline import Rescan
 
     with _changing(db) as (admin, _):
-        results = [*Rescan(admin, options.read_settings(db)).all_rows(alone=alone).values()]
+        results = [*Rescan(admin, options.read_settings(db)).rescan_all(alone=alone).values()]
     _tell(results)
 
 
@@ -297,13 +297,13 @@ def _changing(db: Path, *, lift: bool = False) -> Iterator[tuple[OutboxAdmin, Hi
         yield OutboxAdmin(file), History(file)
         runs, url = SharedRuns(file), options.shared_url()
         if url is not None:
-            from kp_middleware.pipeline import take_back
+            from kp_middleware.pipeline import sync_shared_outbox
 
             with closing(Link(url, "outbox")) as link:
                 try:
                     if lift and link.lift_stops():
                         console.warn("retrying the API key that was refused to all hosts")
-                    take_back(link, runs)
+                    sync_shared_outbox(link, runs)
                 except KnowledgePulseError as error:
                     raise click.ClickException(f"changed here; {_MAY_STILL_GO}: {error}") from error
         if left := len(runs.to_withdraw(_MANY)):

@@ -256,7 +256,7 @@ def _registry(settings: Settings) -> Finding:
 def _shared_log(url: str) -> Iterator[Finding]:
     try:
         with closing(Link(url, "doctor")) as link:
-            found, shown = link.examine(), link.shown
+            found, shown = link.examine(), link.address
     except errors.KnowledgePulseError as error:
         yield Finding("shared", str(error), ok=False, try_later=True)
         return

@@ -22,7 +22,7 @@ from kp_middleware.views.wording import counted, day, in_words, printable, short
 
 if TYPE_CHECKING:
     from kp_middleware.datasets import Dataset
-    from kp_middleware.pipeline import Wanted
+    from kp_middleware.pipeline import ImportRequest
 
 _REASONS: Final = {
     "not_json": "not JSON (perhaps the session is still being written)",
@@ -93,7 +93,7 @@ def import_(
     kp-middleware import messages trajectories.jsonl --domain customer_service
     kp-middleware import auto exports/ --dry-run
     """
-    from kp_middleware.pipeline import Wanted
+    from kp_middleware.pipeline import ImportRequest
 
     if hook:
         format_, paths = "claude-code", (_transcript_of_the_hook(),)
@@ -102,7 +102,9 @@ def import_(
     try:
         since_s = None if since is None else epoch_s(since)
         whole = one_run == "session"
-        wanted = Wanted.of(format_, paths, since_s=since_s, whole_sessions=whole, **how)
+        wanted = ImportRequest.from_paths(
+            format_, paths, since_s=since_s, whole_sessions=whole, **how
+        )
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
     began_s = time.monotonic()
@@ -133,7 +135,7 @@ def _transcript_of_the_hook() -> Path:
     raise click.UsageError("--hook needs the JSON of Claude Code's Stop hook on standard input")
 
 
-def _import(file: Database, db: Path, wanted: "Wanted", *, dry_run: bool) -> dict[str, Any]:
+def _import(file: Database, db: Path, wanted: "ImportRequest", *, dry_run: bool) -> dict[str, Any]:
     from kp_middleware.embedding import shared_embedder
     from kp_middleware.errors import EmbedderUnavailableError
     from kp_middleware.pipeline import Import
@@ -142,7 +144,7 @@ def _import(file: Database, db: Path, wanted: "Wanted", *, dry_run: bool) -> dic
     embedder = shared_embedder(settings.embedder)
     with Import(SqliteStore(file), settings, embedder, wanted) as importing:
         deque(progress(importing.read(), total=None, what="runs read"), maxlen=0)
-        found = importing.found
+        found = importing.result
         if not dry_run and (found.new or importing.has_unscored):
             with suppress(EmbedderUnavailableError):  # a warning tells of it
                 options.wait_for_model(embedder)
@@ -157,7 +159,7 @@ def _import(file: Database, db: Path, wanted: "Wanted", *, dry_run: bool) -> dic
         return {"dry_run": dry_run, "imported": 0 if dry_run else found.new, **found._asdict()}
 
 
-def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "Wanted") -> None:
+def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "ImportRequest") -> None:
     if wanted.format == "auto":
         for format_, files in result["files"].items():
             click.echo(f"  {counted(files, 'file')} of {format_}")

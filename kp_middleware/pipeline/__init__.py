@@ -2,7 +2,13 @@
 
 from kp_middleware.pipeline._client import KnowledgePulse
 from kp_middleware.pipeline._dispatch import Reevaluation, Rescan
-from kp_middleware.pipeline._imports import Import, Imported, Wanted, copy_log, take_back
+from kp_middleware.pipeline._imports import (
+    Import,
+    Imported,
+    ImportRequest,
+    copy_log,
+    sync_shared_outbox,
+)
 from kp_middleware.pipeline._intake import Feedback
 from kp_middleware.pipeline._pipeline import Stats
 from kp_middleware.pipeline._rescore import Rescoring
@@ -13,6 +19,7 @@ __all__ = [
     "Backlog",
     "Feedback",
     "Import",
+    "ImportRequest",
     "Imported",
     "KnowledgePulse",
     "Reconciliation",
@@ -20,10 +27,9 @@ __all__ = [
     "Rescan",
     "Rescoring",
     "Stats",
-    "Wanted",
     "check_key",
     "copy_log",
     "drain",
     "reconcile",
-    "take_back",
+    "sync_shared_outbox",
 ]

@@ -13,7 +13,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.export import OwnExporter, Receipt
-from kp_middleware.pipeline._imports import Import, Imported, Wanted
+from kp_middleware.pipeline._imports import Import, Imported, ImportRequest
 from kp_middleware.pipeline._pipeline import NO_FILE, Pipeline, since_text
 from kp_middleware.pipeline._sending import MoreSender
 from kp_middleware.pipeline._worker import start_daemon
@@ -200,13 +200,13 @@ class KnowledgePulse(Pipeline):
         """
         since_s = None if since is None else since.timestamp()
         how = {"domain": domain, "whole_sessions": whole_sessions, "shareable": shareable}
-        wanted = Wanted.of(format_, paths, since_s=since_s, **how)
+        wanted = ImportRequest.from_paths(format_, paths, since_s=since_s, **how)
         with (
             closing(self._store.clone()) as store,
             Import(store, self.settings, self._embedder, wanted) as importing,
         ):
             deque(chain(importing.read(), importing.write()), maxlen=0)
-            return importing.found
+            return importing.result
 
     def add_exporter(
         self,

@@ -163,12 +163,12 @@ class Reevaluation:
     warn: Callable[[BaseException], None]
 
     @classmethod
-    def of(cls, store: Store, settings: Settings) -> Self:
+    def from_settings(cls, store: Store, settings: Settings) -> Self:
         """Build one from settings alone: for a command, which has no pipeline."""
         dispatch = Dispatch(store, settings, privacy.Policy.of(settings))
         return cls(store, dispatch, settings.gate, partial(warn_once, set(), GATE_FAILED))
 
-    def learn(self, feedback: Feedback) -> bool:
+    def apply(self, feedback: Feedback) -> bool:
         """Store feedback and evaluate the run again; False if it was told the same before."""
         with self.store.transaction():
             before = self.store.outcome(feedback.trace_id)
@@ -338,7 +338,7 @@ class Rescan:
                 if entry.state not in {"rejected", "blocked"} and entry.reason != CANCELLED_BY_HAND:
                     how = "; --force sends it again" if entry.state == "sent" else ""
                     raise KnowledgePulseError(f"nothing to retry: the item is {entry.state}{how}")
-                outcome: str = self.row(seq, alone=force and not was_sent)
+                outcome: str = self.rescan(seq, alone=force and not was_sent)
                 is_queued = outcome in {"unchanged", "rewritten"}
                 if is_queued and self._care.retry(seq, agent_id=self._agent_id):
                     state = self._care.entry(seq).state
@@ -349,7 +349,7 @@ class Rescan:
         except _NotQueuedError:
             return STILL_SENT
 
-    def row(self, seq: int, *, alone: bool = False) -> Rescanned:
+    def rescan(self, seq: int, *, alone: bool = False) -> Rescanned:
         """Rewrite one row, or block it, unless it was sent or cancelled; ``alone``: anew."""
         entry = self._care.entry(seq)
         redactor, body = self._policy.redactor, None
@@ -372,12 +372,12 @@ class Rescan:
             seq, leaving.body, redactor=redactor, redactions=leaving.redactions, agent_id=agent_id
         )
 
-    def all_rows(self, *, alone: bool = False) -> dict[int, Rescanned]:
+    def rescan_all(self, *, alone: bool = False) -> dict[int, Rescanned]:
         """Rescan every row that was not sent, but none that may have been before a damage."""
         outcomes: dict[int, Rescanned] = {}
         for seq in self._care.seqs(*_NOT_SENT):
             is_lost = self._care.entry(seq).reason == MAY_HAVE_BEEN_SENT
-            outcomes[seq] = "blocked" if is_lost else self.row(seq, alone=alone)
+            outcomes[seq] = "blocked" if is_lost else self.rescan(seq, alone=alone)
         return outcomes
 
 

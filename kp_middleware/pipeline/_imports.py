@@ -32,7 +32,7 @@ from kp_middleware.storage import SharedRuns, SqliteStore, Store
 from kp_middleware.traces import ReasoningTrace, Step
 
 
-class Wanted(NamedTuple):
+class ImportRequest(NamedTuple):
     """The runs to import; those that began before ``since_s`` are left out."""
 
     format: str
@@ -43,7 +43,7 @@ class Wanted(NamedTuple):
     shareable: bool = False
 
     @classmethod
-    def of(cls, format_: str, paths: Iterable[str | Path], **how: Any) -> Self:
+    def from_paths(cls, format_: str, paths: Iterable[str | Path], **how: Any) -> Self:
         """Return what is wanted, by default from where the tool keeps its runs; else ValueError."""
         if format_ not in {"auto", *FORMATS}:
             raise ValueError(f"{format_!r} is no format: there are {', '.join([*FORMATS, 'auto'])}")
@@ -87,7 +87,7 @@ class Import:
     """
 
     def __init__(
-        self, store: Store, settings: Settings, embedder: Embedder | None, wanted: Wanted
+        self, store: Store, settings: Settings, embedder: Embedder | None, wanted: ImportRequest
     ) -> None:
         self._wanted = wanted
         self._store = store
@@ -111,7 +111,7 @@ class Import:
         self._spool.close()
 
     @property
-    def found(self) -> Imported:
+    def result(self) -> Imported:
         counts = dict(self.formats), dict(self._skipped)
         return Imported(*self._spool.found, len(self._spool), self._known, *counts)
 
@@ -199,9 +199,9 @@ def copy_log(link: sharing.Link, db: Path, reach: Callable[[int, int], None]) ->
         for page in sharing.pages(partial(sharing.pull_runs, link), runs.place()):
             with store.transaction():
                 copied += sum(_copy(store, runs, one) for one in page.rows)
-                runs.delete(page.gone)
-                runs.save_pulled((), page.place)
-            reach(page.place.seq, page.head)
+                runs.delete(page.deleted)
+                runs.save_pulled((), page.position)
+            reach(page.position.seq, page.head)
     except sharing.LogChangedError:
         problem = "is a copy of a log that has changed since, by a restore or a failover"
         raise DatabaseError(db, problem, "remove it and pull again") from None
@@ -255,7 +255,7 @@ def _trace(run: sharing.SharedRun) -> ReasoningTrace:
     return trace.model_copy(update={"id": run.id, "metadata": metadata})
 
 
-def take_back(link: sharing.Link, runs: SharedRuns) -> None:
+def sync_shared_outbox(link: sharing.Link, runs: SharedRuns) -> None:
     """Cancel in the shared outbox what may not go as it is there, and note what became of items."""
     if wrong := runs.to_withdraw(100):
         sharing.cancel_items(link, wrong)

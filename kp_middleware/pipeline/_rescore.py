@@ -92,7 +92,7 @@ class Rescoring:
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
         self._estimating = Estimating(store.estimates() if settings.estimate else None, embedder)
         self.unread: list[str] = []  # ids of those whose document cannot be read: they stay
-        self._reevaluation = Reevaluation.of(store, settings)
+        self._reevaluation = Reevaluation.from_settings(store, settings)
         self._cleared: list[int] = []
         self._done = (self._runs.first() or 1) - 1
         self._last_vector = 0

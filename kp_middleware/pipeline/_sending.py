@@ -27,7 +27,7 @@ from kp_middleware.pipeline._worker import LAST_STEP_S, LOOK_AGAIN_S, Worker
 from kp_middleware.rate_limit import LocalPace, Pace
 from kp_middleware.runs import ExportedRun, StepFacts
 from kp_middleware.settings import Settings
-from kp_middleware.sharing import Link, PaceOfAll, SharedOutbox, load
+from kp_middleware.sharing import Link, PostgresPace, SharedOutbox, load
 from kp_middleware.storage import (
     DATABASE_ERRORS,
     ExportCandidate,
@@ -240,7 +240,7 @@ def shared_pace(registry: Registry, settings: Settings, link: Link | None) -> Sh
     """Return the pace shared by all processes that send with this key."""
     url, agent_id, key_hash = registry.url.rstrip("/"), registry.agent_id, registry.key_hash
     if link is not None:
-        of_all = PaceOfAll(link, registry=url, agent_id=agent_id, key_hash=key_hash)
+        of_all = PostgresPace(link, registry=url, agent_id=agent_id, key_hash=key_hash)
         return SharedPace(of_all, longest_request_s=registry.timeout_s, clock=of_all.clock)
     usual, beside = (
         PacingTable(path, registry=url, agent_id=agent_id, key_hash=key_hash)

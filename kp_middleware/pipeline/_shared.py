@@ -31,7 +31,7 @@ from kp_middleware.pipeline._dispatch import (
     warn_once,
     with_score,
 )
-from kp_middleware.pipeline._imports import take_back
+from kp_middleware.pipeline._imports import sync_shared_outbox
 from kp_middleware.pipeline._sending import shared_link
 from kp_middleware.pipeline._worker import LAST_STEP_S, Worker
 from kp_middleware.privacy import Policy
@@ -105,13 +105,13 @@ class Exchange:
             seqs = self._runs.to_ship(_AT_ONCE)
             self._ship(seqs)
             self._revise()
-            take_back(self.link, self._runs)
+            sync_shared_outbox(self.link, self._runs)
             if self._items is not None and (left := self._runs.to_hand_over(_AT_ONCE)):
                 taken = self._items.add([item for _, item in left])
                 self._runs.mark_handed_over([one for one in left if one[1].id in taken])
         except sharing.LogChangedError:
             words = "%s is not the log it was: what is missing there is shipped again"
-            logger.warning(words, self.link.shown)
+            logger.warning(words, self.link.address)
             self._begin_anew()
             return True
         self._beat()
@@ -137,7 +137,7 @@ class Exchange:
         if time.monotonic() < self._beat_at_s:
             return
         to_ship, undecided, since = self._runs.backlog()
-        place = self._runs.place() or sharing.Place()
+        place = self._runs.place() or sharing.LogPosition()
         told = f"{self._gate.name}, {self._settings.embedder}"
         self.link.ask(
             sharing.BEAT, (self._pod, _VERSION, told, place.seq, to_ship + undecided, since)
@@ -149,10 +149,10 @@ class Exchange:
             self._log.check(ours)
         before = self._runs.place()
         for page in sharing.pages(self._log.pull, before):
-            if page.place != before:
-                self._runs.save_pulled(page.rows, page.place)
-            if page.gone:
-                self._runs.delete(page.gone)
+            if page.position != before:
+                self._runs.save_pulled(page.rows, page.position)
+            if page.deleted:
+                self._runs.delete(page.deleted)
         self._pull_at_s = time.monotonic() + _EVERY_S
 
     def _begin_anew(self) -> None:
@@ -161,7 +161,7 @@ class Exchange:
         while known := self._runs.appended(after, 1000):
             after = known[-1][0]
             there |= self._log.places([id_ for _, id_ in known])
-        self._runs.reset(there, self._log.check(sharing.Place()))
+        self._runs.reset(there, self._log.check(sharing.LogPosition()))
 
     def _ship(self, seqs: Sequence[int]) -> None:
         def append(some: Sequence[tuple[int, SharedRun]]) -> None:
@@ -241,7 +241,7 @@ class Exchange:
             return [self._judged(one, known) for id_, one in applicants.items() if id_ in fresh]
 
         first = min(one.request.place for one in found)
-        for place, run in self._log.decide([*applicants], sharing.Place(first), judge):
+        for place, run in self._log.decide([*applicants], sharing.LogPosition(first), judge):
             self._settle(applicants[run.id], run.evaluation, place)
 
     def _applicant(self, request: DecisionRequest) -> _Applicant | None:

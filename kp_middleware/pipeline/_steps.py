@@ -30,8 +30,8 @@ from kp_middleware.errors import EmbedderNotReadyError, KnowledgePulseError, Tra
 from kp_middleware.estimate import (
     FEATURES,
     Features,
-    Foretold,
     Known,
+    Prediction,
     Process,
     features,
     is_trusted,
@@ -197,7 +197,7 @@ class Estimating:
         if not learned:
             return None
         trusted = is_trusted(
-            Foretold(run.p, run.base, success[run.seq])
+            Prediction(run.p, run.base, success[run.seq])
             for run, _ in learned
             if run.p is not None and run.base is not None
         )
@@ -270,7 +270,7 @@ class Stages:
         match run:
             case Feedback():
                 try:
-                    self._reevaluation.learn(run)
+                    self._reevaluation.apply(run)
                 except TraceNotFoundError as error:
                     if shield.count("feedback on no trace"):
                         logger.warning(_ON_NO_TRACE, error)

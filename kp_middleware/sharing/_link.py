@@ -52,7 +52,7 @@ _CAUSES: Final = (
     # SQLSTATE, what libpq says before a session begins, where it has no code; problem, remedy
     ("53300", "too many", "has too many connections", _WAIT),
     ("28", 'password|authentication|pg_hba|role "', "refuses this user or password", _CORRECT),
-    ("3F|42P01", _NEVER, "has no schema kp", f"a person runs {_MIGRATE}"),
+    ("3F|42P01", _NEVER, "has no schema kp", f"run {_MIGRATE}"),
     ("42501", _NEVER, "does not let this role do it", "grant it what docs/fleet.md lists"),
     ("53100", _NEVER, "has a full disk", "make room there"),
     ("55P03", _NEVER, "is locked by another program", _WAIT),
@@ -109,12 +109,12 @@ _DELETE: Final = (
 )
 
 
-def shown(url: str) -> str:
-    """Return a URL as it may be shown: hosts and database, where it is certain which they are.
+def address(url: str) -> str:
+    """Return the hosts and database of a URL, without user, password and options.
 
-    >>> shown("postgresql://me:secret@db.internal:5433/agents?sslmode=require")
+    >>> address("postgresql://me:secret@db.internal:5433/agents?sslmode=require")
     'postgresql://db.internal:5433/agents'
-    >>> shown("postgresql://me:not/quoted@db.internal/agents")
+    >>> address("postgresql://me:not/quoted@db.internal/agents")
     'postgresql://…'
     """
     found = _URL.fullmatch(url)
@@ -161,7 +161,7 @@ class Link:
         self._lock = threading.Lock()  # at its end, a program hands over from another thread
         self._session = "read-write" if writes else "any"
         self._connection: Connection | None = None
-        self.shown = shown(url)
+        self.address = address(url)
         _links.add(self)
 
     @contextmanager
@@ -172,7 +172,7 @@ class Link:
         """
         psycopg = load()
         if not self._lock.acquire(timeout=_DEADLINE_S):
-            raise SharedLogError(self.shown, "is used by another thread", _WAIT)
+            raise SharedLogError(self.address, "is used by another thread", _WAIT)
         try:
             connection = self._opened(psycopg, needs_schema=needs_schema)
             with _deadline(connection):
@@ -210,7 +210,7 @@ class Link:
             row = connection.execute("SELECT to_regclass('kp.meta') IS NOT NULL").fetchone()
             if row == (True,):
                 return False
-            connection.execute(script())
+            connection.execute(schema_sql())
             connection.execute("UPDATE kp.meta SET value = %s WHERE key = 'schema'", (str(SCHEMA),))
         return True
 
@@ -279,7 +279,7 @@ class Link:
             if re.search(f"^({states})" if state else phrases, state or said):
                 problem, remedy = words
                 break
-        error = SharedLogError(self.shown, problem, remedy)
+        error = SharedLogError(self.address, problem, remedy)
         error.sqlstate = state or None
         return error
 
@@ -300,13 +300,13 @@ class Link:
                 rows = connection.execute("SELECT key, value FROM kp.meta").fetchall()
             told = {key: int(value) for key, value in rows if key in {"schema", "oldest_client"}}
             if told.get("schema", 0) < SCHEMA:
-                raise SharedLogError(self.shown, "has an older schema", f"a person runs {_MIGRATE}")
+                raise SharedLogError(self.address, "has an older schema", f"run {_MIGRATE}")
             if told.get("oldest_client", 0) > SCHEMA:
-                raise SharedLogError(self.shown, "has a newer schema", "upgrade kp-middleware")
+                raise SharedLogError(self.address, "has a newer schema", "upgrade kp-middleware")
         return connection
 
 
-def script() -> str:
+def schema_sql() -> str:
     return files("kp_middleware.sharing").joinpath("0001.sql").read_text("utf-8")
 
 

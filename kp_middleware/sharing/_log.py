@@ -74,7 +74,7 @@ _VECTORS: Final = """
       AND vector IS NOT NULL AND embedder IS NOT NULL
     ORDER BY seq
 """
-_GONE: Final = "SELECT id FROM kp.log WHERE seq > %(told)s AND seq <= %(until)s AND kind = 'gone'"
+_GONE: Final = "SELECT id FROM kp.log WHERE seq > %(since)s AND seq <= %(until)s AND kind = 'gone'"
 _ANCHOR: Final = "SELECT (SELECT id FROM kp.log WHERE seq = %(until)s)"
 _RUNS: Final = f"""
     SELECT x.seq, x.kind, {SELECTED}, d.body, d.redactor FROM kp.log x
@@ -116,7 +116,7 @@ class LoggedRun(NamedTuple):
     run: SharedRun
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """A place in the log: its last row that is known, with the id that stands there.
 
     The id tells whether the log is the same as before: after a restore, another stands there.
@@ -131,8 +131,8 @@ class Pulled(NamedTuple, Generic[T]):
     """Some rows of the log, ids that were deleted, the place reached, and the last there is."""
 
     rows: Sequence[T]
-    gone: Sequence[str]
-    place: Place
+    deleted: Sequence[str]
+    position: LogPosition
     head: int
 
 
@@ -240,28 +240,28 @@ class PostgresLog:
                 opened.connection.execute(statement, rows)
         return True
 
-    def pull(self, place: Place | None) -> Pulled[LoggedVector]:
+    def pull(self, place: LogPosition | None) -> Pulled[LoggedVector]:
         """Return some vectors of other pods since a place; None begins with the newest rows.
 
         Raises `LogChangedError` if the log has changed before the place.
         """
-        asked = _pull(self.link, place, _VECTORS, most=_AT_ONCE, newest=self.newest, pod=self.pod)
+        asked = _pull(self.link, place, _VECTORS, _AT_ONCE, newest=self.newest, pod=self.pod)
         return Pulled([LoggedVector(*row) for row in asked.rows], *asked[1:])
 
-    def check(self, place: Place) -> int:
+    def check(self, place: LogPosition) -> int:
         """Return the first place left in the log; raise `LogChangedError` if that has changed."""
         with self.link.transaction() as opened:
-            return _ends(opened, place)[1]
+            return _bounds(opened, place)[1]
 
     def decide(
-        self, ids: Sequence[str], place: Place, judge: Callable[[LockedLog], Decisions]
+        self, ids: Sequence[str], place: LogPosition, judge: Callable[[LockedLog], Decisions]
     ) -> list[tuple[int, SharedRun]]:
         """Lock the log, let a function decide, and append that; return each run with its place."""
         # what others have appended meanwhile is read before the lock, but for the last of it
         newer: list[LoggedVector] = []
         for page in pages(self.pull, place):
             newer += page.rows
-            place = page.place
+            place = page.position
         since = {"first": place.seq, "until": _ALL, "pod": self.pod}
         with self.link.transaction() as opened:
             # an earlier attempt may end just now: what it has decided is asked under the lock
@@ -280,36 +280,38 @@ class PostgresLog:
         return [*answers, *((places[run.id], run) for run, _ in decided)]
 
 
-def pages(pull: Callable[[Place | None], Pulled[T]], place: Place | None) -> Iterator[Pulled[T]]:
+def pages(
+    pull: Callable[[LogPosition | None], Pulled[T]], place: LogPosition | None
+) -> Iterator[Pulled[T]]:
     """Yield all that was appended since a place, some at a time."""
     yield (page := pull(place))
-    while page.place.seq < page.head:
-        yield (page := pull(page.place))
+    while page.position.seq < page.head:
+        yield (page := pull(page.position))
 
 
-def pull_runs(link: Link, place: Place | None) -> Pulled[LoggedRun]:
+def pull_runs(link: Link, place: LogPosition | None) -> Pulled[LoggedRun]:
     """Return some runs of all pods since a place, with their documents. Raises as `pull`."""
-    pulled = _pull(link, place, _RUNS, most=_FEW)
+    pulled = _pull(link, place, _RUNS, _FEW)
     runs = [LoggedRun(seq, kind, run_of(values)) for seq, kind, *values in pulled.rows]
     return Pulled(runs, *pulled[1:])
 
 
 def _pull(
-    link: Link, place: Place | None, query: str, *, most: int, newest: int = _ALL, pod: str = ""
+    link: Link, start: LogPosition | None, sql: str, most: int, *, newest: int = _ALL, pod: str = ""
 ) -> Pulled[tuple[Any, ...]]:
-    """Return so many rows since a place at most, and only of the newest; None is the beginning."""
+    """Return up to ``most`` rows after a position, of the ``newest`` only; None: the start."""
     with link.transaction() as opened:
-        head, _ = _ends(opened, place or Place())
-        first = max(0 if place is None else place.seq, head - newest)
+        head, _ = _bounds(opened, start or LogPosition())
+        first = max(0 if start is None else start.seq, head - newest)
         until = min(head, first + most)
-        # what was deleted is told of older rows, too
-        told = first if place is None else place.seq
-        limits = {"first": first, "until": until, "told": told, "pod": pod}
-        rows, gone, [(anchor,)] = opened.read((query, limits), (_GONE, limits), (_ANCHOR, limits))
-    return Pulled(rows, [id_ for (id_,) in gone], Place(until, anchor), head)
+        # deletions of older rows count, too
+        since = first if start is None else start.seq
+        limits = {"first": first, "until": until, "since": since, "pod": pod}
+        rows, gone, [(anchor,)] = opened.read((sql, limits), (_GONE, limits), (_ANCHOR, limits))
+    return Pulled(rows, [id_ for (id_,) in gone], LogPosition(until, anchor), head)
 
 
-def _ends(opened: Transaction, place: Place) -> tuple[int, int]:
+def _bounds(opened: Transaction, place: LogPosition) -> tuple[int, int]:
     """Return the last row and the first that is left, where the log still has the place."""
     [[(head, anchor, first)]] = opened.read((_HEAD, (place.seq,)))
     was_removed = place.seq < first  # people delete old rows: that changes nothing

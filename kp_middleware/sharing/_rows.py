@@ -321,7 +321,7 @@ _LOCK: Final = """
 """
 
 
-class PaceOfAll:
+class PostgresPace:
     """The rate limit state of one agent, for the processes of all hosts.
 
     Its clock is the server's: each change measures how far it is from ours.

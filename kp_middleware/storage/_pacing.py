@@ -23,7 +23,7 @@ from kp_middleware.database import (
 )
 from kp_middleware.errors import DatabaseError, Problem
 from kp_middleware.rate_limit import LocalPace, Pace, PaceChange, pack_pace, unpack_pace
-from kp_middleware.sharing import PaceOfAll
+from kp_middleware.sharing import PostgresPace
 from kp_middleware.storage._maintenance import soundness_of
 
 logger = logging.getLogger("kp_middleware")
@@ -195,7 +195,7 @@ class SharedPace(LocalPace):
 
     def __init__(
         self,
-        table: PacingTable | PaceOfAll,
+        table: PacingTable | PostgresPace,
         *,
         longest_request_s: float,
         beside: PacingTable | None = None,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.database import Connection, Queries, from_row, transaction
-from kp_middleware.sharing import ItemState, LoggedVector, Place, SharedItem, SharedRun
+from kp_middleware.sharing import ItemState, LoggedVector, LogPosition, SharedItem, SharedRun
 from kp_middleware.storage._store import CANCELLED_BY_HAND
 
 _TO_SHIP: Final = -1
@@ -110,14 +110,14 @@ class SharedRuns(Queries):
     def release_lease(self) -> None:
         self._run("DELETE FROM meta WHERE key = ? AND value ->> '$[0]' = ?", (_LEASE, self._us))
 
-    def place(self) -> Place | None:
+    def place(self) -> LogPosition | None:
         """Return the place up to which the log was pulled, or None."""
         place = self._meta(_PLACE)
-        return None if place is None else Place(*json.loads(place))
+        return None if place is None else LogPosition(*json.loads(place))
 
     def request_decision(self, request: DecisionRequest) -> None:
         """Mark a recorded run as undecided, in the transaction that has compared it."""
-        args = request._replace(place=(self.place() or Place()).seq)._asdict()
+        args = request._replace(place=(self.place() or LogPosition()).seq)._asdict()
         seq = args.pop("seq")
         self._run(
             "UPDATE traces SET shared_seq = ?, reason_code = 'asks', reason_args = ?"
@@ -203,7 +203,7 @@ class SharedRuns(Queries):
             (json.dumps(dict(places)),),
         )
 
-    def save_pulled(self, vectors: Iterable[LoggedVector], place: Place) -> None:
+    def save_pulled(self, vectors: Iterable[LoggedVector], place: LogPosition) -> None:
         """Store vectors of other hosts, and the place up to which the log was pulled."""
         with transaction(self._connection):
             self._write_each(
@@ -213,10 +213,10 @@ class SharedRuns(Queries):
             values = _PLACE, json.dumps(place)
             self._run("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", values)
 
-    def last_place(self) -> Place | None:
+    def last_place(self) -> LogPosition | None:
         """Return the place of our last run in the log, or None."""
         sql = "SELECT shared_seq, id FROM traces WHERE shared_seq > 0"
-        return self._one(Place, f"{sql} ORDER BY shared_seq DESC LIMIT 1")
+        return self._one(LogPosition, f"{sql} ORDER BY shared_seq DESC LIMIT 1")
 
     def reset(self, places: Mapping[str, int], first: int) -> None:
         """Delete the data pulled from a log that was replaced, and ship what the new one lacks."""

@@ -189,7 +189,7 @@ def shared_log_as_row(url: str | None, unshared: SharedBacklog) -> dict[str, Any
     shown = state = problem = None
     if url is not None:
         with closing(Link(url, "status", writes=False)) as link:
-            shown = link.shown
+            shown = link.address
             try:
                 state = link.status()
             except KnowledgePulseError as error:

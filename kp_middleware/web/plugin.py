@@ -351,8 +351,8 @@ def _judge(db: Path, trace_id: str, *, success: bool) -> None:
     from kp_middleware.settings import Settings
 
     with closing(Database(db)) as file:
-        reevaluation = Reevaluation.of(SqliteStore(file), Settings.load_lenient(db=db))
-        reevaluation.learn(Feedback(trace_id, success, None, time.time()))
+        reevaluation = Reevaluation.from_settings(SqliteStore(file), Settings.load_lenient(db=db))
+        reevaluation.apply(Feedback(trace_id, success, None, time.time()))
 
 
 async def theme(datasette: "Datasette", request: "Request") -> Response:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kp_middleware import ReasoningTrace, Step, Tool
-from kp_middleware.estimate import FEATURES, Foretold, Known, Process, features, is_trusted
+from kp_middleware.estimate import FEATURES, Known, Prediction, Process, features, is_trusted
 
 STEPS = FEATURES.index("steps")
 
@@ -97,8 +97,8 @@ def test_an_estimate_is_a_probability_whatever_is_known(count, seed, scale, rate
 
 
 def test_what_is_mostly_wrong_is_distrusted():
-    assert not is_trusted([Foretold(0.1, 0.5, success=True)] * 3)
-    assert is_trusted([Foretold(0.1, 0.5, success=False)] * 3)
+    assert not is_trusted([Prediction(0.1, 0.5, success=True)] * 3)
+    assert is_trusted([Prediction(0.1, 0.5, success=False)] * 3)
     assert is_trusted([])
 
 

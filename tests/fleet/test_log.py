@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from pods import end, record, run_of, wait_for
 
-from kp_middleware.sharing import Link, Place, PostgresLog, pull_runs
+from kp_middleware.sharing import Link, LogPosition, PostgresLog, pull_runs
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -44,10 +44,10 @@ def test_who_asks_while_the_same_run_is_decided_gets_that_decision(
         asked.append(known.answered)
         return [] if run.id in known.answered else [(run, None)]
 
-    thread = threading.Thread(target=first.decide, args=([run.id], Place(), judge))
+    thread = threading.Thread(target=first.decide, args=([run.id], LogPosition(), judge))
     thread.start()
     deciding.wait(5)
-    places = second.decide([run.id], Place(), judge_again)
+    places = second.decide([run.id], LogPosition(), judge_again)
     thread.join()
 
     assert list(asked[0]) == [run.id]

@@ -17,7 +17,7 @@ from import_samples import (
 
 from kp_middleware import KnowledgePulse
 from kp_middleware.database import connect
-from kp_middleware.pipeline import Import, Wanted
+from kp_middleware.pipeline import Import, ImportRequest
 from kp_middleware.settings import Settings
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
@@ -38,13 +38,13 @@ def import_all(db, folder):
 
     def of(format_, *, stop_after=None, **how):
         with closing(connect(db)) as connection:
-            wanted = Wanted(format_, (folder,), **how)
+            wanted = ImportRequest(format_, (folder,), **how)
             with Import(
                 SqliteStore(connection), Settings(db=db), StandInEmbedder(), wanted
             ) as importing:
                 for _ in importing.read():
                     pass
-                found = importing.found
+                found = importing.result
                 for _ in importing.score_left():
                     pass
                 for done in importing.write():

@@ -418,8 +418,8 @@ class Meanwhile(StandInEmbedder):
 
     def embed(self, text, /):
         with closing(connect(self.db)) as connection:
-            reevaluation = Reevaluation.of(SqliteStore(connection), Settings())
-            reevaluation.learn(self.told)
+            reevaluation = Reevaluation.from_settings(SqliteStore(connection), Settings())
+            reevaluation.apply(self.told)
         return super().embed(text)
 
 
@@ -604,7 +604,9 @@ def test_what_a_process_that_died_had_no_time_to_queue_the_next_one_does(
     kp, trace = at_once(registry_url=registry.url), trace_of()
     kp.submit(trace)
     kp.feedback(trace.id, success=False)
-    second = Reevaluation.of(SqliteStore(connection), Settings(db=db, threshold=GATE, **DEAD))
+    second = Reevaluation.from_settings(
+        SqliteStore(connection), Settings(db=db, threshold=GATE, **DEAD)
+    )
     with transaction(connection):
         connection.execute("UPDATE traces SET success = 1, confidence = 0.8")
         stored = SqliteStore(connection).scored(1)
@@ -674,7 +676,7 @@ def test_a_rescanned_body_says_the_same(kp, submit, connection, db):
     kp.feedback(trace_id, confidence=0.97)
     before = body(connection, trace_id)
 
-    result = Rescan(OutboxAdmin(connection), Settings(db=db, **DEAD)).row(1)
+    result = Rescan(OutboxAdmin(connection), Settings(db=db, **DEAD)).rescan(1)
 
     assert (result, body(connection, trace_id)) == ("unchanged", before)
 

@@ -175,7 +175,9 @@ def test_what_is_learned_of_a_run_between_reading_and_writing_counts(keep, conne
     class Meanwhile(StandInEmbedder):
         def embed(self, text, /):
             with closing(connect(db)) as another:
-                Reevaluation.of(SqliteStore(another), Settings(threshold=0, **KEYED)).learn(told)
+                Reevaluation.from_settings(
+                    SqliteStore(another), Settings(threshold=0, **KEYED)
+                ).apply(told)
             return super().embed(text)
 
     rescoring = rescore(db, Meanwhile(), threshold=0.4, profiles={"general": SURE}, **KEYED)

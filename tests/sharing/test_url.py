@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from kp_middleware import KnowledgePulse, Settings
 from kp_middleware.cli import main
 from kp_middleware.errors import SharedLogError
-from kp_middleware.sharing import Link, shown
+from kp_middleware.sharing import Link, address
 
 URL = "postgresql://me:hush@127.0.0.1:9/agents"
 
@@ -36,7 +36,7 @@ def test_an_empty_one_is_none():
 
 
 def test_a_password_is_not_shown():
-    assert shown(URL) == "postgresql://127.0.0.1:9/agents"
+    assert address(URL) == "postgresql://127.0.0.1:9/agents"
 
 
 @pytest.mark.parametrize("command", [("config",), ("config", "--json"), ("shared", "migrate")])

@@ -262,7 +262,7 @@ def test_what_may_have_been_sent_is_only_released_by_name(sent):
 
     with closing(connect(sent)) as connection:
         rescan = Rescan(OutboxAdmin(connection), Settings())
-        by_the_way = set(rescan.all_rows(alone=True).values())
+        by_the_way = set(rescan.rescan_all(alone=True).values())
         by_name = rescan.retry(1, force=True)
         body, key = connection.execute(
             "SELECT CAST(body AS BLOB), idempotency_key FROM outbox WHERE state = 'pending'"
