@@ -483,7 +483,7 @@ def test_an_older_file_is_brought_up_to_date_with_a_copy_made_first(old_file, ca
         assert meta(before) == {"dropped": "3", "kept": "since schema 6"}
     assert mode(copy) == 0o600
     assert [record.getMessage() for record in caplog.records] == [
-        f"{old_file}: brought to schema {SCHEMA}; as it was: {copy}"
+        f"{old_file}: upgraded to schema {SCHEMA}; backup: {copy}"
     ]
 
 
@@ -495,8 +495,8 @@ def test_a_file_from_before_the_first_release_is_refused_and_left_alone(old_file
     words = refused(old_file)
 
     assert words == (
-        f"has schema {version}, of a kp-middleware that was never released; move it away, and a new"
-        " one is begun, or name another file with KP_DB or --db"
+        f"has schema {version}, of an unreleased kp-middleware; move it away to start a new one,"
+        " or name another file with KP_DB or --db"
     )
     with closing(sqlite3.connect(old_file)) as unchanged:
         assert unchanged.execute("PRAGMA user_version").fetchone() == (version,)
@@ -518,8 +518,10 @@ def test_an_older_file_that_cannot_be_copied_is_left_as_it_is(old_file):
 
     words = refused(old_file)
 
-    assert words.startswith("is of an older kp-middleware, and cannot be copied before it changes")
-    assert words.endswith("; make room beside it, or move it elsewhere")
+    assert words.startswith(
+        "is of an older kp-middleware, and cannot be backed up before upgrading"
+    )
+    assert words.endswith("; free disk space, or move it elsewhere")
     with closing(sqlite3.connect(old_file)) as unchanged:
         assert unchanged.execute("PRAGMA user_version").fetchone() == (6,)
     assert not [*old_file.parent.glob("*.unfinished*")]
@@ -583,7 +585,7 @@ def test_a_cut_file_is_damaged_and_the_words_say_what_happens(db):
     assert is_damage(raised.value)
     assert str(raised.value) == (
         f"{db}: database disk image is malformed;"
-        " the next program that records saves what it can, or move it away"
+        " record a run to restore the readable part, or move the file away"
     )
 
 
@@ -596,7 +598,7 @@ def test_a_full_disk_is_not_damage_and_says_to_make_room(db, connection):
     words = str(to_database_error(db, raised.value))
 
     assert not is_damage(raised.value)
-    assert words.startswith(f"{db}: database or disk is full; make room on the disk")
+    assert words.startswith(f"{db}: database or disk is full; free disk space")
 
 
 def test_a_backup_in_the_file_s_place_gets_its_journal_again(tmp_path):

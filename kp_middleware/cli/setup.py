@@ -93,7 +93,7 @@ _CLOCK_S: Final = 5.0
 _MOST_PODS: Final = 5
 _SOUNDNESS: Final = {
     "sound": "sound",
-    "damaged": "damaged; record a run: that saves what it can",
+    "damaged": "damaged; record a run to restore the readable part",
     "not known": "too large to check all of it in 2 s",
 }
 

@@ -1,4 +1,4 @@
-"""A connection for the pipeline that opens on demand and closes before each fork, and queries."""
+"""A connection that opens on demand and closes before each fork, and base classes for queries."""
 
 import json
 import logging
@@ -24,69 +24,69 @@ Values: TypeAlias = Mapping[str, Any] | tuple[Any, ...]
 FileIdentity: TypeAlias = tuple[int, int]
 """The identity of a file regardless of its name: its device and inode."""
 
-_FORK_WAITS_S: Final = 3.0  # the first step imports a lot; a child could deadlock on it
-_USE_WAITS_S: Final = 5.0  # as for another process that has locked the file
-_IN_A_CHILD: Final = "this process was forked while its parent used the file"
-_ANOTHER_FILE: Final = "%s is another file than before: what follows is in it"
-_TAKEN: Final = "another thread uses the file, or forks this process"
+_FORK_TIMEOUT_S: Final = 3.0  # the first step has many imports, on which a child could deadlock
+_LOCK_TIMEOUT_S: Final = 5.0  # as SQLite's busy timeout
+_FORKED: Final = "this process was forked while its parent was using the file"
+_REPLACED: Final = "%s was replaced: from now on, runs are written to the new file"
+_BUSY: Final = "another thread is using the file or forking this process"
 
 
 class ForkLock:
-    """A lock that threads share and a fork holds exclusively; a fork closes our files.
+    """A lock that threads share and a fork takes exclusively; a fork closes the database files.
 
-    A fork in the middle of Python or Rust code leaves locks held in the child, which then waits
-    forever for an import or for a regular expression that is being compiled.
+    A child that is forked in the middle of Python or Rust code inherits held locks: it would wait
+    forever for an import, or for a regular expression that is being compiled.
     """
 
     def __init__(self) -> None:
-        self._left_to_the_parent: list[sqlite3.Connection] = []
+        self._parents_connections: list[sqlite3.Connection] = []
         self._held = threading.local()
         self._clear()
 
     def _clear(self) -> None:
         self.files: WeakValueDictionary[int, Database] = WeakValueDictionary()
         self._changed = threading.Condition(threading.RLock())
-        self._at_work: dict[int, int] = {}
+        self._users: dict[int, int] = {}
         self._forking = 0
 
     def __enter__(self) -> None:
         """Delay forks until `__exit__`; reentrant."""
         thread = threading.get_ident()
-        if thread in self._at_work:
-            self._at_work[thread] += 1
+        if thread in self._users:
+            self._users[thread] += 1
             return
-        if not self._changed.acquire(timeout=_USE_WAITS_S):
-            raise TimeoutError(_TAKEN)
+        if not self._changed.acquire(timeout=_LOCK_TIMEOUT_S):
+            raise TimeoutError(_BUSY)
         try:
             if self._forking and not self._changed.wait_for(
-                lambda: not self._forking, _USE_WAITS_S
+                lambda: not self._forking, _LOCK_TIMEOUT_S
             ):
-                raise TimeoutError(_TAKEN)
-            self._at_work[thread] = 1
+                raise TimeoutError(_BUSY)
+            self._users[thread] = 1
         finally:
             self._changed.release()
 
     def __exit__(self, *_: object) -> None:
         thread = threading.get_ident()
-        if self._at_work.get(thread, 0) > 1:
-            self._at_work[thread] -= 1
-        elif thread in self._at_work:  # else this is a child, and its parent has entered
+        if self._users.get(thread, 0) > 1:
+            self._users[thread] -= 1
+        elif thread in self._users:  # else the parent of this process has entered
             with self._changed:
-                del self._at_work[thread]
+                del self._users[thread]
                 self._changed.notify_all()
 
     def before(self) -> None:
-        """Wait up to three seconds until no other thread holds the lock, and close the files."""
-        deadline = time.monotonic() + _FORK_WAITS_S
-        self._held.is_ours = self._changed.acquire(timeout=_FORK_WAITS_S)
+        """Wait up to three seconds for other threads to leave, and close the files."""
+        deadline = time.monotonic() + _FORK_TIMEOUT_S
+        self._held.is_ours = self._changed.acquire(timeout=_FORK_TIMEOUT_S)
         if self._held.is_ours:
             self._forking += 1
-            us = {threading.get_ident()}
+            own = {threading.get_ident()}
             self._changed.wait_for(
-                lambda: self._at_work.keys() <= us, max(0.0, deadline - time.monotonic())
+                lambda: self._users.keys() <= own, max(0.0, deadline - time.monotonic())
             )
         for file in self._all_files():
-            file.rest()
+            file.close_for_fork()
 
     def after_in_parent(self) -> None:
         if self._held.is_ours:
@@ -95,19 +95,18 @@ class ForkLock:
             self._changed.release()
 
     def after_in_child(self) -> None:
-        """Keep connections open that could not be closed: closing could delete the parent's WAL."""
+        """Hold on to connections that are still open: closing could delete the parent's WAL."""
         still_open = (file.connection for file in self._all_files())
-        self._left_to_the_parent += [one for one in still_open if one is not None]
+        self._parents_connections += filter(None, still_open)
         self._clear()
 
     def _all_files(self) -> "list[Database]":
-        """Return the files as a list, because other threads may add some meanwhile."""
-        found = (reference() for reference in self.files.valuerefs())
-        return [file for file in found if file is not None]
+        """Return a list, because other threads may add files meanwhile."""
+        return [*filter(None, (reference() for reference in self.files.valuerefs()))]
 
 
 fork_lock: Final = ForkLock()
-"""The lock that delays forks; use it in a `with` statement around one short step."""
+"""The lock that delays forks: enter it for one short step at a time."""
 
 at_fork(
     before=fork_lock.before,
@@ -117,7 +116,7 @@ at_fork(
 
 
 class Rows(list[Any]):
-    """The rows of a statement, fetched at once so that its connection may be closed."""
+    """All rows of a statement, fetched so that its connection can be closed."""
 
     description: Any = None
     lastrowid: int | None = None
@@ -132,14 +131,14 @@ class Rows(list[Any]):
 class Database:
     """A connection that opens its file on demand, and again after a fork has closed it.
 
-    SQLite keeps the locks of a process in its memory, and a forked child holds none of them: no
-    child may inherit an open file. A transaction holds our locks: forks and threads wait for it.
+    SQLite tracks the locks of a process in memory, and a forked child holds none of them, so no
+    child may inherit an open file. Forks and other threads wait for an open transaction.
 
-    If the path was removed or names another file by now, the connection is reopened: writes to an
-    unlinked file would be lost.
+    The connection is reopened if the file was removed or replaced, because writes to an unlinked
+    file would be lost.
 
     Attributes:
-        file: The identity of the file opened last; None before the first use.
+        file: The identity of the last opened file; None before the first use.
         in_transaction: True while a transaction is open.
     """
 
@@ -160,7 +159,7 @@ class Database:
             with self as connection:
                 cursor = connection.execute(sql, parameters)
                 has_begun = connection.in_transaction and not self.in_transaction
-                if not has_begun or self.file == self._on_disk():
+                if not has_begun or self.file == self._file_identity():
                     rows = Rows(cursor.fetchall())
                     rows.description, rows.lastrowid = cursor.description, cursor.lastrowid
                     return rows
@@ -173,31 +172,31 @@ class Database:
     def close(self) -> None:
         """Close the file until the next use."""
         if self._pid == os.getpid():
-            self._hold()
+            self._acquire()
             try:
-                self._put_down()
+                self._disconnect()
             finally:
                 self.__exit__()
 
-    def rest(self) -> None:
+    def close_for_fork(self) -> None:
         """Close the file before a fork unless it is in use."""
         if self._lock.acquire(blocking=False):
             with suppress(sqlite3.Error):
                 if not self._users:  # else this thread forks during its own statement
-                    self._put_down()
+                    self._disconnect()
             self._lock.release()
 
     def __enter__(self) -> sqlite3.Connection:
         """Return the open connection, for this thread alone."""
-        self._hold()
+        self._acquire()
         try:
-            found = self.file if self.in_transaction else self._on_disk()
-            if self.connection is None or self.file != found:
-                self._put_down()  # SQLite does not touch the WAL of the new file
+            current = self.file if self.in_transaction else self._file_identity()
+            if self.connection is None or self.file != current:
+                self._disconnect()  # SQLite does not touch the WAL of the new file
                 self.connection = connect(self._path, read_only=self._read_only)
-                before, self.file = self.file, found or self._on_disk()
+                before, self.file = self.file, current or self._file_identity()
                 if before not in {None, self.file}:
-                    logger.warning(_ANOTHER_FILE, self._path)
+                    logger.warning(_REPLACED, self._path)
         except BaseException:
             self.__exit__()
             raise
@@ -207,34 +206,34 @@ class Database:
         if self._pid != os.getpid():
             return
         self.in_transaction = self.connection is not None and self.connection.in_transaction
-        if self._users > self.in_transaction:  # a transaction holds the locks once, to its end
+        if self._users > self.in_transaction:  # a transaction holds the locks until its end
             self._users -= 1
             self._lock.release()
             fork_lock.__exit__()
 
-    def _hold(self) -> None:
+    def _acquire(self) -> None:
         if self._pid != os.getpid():
-            raise sqlite3.OperationalError(_IN_A_CHILD)
+            raise sqlite3.OperationalError(_FORKED)
         if self.in_transaction and self._thread == threading.get_ident():
-            return  # it holds the locks
+            return  # the transaction holds the locks
         try:
             fork_lock.__enter__()
         except TimeoutError as error:
             raise sqlite3.OperationalError(str(error)) from error
-        if not self._lock.acquire(timeout=_USE_WAITS_S):
+        if not self._lock.acquire(timeout=_LOCK_TIMEOUT_S):
             fork_lock.__exit__()
-            raise sqlite3.OperationalError(_TAKEN)
+            raise sqlite3.OperationalError(_BUSY)
         self._users += 1
         self._thread = threading.get_ident()
 
-    def _put_down(self) -> None:
+    def _disconnect(self) -> None:
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.close()
 
-    def _on_disk(self) -> FileIdentity | None:
+    def _file_identity(self) -> FileIdentity | None:
         try:
-            stat = os.stat(self._path)  # noqa: PTH116 - asked for with each statement, and quicker
+            stat = os.stat(self._path)  # noqa: PTH116 - faster, for each statement
         except OSError:
             return None
         return stat.st_dev, stat.st_ino
@@ -247,16 +246,16 @@ _CASTS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     Mapping[str, Any]: lambda text: json.loads(text or "{}"),
     tuple[str, ...]: lambda text: tuple(json.loads(text or "[]")),
 }
-"""Converters for what SQLite has no type for, by the annotation of a record's field."""
+"""Converters for types that SQLite lacks, by the annotation of a record's field."""
 DISTINCT: Final = """
     WITH RECURSIVE names(name) AS (
       SELECT min({column}) FROM {table} WHERE {column} >= :start
       UNION ALL SELECT (SELECT min({column}) FROM {table} WHERE {column} > name) FROM names
       WHERE name IS NOT NULL
     )
-    SELECT name FROM names WHERE name < :end LIMIT :most
+    SELECT name FROM names WHERE name < :end LIMIT :limit
 """
-"""The values of an indexed column, skipping from one to the next: fast for a large file, too."""
+"""The distinct values of an indexed column: one index look-up each, fast for large files."""
 
 
 class Queries:
@@ -291,18 +290,18 @@ class Queries:
         return [row[0] for row in self._run(sql, values)]
 
     def _all(self, kind: Callable[..., T], sql: str, values: Values = ()) -> list[T]:
-        """Return a record of each row, whose columns are in the order of its fields."""
-        casts = [(place, cast) for place, (_, cast) in enumerate(_fields(kind)) if cast]
-        found = []
+        """Return the rows as records, whose fields are the columns in order."""
+        casts = [(index, cast) for index, (_, cast) in enumerate(_fields(kind)) if cast]
+        records = []
         for row in self._run(sql, values):
-            facts = [*row]
-            for place, cast in casts:
-                facts[place] = cast(facts[place])
-            found.append(kind(*facts))
-        return found
+            fields = [*row]
+            for index, cast in casts:
+                fields[index] = cast(fields[index])
+            records.append(kind(*fields))
+        return records
 
     def _one(self, kind: Callable[..., T], sql: str, values: Values = ()) -> T | None:
-        """Return a record of the first row; None if there is none."""
+        """Return the first row as a record; None if there is none."""
         return next(iter(self._all(kind, sql, values)), None)
 
     def _named(self, sql: str, values: Values = ()) -> list[dict[str, Any]]:
@@ -311,14 +310,14 @@ class Queries:
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
-def from_row(kind: Callable[..., T], row: Mapping[str, Any], **made: Any) -> T:
-    """Return a record of a row by the names of its columns, and of what is ``made`` of others."""
+def from_row(kind: Callable[..., T], row: Mapping[str, Any], **other: Any) -> T:
+    """Return a row as a record: fields are columns by name, or given as ``other``."""
     values = {
         name: cast(row[name]) if cast else row[name]
         for name, cast in _fields(kind)
-        if name not in made
+        if name not in other
     }
-    return kind(**values, **made)
+    return kind(**values, **other)
 
 
 @cache
@@ -327,15 +326,15 @@ def _fields(kind: Callable[..., Any]) -> list[tuple[str, Callable[[Any], Any] | 
     return [(name, _CASTS.get(annotation)) for name, annotation in annotations.items()]
 
 
-def prefix_range(start: str, *, most: int) -> dict[str, str | int]:
-    """Return the range of texts that begin so, as the queries want it."""
-    return {"start": start, "end": start + chr(sys.maxunicode), "most": most}
+def prefix_range(prefix: str, *, limit: int) -> dict[str, str | int]:
+    """Return the parameters of `DISTINCT` for the values with a prefix."""
+    return {"start": prefix, "end": prefix + chr(sys.maxunicode), "limit": limit}
 
 
 _CHUNK: Final = 1024  # rows: 1.6 MB
 
-# One row for a thousand: sqlite3 releases the GIL for each, and a busy agent keeps it for 5 ms.
-# Flat lists: one for each vector would trigger the garbage collector, 25 ms with the GIL.
+# One row per thousand vectors: sqlite3 releases the GIL for each row, and waits 5 ms for a busy
+# agent. Flat lists: a list per vector would trigger the garbage collector, 25 ms with the GIL.
 _SINCE: Final = f"""
     SELECT json_group_array(seq), json_group_array(added_at_ms), json_group_array(key),
            CAST(group_concat(vector, '') AS BLOB)
@@ -346,23 +345,23 @@ _SINCE: Final = f"""
 
 
 class StoredVectors(NamedTuple):
-    """Some vectors as columns, oldest first."""
+    """A chunk of vectors as columns, oldest first."""
 
-    units: bytes  # float32, little-endian, one after the other, of length 1 or all zero
+    units: bytes  # float32, little-endian, concatenated; each of unit length or all zero
     keys: Sequence[str | None]
     stamps_ms: Sequence[int]  # since the epoch
     seqs: Sequence[int]
 
 
 class VectorTable(Queries):
-    """The vectors of one file. A cache never deletes a row that a trace owns."""
+    """The vectors of one file; those that a trace owns are deleted with it."""
 
     def __init__(self, connection: Connection, dimensions: int = 384) -> None:
         super().__init__(connection)
         self._size_bytes = 4 * dimensions
 
     def seq_before_newest(self, embedder: str, limit: int) -> int:
-        """Return the ``seq`` of the row before an embedder's last ``limit``, 0 if there is none."""
+        """Return the ``seq`` before the last ``limit`` rows of an embedder; 0 if there is none."""
         seq = self._value(
             "SELECT seq FROM vectors WHERE embedder = ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
             (embedder, limit),
@@ -372,29 +371,29 @@ class VectorTable(Queries):
     def since(
         self, embedder: str, seq: int, *, after_ms: int | None = None
     ) -> Iterator[StoredVectors]:
-        """Yield an embedder's vectors after a ``seq``, of any process, in order and in chunks."""
+        """Yield an embedder's vectors of all processes after a ``seq``, in order and in chunks."""
         while True:
-            *facts, units = self._row(
+            *columns, units = self._row(
                 _SINCE, (embedder, seq, self._size_bytes, -1 if after_ms is None else after_ms)
             )
             if units is None:
                 return
-            seqs, stamps_ms, keys = map(json.loads, facts)
+            seqs, stamps_ms, keys = map(json.loads, columns)
             yield StoredVectors(units, keys, stamps_ms, seqs)
             if len(seqs) < _CHUNK:
                 return
             seq = seqs[-1]
 
     def embedders(self) -> list[str]:
-        """Return the embedders that have vectors, with one index look-up for each."""
+        """Return the embedders that have vectors."""
         sql = DISTINCT.format(table="vectors", column="embedder")
-        return self._column(sql, prefix_range("", most=-1))
+        return self._column(sql, prefix_range("", limit=-1))
 
     def last_seq(self) -> int:
         return int(self._value("SELECT coalesce(max(seq), 0) FROM vectors"))
 
     def insert(self, embedder: str, unit: bytes, *, key: str | None, added_at_ms: int) -> int:
-        """Insert a row, owned by the trace with the key as id if stored, and return its ``seq``."""
+        """Insert a row, owned by the trace whose id is ``key`` if stored; return its ``seq``."""
         cursor = self._run(
             "INSERT INTO vectors (trace_seq, key, embedder, added_at_ms, vector)"
             " VALUES ((SELECT seq FROM traces WHERE id = ?), ?, ?, ?, ?)",
@@ -403,12 +402,12 @@ class VectorTable(Queries):
         return cursor.lastrowid or 0
 
     def delete(self, seqs: Iterable[int]) -> None:
-        """Delete these rows, except those that a trace owns."""
+        """Delete these rows unless a trace owns them."""
         sql = "DELETE FROM vectors WHERE seq = ? AND trace_seq IS NULL"
         self._write_each(sql, ((seq,) for seq in seqs))
 
     def delete_unowned(self, *, up_to_ms: int | None = None) -> None:
-        """Delete the rows that no trace owns: all, or those added at this time or earlier."""
+        """Delete the rows without a trace, optionally only those added until a time."""
         self._run(
             "DELETE FROM vectors WHERE trace_seq IS NULL AND (?1 IS NULL OR added_at_ms <= ?1)",
             (up_to_ms,),

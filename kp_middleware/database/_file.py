@@ -1,4 +1,4 @@
-"""The SQLite file: private permissions, locks, transactions, and what errors mean."""
+"""The SQLite file: permissions, locks, transactions, schema and errors."""
 
 import errno
 import logging
@@ -25,7 +25,7 @@ DATABASE_ERRORS: Final = (DatabaseError, sqlite3.Error)
 """The exceptions that opening and using the file may raise."""
 
 TRANSIENT_ERRORS: Final = (DatabaseError, sqlite3.OperationalError)
-"""The exceptions for which a retry may help: a lock, a full disk, a missing folder."""
+"""The exceptions after which a retry may help: a lock, a full disk, a missing folder."""
 
 _OTHER_FILE: Final = "name another file with KP_DB or --db"
 """The last-resort remedy."""
@@ -36,35 +36,35 @@ _PROBLEMS: Final = {
     sqlite3.SQLITE_NOTADB: ("is not an SQLite file", _OTHER_FILE),
     sqlite3.SQLITE_READONLY: ("cannot be written ({})", _WRITABLE),
     sqlite3.SQLITE_PERM: ("{}", _WRITABLE),
-    sqlite3.SQLITE_FULL: ("{}", f"make room on the disk, or {_OTHER_FILE}"),
-    sqlite3.SQLITE_BUSY: ("{}", "close the program that keeps it locked"),
+    sqlite3.SQLITE_FULL: ("{}", f"free disk space, or {_OTHER_FILE}"),
+    sqlite3.SQLITE_BUSY: ("{}", "close the program that has locked it"),
     sqlite3.SQLITE_CORRUPT: (
         "{}",
-        "the next program that records saves what it can, or move it away",
+        "record a run to restore the readable part, or move the file away",
     ),
 }
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return True if the error means that the file is corrupt, so that a retry cannot help."""
+    """Return True if the file is corrupt, so that retrying cannot help."""
     if isinstance(error, DatabaseError):
         error = error.__cause__ or error
     return primary_code(error) in _DAMAGED
 
 
 def primary_code(error: BaseException) -> int:
-    """Return SQLite's error code without its extension; 0 if the error is not SQLite's."""
+    """Return SQLite's primary error code; 0 for another error."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def to_database_error(path: Path, error: Exception) -> DatabaseError:
-    """Return the error as a `DatabaseError` with the path and a remedy."""
+    """Convert an error to a `DatabaseError` with the path and a remedy."""
     if isinstance(error, DatabaseError):
         return error
     if isinstance(error, FileNotFoundError) and error.filename == path:
         return DatabaseError(path, "does not exist", f"record a run first, or {_OTHER_FILE}")
-    there = path if os.access(path, os.F_OK) else path.parent
-    if isinstance(error, PermissionError) and os.access(there, os.R_OK):
+    existing = path if os.access(path, os.F_OK) else path.parent
+    if isinstance(error, PermissionError) and os.access(existing, os.R_OK):
         return DatabaseError(path, f"cannot be written ({error.strerror})", _WRITABLE)
     if isinstance(error, OSError):
         return DatabaseError(path, f"cannot be opened ({error.strerror})", _OTHER_FILE)
@@ -74,29 +74,29 @@ def to_database_error(path: Path, error: Exception) -> DatabaseError:
 
 
 LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_LOOK_UP_S: Final = 0.5  # SQLite ignores Ctrl-C while it waits
+_POLL_S: Final = 0.5  # SQLite ignores Ctrl-C while it waits
 
 
 @contextmanager
 def exclusive_lock(lock: Path, *, waits: bool) -> Iterator[bool]:
-    """Hold an exclusive SQLite lock; yield whether, as always on a drive without file locks."""
-    timeout_s, ours = _LOOK_UP_S if waits else 0.0, False
+    """Take an exclusive SQLite lock; yield True if taken, or on a drive without file locks."""
+    timeout_s, acquired = _POLL_S if waits else 0.0, False
     with closing(sqlite3.connect(lock, timeout=timeout_s, isolation_level=None)) as connection:
-        while not ours:
+        while not acquired:
             try:
                 connection.execute("BEGIN EXCLUSIVE")
-                ours = True
+                acquired = True
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode == sqlite3.SQLITE_CANTOPEN:
                     raise
-                ours = error.sqlite_errorcode not in LOCKED
+                acquired = error.sqlite_errorcode not in LOCKED
             if not waits:
                 break
-        yield ours
+        yield acquired
 
 
 Connection: TypeAlias = "sqlite3.Connection | Database"
-"""A connection as the stages use it."""
+"""A plain connection, or one that survives forks."""
 
 BUSY_S: Final = 5.0
 _BUSY_TO_READ_S: Final = 1.0  # readers wait only for an exclusive lock
@@ -106,7 +106,7 @@ _open_uri: Final = partial(
     sqlite3.connect,
     uri=True,
     isolation_level=None,  # group writes with `transaction`
-    check_same_thread=False,  # each stage guards its connection with its own lock
+    check_same_thread=False,  # users guard their connections with locks
     cached_statements=256,
 )
 
@@ -117,14 +117,14 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         raise FileNotFoundError(errno.ENOENT, "No such file", path)
     path = path.resolve()
     wal = any(path.with_name(f"{path.name}{suffix}").exists() for suffix in ("-wal", "-shm"))
-    can_have_one = wal or os.access(path.parent, os.W_OK)
-    options = "mode=ro" if can_have_one else "mode=ro&immutable=1"
+    can_use_wal = wal or os.access(path.parent, os.W_OK)
+    options = "mode=ro" if can_use_wal else "mode=ro&immutable=1"
     return _open_uri(f"{path.as_uri()}?{options}", timeout=_BUSY_TO_READ_S)
 
 
 def open_to_write(path: Path, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
     """Open the file for writing; create it and its folder if necessary."""
-    for folder in reversed([one for one in path.parents if not one.exists()]):
+    for folder in reversed([folder for folder in path.parents if not folder.exists()]):
         folder.mkdir(mode=0o700, exist_ok=True)
     make_private(path)
     return _open_uri(f"{path.resolve().as_uri()}?mode=rw", timeout=busy_s)
@@ -133,9 +133,8 @@ def open_to_write(path: Path, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
 def make_private(path: Path) -> None:
     """Create an empty file private to the user, unless it exists.
 
-    An existing file is never opened here: closing it would release the locks that SQLite holds on
-    it for other threads of this process, and another process could then remove the WAL that they
-    write to.
+    An existing file is not opened: closing it would release SQLite's locks for other threads, and
+    another process could then remove the WAL that they write to.
     """
     with suppress(FileExistsError):
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
@@ -185,10 +184,10 @@ SCHEMA: Final = 11
 """The current schema version: the ``PRAGMA user_version`` of ``schema.sql``."""
 
 RELEASED: Final = 6
-"""The only other version that was released: ``from_6.sql`` fills in what its rows lack."""
+"""The only older version that was released: ``from_6.sql`` upgrades its rows."""
 
 
-_WHOSE: Final = """
+_VERSION: Final = """
     SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
     FROM pragma_application_id, pragma_user_version
 """  # one statement, one snapshot: another process may be creating the file
@@ -197,7 +196,7 @@ _WHOSE: Final = """
 def _our_version(connection: sqlite3.Connection, path: Path) -> int:
     """Return the schema version, 0 for an empty file."""
     try:
-        ((application_id, version, tables),) = connection.execute(_WHOSE)
+        ((application_id, version, tables),) = connection.execute(_VERSION)
     except UnicodeDecodeError as error:  # SQLite's message quotes the schema, which is damaged
         corrupt = sqlite3.DatabaseError("database disk image is malformed")
         corrupt.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
@@ -208,21 +207,21 @@ def _our_version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def create_or_upgrade(connection: sqlite3.Connection, path: Path) -> None:
-    """Create or upgrade the schema in one transaction; copy an older file first."""
+    """Create or upgrade the schema in one transaction; back up an older file first."""
     with transaction(connection):  # a second process waits here, then has nothing to do
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == SCHEMA:
             return
         if version:
-            _keep_a_copy(path)
-            _bring_over(connection, version)
+            _back_up(path)
+            _migrate(connection, version)
         else:
             _run(connection, "schema")
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
-def _keep_a_copy(path: Path) -> None:
-    """Copy the file within its folder before an upgrade; the user may remove the copy."""
+def _back_up(path: Path) -> None:
+    """Copy the file within its folder before an upgrade."""
     copy = path.with_name(f"{path.name}.before-{SCHEMA}")
     unfinished = copy.with_name(f"{copy.name}.unfinished")
     unfinished.unlink(missing_ok=True)
@@ -235,9 +234,11 @@ def _keep_a_copy(path: Path) -> None:
     except (OSError, sqlite3.Error) as error:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
-        problem = f"is of an older kp-middleware, and cannot be copied before it changes ({error})"
-        raise DatabaseError(path, problem, "make room beside it, or move it elsewhere") from error
-    logger.info("%s: brought to schema %d; as it was: %s", path, SCHEMA, copy)
+        problem = (
+            f"is of an older kp-middleware, and cannot be backed up before upgrading ({error})"
+        )
+        raise DatabaseError(path, problem, "free disk space, or move it elsewhere") from error
+    logger.info("%s: upgraded to schema %d; backup: %s", path, SCHEMA, copy)
 
 
 _ABOUT_TABLES: Final = """
@@ -252,8 +253,8 @@ _SHARED: Final = """
 """
 
 
-def _bring_over(connection: sqlite3.Connection, version: int) -> None:
-    """Make today's tables, copy what older ones have, and fill in what they lack."""
+def _migrate(connection: sqlite3.Connection, version: int) -> None:
+    """Create the current tables, copy the rows of the old ones, and fill new columns."""
     for kind, name in connection.execute(_ABOUT_TABLES).fetchall():
         connection.execute(f"DROP {kind} {name}")
     tables = [name for (name,) in connection.execute(_TABLES)]
@@ -266,12 +267,12 @@ def _bring_over(connection: sqlite3.Connection, version: int) -> None:
     connection.execute("DELETE FROM sqlite_sequence WHERE name NOT LIKE 'old_%'")
     connection.execute("UPDATE sqlite_sequence SET name = substr(name, 5)")
     _run(connection, f"from_{version}")
-    for name in reversed(tables):  # foreign keys lead to the first ones
+    for name in reversed(tables):  # foreign keys reference the first ones
         connection.execute(f"DROP TABLE old_{name}")
 
 
 def _run(connection: sqlite3.Connection, script: str) -> None:
-    """Run a script in the open transaction: ``executescript`` would commit first."""
+    """Run a script in the open transaction; ``executescript`` would commit first."""
     text = files("kp_middleware.database").joinpath(f"{script}.sql").read_text("utf-8")
     statement = ""
     for line in text.splitlines(keepends=True):
@@ -281,7 +282,7 @@ def _run(connection: sqlite3.Connection, script: str) -> None:
             statement = ""
 
 
-_UNUSABLE: Final = (sqlite3.Error, OSError, RuntimeError)  # the last: no home folder
+_OPEN_ERRORS: Final = (sqlite3.Error, OSError, RuntimeError)  # the last: no home folder
 
 
 def connect(
@@ -290,8 +291,8 @@ def connect(
     """Open the database file, and upgrade its schema unless it is opened read-only.
 
     A new file is private to the user (mode 0600, its new folders 0700). The connection is in
-    autocommit mode: write inside `transaction`. It waits for locks as usual; with ``wait_s``
-    so long while the file is opened, then no more: it is read as it was at one instant.
+    autocommit mode: write inside `transaction`. With ``wait_s``, it waits that long for locks
+    while opening, then reads one snapshot without waiting.
     """
     path, connection = Path(path), None
     try:
@@ -300,8 +301,8 @@ def connect(
         if wait_s is not None:
             connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
         version = _our_version(connection, path)
-        if refusal := _refusal(path, version, read_only=read_only):
-            raise DatabaseError(path, *refusal)
+        if unusable := _unusable(path, version, read_only=read_only):
+            raise DatabaseError(path, *unusable)
         connection.execute("PRAGMA foreign_keys = ON")
         if not read_only:
             connection.execute("PRAGMA synchronous = NORMAL")  # WAL: a process crash loses nothing
@@ -314,7 +315,7 @@ def connect(
     except BaseException as error:
         if connection is not None:
             connection.close()
-        if isinstance(error, _UNUSABLE):
+        if isinstance(error, _OPEN_ERRORS):
             raise to_database_error(path, error) from error
         raise
     return connection
@@ -327,12 +328,12 @@ def schema_version(path: str | Path) -> int:
         path = path.expanduser()
         with closing(open_to_read(path)) as connection:
             return _our_version(connection, path)
-    except _UNUSABLE as error:
+    except _OPEN_ERRORS as error:
         raise to_database_error(path, error) from error
 
 
 def upgrade_file(path: Path) -> tuple[int, int, Path | None]:
-    """Upgrade an existing file; return its schema before and now, and the copy of an older one."""
+    """Upgrade an existing file; return the old and new schema, and the backup if it changed."""
     before = schema_version(path)
     is_older = 0 < before < SCHEMA
     connect(path, read_only=not is_older).close()  # raises for an empty or newer file
@@ -340,16 +341,16 @@ def upgrade_file(path: Path) -> tuple[int, int, Path | None]:
     return before, SCHEMA, copy if is_older else None
 
 
-def _refusal(path: Path, version: int, *, read_only: bool) -> tuple[str, str] | None:
+def _unusable(path: Path, version: int, *, read_only: bool) -> tuple[str, str] | None:
     if version > SCHEMA:
         return f"has schema {version}, of a newer kp-middleware", "upgrade kp-middleware"
     if read_only and not version:
         return "is empty", f"record a run first, or {_OTHER_FILE}"
     if version not in {0, RELEASED, SCHEMA}:
-        problem = f"has schema {version}, of a kp-middleware that was never released"
-        return problem, f"move it away, and a new one is begun, or {_OTHER_FILE}"
+        problem = f"has schema {version}, of an unreleased kp-middleware"
+        return problem, f"move it away to start a new one, or {_OTHER_FILE}"
     if read_only and version < SCHEMA:
-        remedy = f"bring it up to date: kp-middleware migrate --db {quote(str(path))}"
+        remedy = f"upgrade it: kp-middleware migrate --db {quote(str(path))}"
         return "is of an older kp-middleware", remedy
     return None
 

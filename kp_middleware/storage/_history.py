@@ -389,7 +389,7 @@ _MOST_COMPLETED: Final = 50
 
 _IDS: Final = """
     SELECT id, objective FROM traces WHERE seq IN (
-      SELECT seq FROM traces WHERE id >= :start AND id < :end ORDER BY seq DESC LIMIT :most
+      SELECT seq FROM traces WHERE id >= :start AND id < :end ORDER BY seq DESC LIMIT :limit
     ) ORDER BY seq DESC
 """
 
@@ -417,5 +417,5 @@ def _completions(path: Path, sql: str, start: str) -> list[Any]:
         uri = f"{path.expanduser().resolve().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=_COMPLETION_LIMIT_S)) as connection:
             connection.set_progress_handler(lambda: time.monotonic() > until, _OFTEN_ENOUGH)
-            return connection.execute(sql, prefix_range(start, most=_MOST_COMPLETED)).fetchall()
+            return connection.execute(sql, prefix_range(start, limit=_MOST_COMPLETED)).fetchall()
     return []

@@ -23,7 +23,7 @@ _BEGINNING: Final = """
     SELECT seq, min(id) AS id FROM (
       SELECT seq, id FROM traces WHERE id >= :start AND id < :end
       UNION ALL SELECT trace_seq, id FROM aliases WHERE id >= :start AND id < :end
-    ) GROUP BY seq ORDER BY id LIMIT :most
+    ) GROUP BY seq ORDER BY id LIMIT :limit
 """
 
 
@@ -211,7 +211,7 @@ class Listing(Queries):
             raise TraceNotFoundError("type the beginning of an id, @last or @best")
         found = list[tuple[int, str]]()
         for start in (whole_id(name), whole_id(name.lower())):
-            values = prefix_range(start, most=_CANDIDATES + 1)
+            values = prefix_range(start, limit=_CANDIDATES + 1)
             found = found or self._run(_BEGINNING, values).fetchall()
         if not found:
             remedy = "; valid names: @last, @best" if name.startswith("@") else ""
@@ -310,12 +310,12 @@ class Listing(Queries):
             for name, column in columns.items()
         }
         tools = DISTINCT.format(table="steps", column="tool")
-        return found | {"tool": self._column(tools, prefix_range("", most=_MOST_TOOLS))}
+        return found | {"tool": self._column(tools, prefix_range("", limit=_MOST_TOOLS))}
 
     def domains(self) -> tuple[str, ...]:
         """Return the names of the domains; fast even for a large file."""
         sql = DISTINCT.format(table="traces", column="domain")
-        return (*self._column(sql, prefix_range("", most=-1)),)
+        return (*self._column(sql, prefix_range("", limit=-1)),)
 
     def count_runs(self, filters: Filters, *, most: int = COUNTED) -> int:
         """Count the matching runs; return ``most + 1`` if there are more than ``most``."""

@@ -57,8 +57,8 @@ _PAGES: Final = 500  # 2 MB: some milliseconds
 _OFTEN: Final = 20_000  # virtual instructions: less than a millisecond
 _NO_ROOM: Final = "make room there, or name another folder"
 _DAMAGED: Final = (
-    "is damaged, and so would be its copy",
-    "record a run, which saves what can be saved, and try again",
+    "is damaged, and so would be the backup",
+    "record a run to restore the readable part, and try again",
 )
 
 Soundness: TypeAlias = Literal["sound", "damaged", "not known"]

@@ -90,7 +90,7 @@ _CLOCKS_DIFFER_S: Final = 60.0
 _LAST_WAIT_MS: Final = 300  # for a locked file, when the process exits
 _TRIED_OFTEN: Final = 2
 _BY_OTHER_RULES: Final = (
-    "it was prepared by other redact_ settings; kp-middleware outbox rescan --force applies these"
+    "prepared with other redact_ settings; to apply these: kp-middleware outbox rescan --force"
 )
 
 
@@ -146,7 +146,7 @@ class OutboxItems(Queries):
             return
         state, _, rejections, decision, code, args, success, assumed, confidence, score = row
         if decision == "withhold" and state == "pending":
-            why = f"it cleared before it was decided anew: {reason_text(code, args)}"
+            why = f"it cleared the gate before it was re-evaluated: {reason_text(code, args)}"
             gone = dict.fromkeys(("body", "next_attempt_at", "last_error"))
             self._change(seq, state="cancelled", reason=why, redactions="{}", **gone)
             return

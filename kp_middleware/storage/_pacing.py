@@ -143,7 +143,7 @@ def _set_aside(path: Path) -> None:
             return  # another process was first
     aside = path.with_name(f"{path.name}.corrupt-{time.time():.0f}")
     path.replace(aside)
-    logger.warning("%s was damaged and is now %s: a new one is begun", path, aside)
+    logger.warning("%s was damaged and is now %s: a new file is started", path, aside)
 
 
 def read_paces(path: Path) -> list[AgentPace]:
@@ -274,7 +274,7 @@ class SharedPace(LocalPace):
             if self._beside is None:
                 self._say("unusable", "nothing is sent for now: %s", error)
                 return None
-            self._say("beside", "the pace is kept next to the file of traces: %s", error)
+            self._say("beside", "the rate limit state is stored next to the trace file: %s", error)
             self._left = self._left or self._known or self._table.look()
             self._table, self._beside = self._beside, None
             return self._change(change, patience_s=patience_s)

@@ -390,7 +390,7 @@ class SqliteStore(Queries):
             try:
                 run = RecordedRun.model_validate_json(json.dumps(document))
             except ValueError as error:  # it would block the others
-                logger.warning("trace %d waited and cannot be read: it is kept as failed", seq)
+                logger.warning("paused trace %d cannot be read, and is stored as failed", seq)
                 self._run("DELETE FROM waiting WHERE trace_seq = ?", (seq,))
                 self._run("UPDATE traces SET state = 'recorded' WHERE seq = ?", (seq,))
                 self.fail(seq, "not_resumed", str(error)[:200])

@@ -419,7 +419,7 @@ class Locked(ListOutbox):
 
     def _refuse(self):
         if self.locked:
-            raise DatabaseError("kp.db", "is locked", "close the program that keeps it locked")
+            raise DatabaseError("kp.db", "is locked", "close the program that has locked it")
 
 
 @pytest.mark.parametrize(

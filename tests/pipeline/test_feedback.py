@@ -147,7 +147,7 @@ def test_what_waits_and_clears_no_more_is_cancelled(kp, submit, connection, stor
     assert (before, there["id"]) == ("pending", trace_id)
     state, reason, left, _ = body(connection, trace_id)
     assert (state, left) == ("cancelled", None)
-    assert reason == f"it cleared before it was decided anew: {stored(trace_id)['reason']}"
+    assert reason == f"it cleared the gate before it was re-evaluated: {stored(trace_id)['reason']}"
     assert end_of(document(connection, trace_id)) == (False, 0.2)
 
 

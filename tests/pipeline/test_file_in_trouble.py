@@ -166,7 +166,7 @@ def test_a_file_that_is_removed_while_it_is_used_is_begun_anew(pulse, db, caplog
 
     assert [text.split()[-1] for text in objectives(db)] == ["two"]
     assert not kp.flush()
-    assert said(caplog) == [f"{db} is another file than before: what follows is in it"]
+    assert said(caplog) == [f"{db} was replaced: from now on, runs are written to the new file"]
 
 
 def run(code, db, **environment):

@@ -111,7 +111,7 @@ def test_trouble_is_told_where_the_file_can_be_read_but_not_written(pulse):
     kp.flush()
 
     assert (told.in_memory, told.recorded) == (1, 1)
-    assert "make room on the disk" in told.trouble
+    assert "free disk space" in told.trouble
     assert numbers(kp.stats()) == {"recorded": 2, "scored": 2}
 
 

@@ -171,7 +171,9 @@ def test_where_the_file_was_removed_a_new_one_is_begun_and_that_is_said(resting,
 
     assert count(db) == 1
     (record,) = caplog.records
-    assert record.getMessage() == f"{db} is another file than before: what follows is in it"
+    assert (
+        record.getMessage() == f"{db} was replaced: from now on, runs are written to the new file"
+    )
 
 
 def test_a_transaction_that_waited_for_a_file_that_was_moved_goes_to_the_one_in_its_place(

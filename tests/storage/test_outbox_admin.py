@@ -186,7 +186,7 @@ def test_it_stays_cancelled_if_it_no_longer_clears(care, queue, row, connection)
     care.retry(seq, agent_id="agent-1")
 
     assert row(seq)["state"] == "cancelled"
-    assert row(seq)["reason"] == "it cleared before it was decided anew: below 0.95"
+    assert row(seq)["reason"] == "it cleared the gate before it was re-evaluated: below 0.95"
 
 
 def test_what_the_registry_refused_gets_another_key_all_the_same(care, rejected, row):

@@ -49,7 +49,7 @@ def test_a_file_from_before_the_first_release_is_refused(type_command, old):
     result = type_command("migrate")
 
     assert (result.exit_code, schema(old)) == (1, 5)
-    assert "has schema 5, of a kp-middleware that was never released; move it" in result.stderr
+    assert "has schema 5, of an unreleased kp-middleware; move it" in result.stderr
 
 
 def test_people_are_told_from_which_to_which_and_where_the_copy_is(type_command, old):
@@ -103,8 +103,8 @@ def test_where_no_copy_can_be_made_nothing_changes(type_command, old):
     result = type_command("migrate")
 
     assert (result.exit_code, schema(old)) == (1, 6)
-    assert "cannot be copied before it changes" in result.stderr
-    assert "make room beside it, or move it elsewhere" in result.stderr
+    assert "cannot be backed up before upgrading" in result.stderr
+    assert "free disk space, or move it elsewhere" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_commands_that_read_name_this_one_as_the_remedy(type_command, old, tmp_p
     result = type_command(*(word.format(folder=tmp_path) for word in words))
 
     assert result.exit_code == 1
-    remedy = f"bring it up to date: kp-middleware migrate --db {old}"
+    remedy = f"upgrade it: kp-middleware migrate --db {old}"
     assert result.stderr == f"Error: {old}: is of an older kp-middleware; {remedy}\n"
 
 

@@ -147,8 +147,7 @@ def test_a_file_that_another_program_keeps_locked_is_an_error_in_words(type_comm
 
     assert result.exit_code == 1
     assert (
-        result.stderr
-        == f"Error: {db}: database is locked; close the program that keeps it locked\n"
+        result.stderr == f"Error: {db}: database is locked; close the program that has locked it\n"
     )
 
 
