@@ -1,4 +1,4 @@
-"""Record agents that tell OpenTelemetry: ``provider.add_span_processor(KPSpanProcessor(kp))``.
+"""Record agents that use OpenTelemetry: ``provider.add_span_processor(KPSpanProcessor(kp))``.
 
 Or `enable(kp)`, on the global provider. It reads the GenAI conventions, OpenInference, and
 OpenLLMetry.

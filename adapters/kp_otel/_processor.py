@@ -1,4 +1,4 @@
-"""The span processor: it copies what each span tells, and holds it until its run is over."""
+"""The span processor, which copies each span into a buffer until its run ends."""
 
 from functools import lru_cache, partial
 from itertools import chain
@@ -9,9 +9,9 @@ from kp_middleware import KnowledgePulse
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.recording import Here, Recording, current_recorder, register_finder, shield
-from kp_middleware.spans.dialects import Event, Reading, kept, kind_of, read
-from kp_middleware.spans.held_runs import HeldRuns
-from kp_middleware.spans.held_span import Scope
+from kp_middleware.spans.buffer import SpanBuffer
+from kp_middleware.spans.dialects import Event, SpanContent, read_span, select_attributes, span_kind
+from kp_middleware.spans.replay import Scope
 
 try:
     from opentelemetry import trace
@@ -22,31 +22,31 @@ except ModuleNotFoundError as exc:
     raise MissingExtraError("otel") from exc
 
 _OPENINFERENCE: Final = "openinference.instrumentation."
-_NAMES: Final = {"gcp.vertex.agent": "google_adk", "strands.telemetry.tracer": "strands"}
-_SWITCHES: Final = {
+_FRAMEWORKS: Final = {"gcp.vertex.agent": "google_adk", "strands.telemetry.tracer": "strands"}
+_CONTENT_SETTINGS: Final = {
     "agent_framework": "ENABLE_SENSITIVE_DATA=true",
     "google_adk": "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental and "
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT",
     "pydantic_ai": "InstrumentationSettings(include_content=True)",
     "openai_agents": "RunConfig(trace_include_sensitive_data=True)",
 }
-_TOLD_BY_LANGCHAIN: Final = (
+_LANGCHAIN_SCOPES: Final = (
     *("openinference.instrumentation.langchain", "opentelemetry.instrumentation.langchain"),
     "langsmith",
 )
-_LANGCHAIN: Final = frozenset({"langchain", "langgraph"})
+_LANGCHAIN_FRAMEWORKS: Final = frozenset({"langchain", "langgraph"})
 
 
 class KPSpanProcessor(SpanProcessor):
-    """Records the runs of agents whose framework, or an instrumentor of it, makes spans.
+    """Record the runs of agents whose framework, or an instrumentor for it, makes spans.
 
-    It never raises. A run is recorded when its outermost span of an agent or workflow has ended and
-    no span in it is open, or 5 s later. Spans that are not sampled are not told to any processor.
+    Never raises. Records a run when its outermost agent or workflow span has ended and no span in
+    it is open, or 5 s later. OpenTelemetry passes only sampled spans to processors.
 
     Args:
-        kp: The pipeline that takes the traces; None means ``KnowledgePulse.default()``.
-        domain: The domain, which selects the weights of the score; None means the pipeline's.
-        confidence: Extractors of the confidence from a run's result.
+        kp: The pipeline that records the runs; None means ``KnowledgePulse.default()``.
+        domain: The domain, which selects the scoring weights; None means the pipeline's.
+        confidence: Functions that extract the confidence from a run's result.
 
     >>> from opentelemetry.sdk.trace import TracerProvider
     >>> provider = TracerProvider()
@@ -62,66 +62,68 @@ class KPSpanProcessor(SpanProcessor):
         confidence: Confidences = None,
     ) -> None:
         kp = KnowledgePulse.default() if kp is None else kp
-        self._held = HeldRuns(kp, domain=domain, confidence=confidence)
-        _held_runs.add(self._held)
+        self._buffer = SpanBuffer(kp, domain=domain, confidence=confidence)
+        _buffers.add(self._buffer)
 
     @property
     def without_content(self) -> int:
-        """The number of runs that told nothing that was said, and so were not recorded."""
-        return self._held.without_content
+        """The number of runs that were not recorded because their spans had no content."""
+        return self._buffer.without_content
 
     @shield
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002
-        """Hold a place for a span."""
-        own, around, scope = span.context, span.parent, span.instrumentation_scope
-        told_by = scope.name if scope is not None else ""
-        if own is None:
+        """Buffer a span."""
+        context, parent = span.context, span.parent
+        scope_name = span.instrumentation_scope.name if span.instrumentation_scope else ""
+        if context is None:
             return
-        if told_by in _TOLD_BY_LANGCHAIN:
+        if scope_name in _LANGCHAIN_SCOPES:
             recorder = current_recorder()
-            if recorder is not None and recorder.framework in _LANGCHAIN:
+            if recorder is not None and recorder.framework in _LANGCHAIN_FRAMEWORKS:
                 return
-        parent_id = None if around is None or around.is_remote else around.span_id
-        attributes, at_s, told = span.attributes or {}, (span.start_time or 0) / 1e9, None
-        kind = kind_of(attributes)
+        parent_id = None if parent is None or parent.is_remote else parent.span_id
+        attributes, at_s, read = span.attributes or {}, (span.start_time or 0) / 1e9, None
+        kind, scope = span_kind(attributes), _scope_of(scope_name)
         if kind == "agent":
-            told = partial(read, span.name, kept(attributes, with_input=True), kind=kind)
-        self._held.start(own.span_id, parent_id, _scope_of(told_by), span.name, at_s, kind, told)
+            copied = select_attributes(attributes, with_input=True)
+            read = partial(read_span, span.name, copied, kind=kind)
+        self._buffer.start(context.span_id, parent_id, scope, span.name, at_s, kind, read)
 
     @shield
     def on_end(self, span: ReadableSpan) -> None:
-        """Copy what a span tells; with the last one of a run, record the run."""
-        own = span.context
-        held = self._held.get(None if own is None else own.span_id)
-        if held is None or held.ended_s is not None:
+        """Copy the content of a span; record the run if this was its last span."""
+        context = span.context
+        buffered = self._buffer.get(None if context is None else context.span_id)
+        if buffered is None or buffered.ended_s is not None:
             return
         attributes, at_s = span.attributes or {}, (span.end_time or 0) / 1e9
-        kind = held.kind or kind_of(attributes)
+        kind = buffered.kind or span_kind(attributes)
         if kind is None:
-            self._held.finish(held.id, None, partial(Reading, None), at_s)
+            self._buffer.finish(buffered.id, None, partial(SpanContent, None), at_s)
             return
-        told = kept(attributes, with_input=kind != "model" or self._held.wants_input(held.id))
+        with_input = kind != "model" or self._buffer.needs_input(buffered.id)
+        copied = select_attributes(attributes, with_input=with_input)
         events = [Event(event.name, event.attributes or {}) for event in span.events]
-        reading = partial(
-            read,
+        read = partial(
+            read_span,
             span.name,
-            told,
+            copied,
             events,
             kind=kind,
             failed=span.status.status_code is StatusCode.ERROR,
             description=span.status.description,
         )
-        texts = chain(told.values(), *(event.attributes.values() for event in events))
+        texts = chain(copied.values(), *(event.attributes.values() for event in events))
         size_bytes = sum(len(text) for text in texts if type(text) is str)
-        self._held.finish(held.id, kind, reading, at_s, size_bytes)
+        self._buffer.finish(buffered.id, kind, read, at_s, size_bytes)
 
     @shield
     def shutdown(self) -> None:
-        """Record what is open as incomplete."""
-        self._held.close()
+        """Record open runs as incomplete."""
+        self._buffer.close()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002
-        """Return at once: nothing waits to be sent."""
+        """Return at once: there is nothing to flush."""
         return True
 
 
@@ -131,10 +133,10 @@ def enable(
     domain: str | None = None,
     confidence: Confidences = None,
 ) -> KPSpanProcessor:
-    """Record every run that tells the global tracer provider; make one if there is none.
+    """Record every run whose spans reach the global tracer provider; set one if there is none.
 
-    The arguments are those of `KPSpanProcessor`, which it returns; its ``shutdown()`` ends the
-    recording of what is open.
+    Takes the arguments of `KPSpanProcessor` and returns the processor; its ``shutdown()`` records
+    open runs as incomplete.
     """
     processor = KPSpanProcessor(kp, domain=domain, confidence=confidence)
     provider = trace.get_tracer_provider()
@@ -147,25 +149,27 @@ def enable(
 
 @lru_cache(256)
 def _scope_of(name: str) -> Scope:
-    """Return an instrumentation by its name, such as ``openinference.instrumentation.agno``."""
+    """Return the scope of a name such as ``openinference.instrumentation.agno``."""
     short = name.removeprefix(_OPENINFERENCE).removeprefix("opentelemetry.instrumentation.")
-    framework = _NAMES.get(short, short.partition(".")[0].replace("-", "_")) or "opentelemetry"
+    framework = _FRAMEWORKS.get(short, short.partition(".")[0].replace("-", "_")) or "opentelemetry"
     return Scope(
         name,
         framework,
-        _SWITCHES.get(framework, "the setting of your instrumentation that captures messages"),
+        _CONTENT_SETTINGS.get(
+            framework, "the setting of your instrumentation that captures messages"
+        ),
         is_of_agents=name.startswith(_OPENINFERENCE),
         leaves_open=framework == "smolagents",
     )
 
 
-def _run_here() -> Here | None:
-    if not _held_runs:
+def _find_current_run() -> Here | None:
+    if not _buffers:
         return None
     span_id = trace.get_current_span().get_span_context().span_id
-    places = (held.here(span_id) for held in [*_held_runs]) if span_id else ()
+    places = (buffered.here(span_id) for buffered in [*_buffers]) if span_id else ()
     return next((place for place in places if place is not None), None)
 
 
-_held_runs: WeakSet[HeldRuns] = WeakSet()
-register_finder(_run_here)
+_buffers: WeakSet[SpanBuffer] = WeakSet()
+register_finder(_find_current_run)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kp_middleware.errors import MissingExtraError, RegistryRejectedError, RegistryUnavailableError
 from kp_middleware.instants import epoch_s
 from kp_middleware.runs import ExportedRun, StepFacts
-from kp_middleware.spans.messages import Fields
+from kp_middleware.spans.messages import Json
 from kp_middleware.traces import ReasoningTrace, Step
 
 try:
@@ -89,10 +89,10 @@ class _Told(NamedTuple):
     """A span before it has an id; the problem of one that failed."""
 
     name: str
-    attributes: Fields
+    attributes: Json
     began_s: float
     took_ms: float | None
-    problem: str | None
+    error: str | None
 
 
 def _spans_of(run: ExportedRun, resource: Resource) -> Iterator[ReadableSpan]:
@@ -109,7 +109,7 @@ def _spans_of(run: ExportedRun, resource: Resource) -> Iterator[ReadableSpan]:
             parent=root,
             resource=resource,
             attributes={key: value for key, value in told.attributes.items() if value is not None},
-            status=Status() if told.problem is None else Status(StatusCode.ERROR, told.problem),
+            status=Status() if told.error is None else Status(StatusCode.ERROR, told.error),
             instrumentation_scope=_SCOPE,
             start_time=began_ns,
             end_time=began_ns + int((told.took_ms or 0) * 1e6),
@@ -125,8 +125,8 @@ def _told(run: ExportedRun) -> Iterator[_Told]:
     trace, began_s = ReasoningTrace.model_validate_json(run.body), epoch_s(run.started_at)
     name = f"invoke_agent {run.agent_name or trace.metadata.framework or 'agent'}"
     is_well = trace.metadata.success or run.state == "incomplete"
-    problem = None if is_well else run.error_type
-    yield _Told(name, _agent(run, trace), began_s, run.duration_ms, problem)
+    error = None if is_well else run.error_type
+    yield _Told(name, _agent(run, trace), began_s, run.duration_ms, error)
     asked = [trace.task.objective]
     waiting: _Steps = []
     for part in _parts(zip(trace.steps, chain(run.steps, repeat(StepFacts())), strict=False)):
@@ -145,9 +145,9 @@ def _told(run: ExportedRun) -> Iterator[_Told]:
             asked.append(step.content or step.output_summary or "")
             continue
         attributes |= {"gen_ai.agent.name": facts.agent} if facts.agent else {}
-        problem = step.output_summary or "" if step.type == "error_recovery" else None
+        error = step.output_summary or "" if step.type == "error_recovery" else None
         at_s = began_s if facts.started_at_s is None else facts.started_at_s
-        yield _Told(name, attributes, at_s, took_ms, problem)
+        yield _Told(name, attributes, at_s, took_ms, error)
 
 
 def _parts(steps: Iterable[tuple[Step, StepFacts]]) -> list[_Steps]:
@@ -173,7 +173,7 @@ def _answered(step: Step, facts: StepFacts, waiting: _Steps) -> Step | None:
     return same[0][0]
 
 
-def _agent(run: ExportedRun, trace: ReasoningTrace) -> Fields:
+def _agent(run: ExportedRun, trace: ReasoningTrace) -> Json:
     asked, outcome = trace.task.objective, trace.outcome
     return {
         "gen_ai.operation.name": "invoke_agent",
@@ -199,7 +199,7 @@ def _agent(run: ExportedRun, trace: ReasoningTrace) -> Fields:
     }
 
 
-def _model(part: _Steps, asked: Iterable[str]) -> Fields:
+def _model(part: _Steps, asked: Iterable[str]) -> Json:
     facts = part[0][1]
     said = [
         step.content or ""
@@ -223,7 +223,7 @@ def _model(part: _Steps, asked: Iterable[str]) -> Fields:
     }
 
 
-def _tool(step: Step, facts: StepFacts, call: Step | None) -> Fields:
+def _tool(step: Step, facts: StepFacts, call: Step | None) -> Json:
     given = None if call is None else json.dumps(call.input or {})
     return {
         "gen_ai.operation.name": "execute_tool",
@@ -235,12 +235,12 @@ def _tool(step: Step, facts: StepFacts, call: Step | None) -> Fields:
     }
 
 
-def _shown(kind: str, given: str | None, result: str | None) -> Fields:
+def _shown(kind: str, given: str | None, result: str | None) -> Json:
     """Return what backends of OpenInference show."""
     return {"openinference.span.kind": kind, "input.value": given, "output.value": result}
 
 
-def _messages(role: str, said: Iterable[str | Fields]) -> str | None:
+def _messages(role: str, said: Iterable[str | Json]) -> str | None:
     """Return a message of the texts that are not empty, and of calls; None without any."""
     parts = [
         {"type": "text", "content": one} if isinstance(one, str) else one for one in said if one

@@ -21,7 +21,7 @@ from kp_middleware.imports._sessions import is_codex, read_claude_code, read_cod
 from kp_middleware.imports._source import Book, SourceRun, values_in
 from kp_middleware.imports._spans import is_otlp, read_langfuse, read_langsmith, read_otlp
 from kp_middleware.runs import RecordedRun
-from kp_middleware.spans.messages import fields
+from kp_middleware.spans.messages import as_dict
 from kp_middleware.traces import ReasoningTrace
 
 _SQLITE: Final = b"SQLite format 3\0"
@@ -44,8 +44,8 @@ class Format(NamedTuple):
 def _read_traces(values: Iterable[object], book: Book) -> Iterator[ReasoningTrace]:
     """Yield our own documents, as ``kp-middleware export`` writes them: ids are kept."""
     for value in values:
-        row = fields(value)
-        places = (row, fields(row.get("document")), fields(row.get("trace")))
+        row = as_dict(value)
+        places = (row, as_dict(row, "document"), as_dict(row, "trace"))
         document = next((one for one in places if one.get("@type") == "ReasoningTrace"), None)
         if document is None:
             book.skip("unknown_type")
@@ -131,7 +131,7 @@ def format_in(path: Path) -> str | None:
 
 def _format_of(value: object) -> str | None:
     """Return the name of the format of one value of a file, or None if it says too little."""
-    line = fields(value)
+    line = as_dict(value)
     has = line.keys().__contains__
     tests: tuple[tuple[str, Any], ...] = (
         ("traces", line.get("@type") == "ReasoningTrace"),
@@ -143,7 +143,7 @@ def _format_of(value: object) -> str | None:
         ("atif", str(line.get("schema_version", "")).startswith("ATIF")),
         ("claude-code", has("sessionId") or (has("leafUuid") and has("summary"))),
         ("swe_agent", has("trajectory") or has("trajectory_format")),
-        ("swe_agent", has("messages") and "exit_status" in fields(line.get("info"))),
+        ("swe_agent", has("messages") and "exit_status" in as_dict(line, "info")),
         ("messages", has("messages") or has("traj")),
         ("messages", has_messages(value)),
     )

@@ -18,8 +18,8 @@ from uuid import UUID, uuid5
 
 from kp_middleware.recording import Limits, ModelCall, Place, Recorder, assemble, jsonable
 from kp_middleware.runs import RecordedRun
-from kp_middleware.spans.held_span import HeldSpan, replay
-from kp_middleware.spans.messages import Fields, Result, Said, number
+from kp_middleware.spans.messages import ChatMessage, Json, Result, as_number
+from kp_middleware.spans.replay import BufferedSpan, replay
 from kp_middleware.traces import PrivacyLevel, StepType, Visibility
 
 Tool: TypeAlias = str | tuple[str, str]
@@ -35,7 +35,7 @@ _BETWEEN: Final = frozenset(" \t\r\n,")
 _MESSAGE: Final = re.compile(r'\[\s*\{\s*"(?:role|content|type)"\s*:')
 
 
-def verdict(document: Fields) -> bool | None:
+def verdict(document: Json) -> bool | None:
     """Return what a source says about the end of a run: half a point or more is a success.
 
     >>> verdict({"reward": 1.0}), verdict({"resolved": False}), verdict({"messages": []})
@@ -45,14 +45,14 @@ def verdict(document: Fields) -> bool | None:
         said: Any = document.get(key)
         if isinstance(said, bool):
             return said
-        if (points := number(said)) is not None:
+        if (points := as_number(said)) is not None:
             return points >= 0.5
     return None
 
 
 def mean_verdict(scores: Iterable[object]) -> bool | None:
     """Return what several scores from 0 to 1 say together, or None without one."""
-    said = [one for score in scores if (one := number(score)) is not None and 0 <= one <= 1]
+    said = [one for score in scores if (one := as_number(score)) is not None and 0 <= one <= 1]
     return sum(said) / len(said) >= 0.5 if said else None
 
 
@@ -88,7 +88,7 @@ class SourceRun:
         self.success: bool | None = None
         self.error_type: str | None = None
 
-    def replayed(self, root: HeldSpan, *, success: bool | None = None) -> Iterator["SourceRun"]:
+    def replayed(self, root: BufferedSpan, *, success: bool | None = None) -> Iterator["SourceRun"]:
         """Take all steps from the spans of a run; yield it if they tell anything that was said."""
         self.recorder.outcome(success=success)
         self.acted = replay(root, self.recorder)
@@ -99,7 +99,7 @@ class SourceRun:
 
     def take(
         self,
-        said: Said,
+        said: ChatMessage,
         at_s: float | None = None,
         *,
         call: ModelCall | None = None,
@@ -116,7 +116,7 @@ class SourceRun:
             self._note("observation", at_s, content=words)
             self._has_answered = self.interrupted = False
         elif said.role == "assistant":
-            call = call or ModelCall(said.model, said.read, said.written)
+            call = call or ModelCall(said.model, said.input_tokens, said.output_tokens)
             self.used(call)
             for thought in filter(None, said.thoughts):
                 took = None if call == ModelCall() else call
@@ -138,7 +138,7 @@ class SourceRun:
             )
 
     def _called(
-        self, tool: Tool, given: Fields, call_id: str, at_s: float | None, place: Place | None
+        self, tool: Tool, given: Json, call_id: str, at_s: float | None, place: Place | None
     ) -> None:
         """Note a tool call; one whose id was taken before gets another."""
         match str(tool).split("__", 2):

@@ -1,6 +1,6 @@
-"""Runs from spans in files: OpenTelemetry's, LangSmith's runs and Langfuse's observations.
+"""Read runs from files of spans: OpenTelemetry's, LangSmith's runs and Langfuse's observations.
 
-The rows of a trace are gathered in an unnamed file of this process alone: they are not redacted.
+Rows are grouped in an unnamed temporary file, because they are not redacted yet.
 """
 
 import json
@@ -9,78 +9,79 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.imports._source import Book, SourceRun, mean_verdict, written
 from kp_middleware.spans.dialects import (
     Event,
     Kind,
-    Reading,
-    ToldError,
-    kind_of,
-    model_reading,
-    read,
+    SpanContent,
+    SpanError,
+    model_content,
+    read_span,
+    span_kind,
 )
-from kp_middleware.spans.held_span import ROOTS, HeldSpan, Scope, roots_in
 from kp_middleware.spans.messages import (
-    Fields,
-    arguments,
-    fields,
+    Json,
+    as_dict,
+    as_dicts,
+    as_list,
+    as_name,
+    as_text,
+    as_time_s,
     first_text,
     last_text,
-    listed,
-    messages_in,
-    name,
-    objects,
-    parsed,
-    said_in,
-    text,
-    time_s,
+    parse_arguments,
+    parse_json,
+    parse_message,
+    parse_messages,
 )
+from kp_middleware.spans.replay import ROOT_KINDS, BufferedSpan, Scope, find_roots
 
-_DEEPEST: Final = 100  # a span that is deeper is taken for its parent's sibling
-_DEEPEST_VALUE: Final = 16
-_MOST_SPANS: Final = 20_000
-_MOST_CHARACTERS: Final = 32 << 20
+_MAX_DEPTH: Final = 100  # deeper spans become siblings of their parents
+_MAX_VALUE_DEPTH: Final = 16
+_MAX_SPANS: Final = 20_000
+_MAX_CHARACTERS: Final = 32 << 20
 
-Names: TypeAlias = tuple[str, ...]
+Keys: TypeAlias = tuple[str, ...]
 
 
 class _Format(NamedTuple):
-    """The names of a span's fields, for `_field`, and what reads the rest of a row."""
+    """The keys of a row, for `_field`, and the reader of its content."""
 
-    read: Callable[[Fields], Reading]
-    trace: Names
-    parent: Names
-    order: Names
-    start: Names = ("start_time",)
-    end: Names = ("end_time",)
-    id: Names = ("id",)
+    read: Callable[[Json], SpanContent]
+    trace: Keys
+    parent: Keys
+    order: Keys
+    start: Keys = ("start_time",)
+    end: Keys = ("end_time",)
+    id: Keys = ("id",)
 
 
-def _field(row: Fields, names: Names, read: Callable[[object], Any] = lambda value: value) -> Any:
-    """Return the first of these fields that tells something; a dot leads into an object."""
-    for one in names:
-        outer, _, inner = one.partition(".")
-        value = read(fields(row.get(outer)).get(inner) if inner else row.get(outer))
+def _field(row: Json, keys: Keys, convert: Callable[[object], Any] = lambda value: value) -> Any:
+    """Return the first non-empty value under these keys; a dot leads into an object."""
+    for key in keys:
+        outer, _, inner = key.partition(".")
+        value = convert(as_dict(row, outer).get(inner) if inner else row.get(outer))
         if value is not None and value != "":
             return value
     return None
 
 
-def _named(row: Fields) -> str:
-    return name(row.get("name")) or "(unnamed)"
+def _row_name(row: Json) -> str:
+    return as_name(row.get("name")) or "(unnamed)"
 
 
-def _gathered(
+def _group_by_trace(
     values: Iterable[object], format_: _Format, book: Book
-) -> Iterator[tuple[str, list[Fields]]]:
-    """Yield each trace with its rows in order; rows beyond 20,000, or 32 MB, of one are skipped."""
-    with closing(sqlite3.connect("")) as file:  # SQLite removes it at the end, however that comes
+) -> Iterator[tuple[str, list[Json]]]:
+    """Yield each trace with its rows in order; skip rows beyond 20,000 or 32 MB per trace."""
+    with closing(sqlite3.connect("")) as file:  # SQLite removes it even after a crash
         file.execute("CREATE TABLE rows (trace TEXT, place TEXT, body TEXT)")
         for value in values:
-            row = fields(value)
-            key, place = _field(row, format_.trace, name), _field(row, format_.order, _place)
+            row = as_dict(value)
+            key, place = _field(row, format_.trace, as_name), _field(row, format_.order, _sort_key)
             if key is None:
                 book.skip("unknown_type")
                 continue
@@ -89,182 +90,193 @@ def _gathered(
         of_trace = "SELECT body FROM rows WHERE trace = ? ORDER BY place, rowid"
         traces = file.execute("SELECT trace FROM rows GROUP BY trace ORDER BY min(rowid)")
         for (key,) in traces:
-            rows, characters = list[Fields](), 0
+            rows, characters = list[Json](), 0
             for (body,) in file.execute(of_trace, (key,)):
                 characters += len(body)
-                if len(rows) < _MOST_SPANS and characters <= _MOST_CHARACTERS:
+                if len(rows) < _MAX_SPANS and characters <= _MAX_CHARACTERS:
                     rows.append(json.loads(body))
                 else:
                     book.skip("too_long")
             yield key, rows
 
 
-def _place(value: object) -> str | None:
-    """Return what the spans of a trace are sorted by: a text, or a time in nanoseconds as one."""
-    place = str(value) if type(value) is int else text(value)
-    return name(place.zfill(20) if place.isdecimal() else place)
+def _sort_key(value: object) -> str | None:
+    """Return a text to sort the spans of a trace by, also for a time in nanoseconds."""
+    text = str(value) if type(value) is int else as_text(value)
+    return as_name(text.zfill(20) if text.isdecimal() else text)
 
 
-def _trees(rows: list[Fields], format_: _Format, book: Book) -> list[HeldSpan]:
-    """Return the outermost spans; of spans with the same id the last one counts."""
-    starts = [_at_s(_field(row, format_.start)) for row in rows]
+def _build_trees(rows: list[Json], format_: _Format, book: Book) -> list[BufferedSpan]:
+    """Build the span trees and return their outermost spans; the last span of an id wins."""
+    starts = [_epoch_s(_field(row, format_.start)) for row in rows]
     first_s = next((at_s for at_s in starts if at_s is not None), book.at_s or 0.0)
-    held: dict[int | str, HeldSpan] = {}
+    spans: dict[int | str, BufferedSpan] = {}
     parents: dict[int | str, str | None] = {}
     for count, (row, start_s) in enumerate(zip(rows, starts, strict=True)):
-        key, end_s = _field(row, format_.id, name) or f"#{count}", _at_s(_field(row, format_.end))
+        key, end_s = (
+            _field(row, format_.id, as_name) or f"#{count}",
+            _epoch_s(_field(row, format_.end)),
+        )
         at_s = first_s if start_s is None else start_s
         end_s = at_s if end_s is None and start_s is None else end_s
-        told, scope = format_.read(row), Scope(text(row.get("scope")))
-        held[key] = HeldSpan(
-            key, None, count, scope, _named(row), told.kind, at_s, end_s, told=told
+        content, scope = format_.read(row), Scope(as_text(row.get("scope")))
+        spans[key] = BufferedSpan(
+            key, None, count, scope, _row_name(row), content.kind, at_s, end_s, loaded=content
         )
-        parents[key] = _field(row, format_.parent, name)
-    return _linked(held, parents)
+        parents[key] = _field(row, format_.parent, as_name)
+    return _link_parents(spans, parents)
 
 
-def _linked(
-    held: dict[int | str, HeldSpan], parents: dict[int | str, str | None]
-) -> list[HeldSpan]:
-    """Put each span into that around it, and return the outermost; parents may go in a circle."""
+def _link_parents(
+    spans: dict[int | str, BufferedSpan], parents: dict[int | str, str | None]
+) -> list[BufferedSpan]:
+    """Link spans to their parents and return the outermost; ignore cycles."""
     children: defaultdict[str | int | None, list[int | str]] = defaultdict(list)
     for id, parent in parents.items():
-        children[parent if parent in held else None].append(id)
-    tops: list[HeldSpan] = []
+        children[parent if parent in spans else None].append(id)
+    tops: list[BufferedSpan] = []
     depths: dict[int | str, int] = {}
-    for top in (*children[None], *held):
+    for top in (*children[None], *spans):
         if top in depths:
             continue
-        tops.append(held[top])
-        depths[top], found = 0, [top]
-        for around in found:
-            outer = held[around].parent if depths[around] == _DEEPEST else held[around]
-            for inner in children[around]:
-                if inner not in depths and outer is not None:
-                    found.append(inner)
-                    depths[inner] = min(depths[around] + 1, _DEEPEST)
-                    held[inner].parent, outer.inside[inner] = outer, held[inner]
+        tops.append(spans[top])
+        depths[top], visited = 0, [top]
+        for id in visited:
+            parent_span = spans[id].parent if depths[id] == _MAX_DEPTH else spans[id]
+            for child in children[id]:
+                if child not in depths and parent_span is not None:
+                    visited.append(child)
+                    depths[child] = min(depths[id] + 1, _MAX_DEPTH)
+                    spans[child].parent, parent_span.children[child] = parent_span, spans[child]
     return tops
 
 
-def _at_s(value: Any) -> float | None:
-    """Return a time in nanoseconds, in seconds or in ISO 8601 as epoch seconds."""
+def _epoch_s(value: Any) -> float | None:
+    """Return a time in nanoseconds, seconds or ISO 8601 as epoch seconds."""
     with suppress(TypeError, ValueError, OverflowError):
-        if (at_s := time_s(int(value) / 1e9)) is not None:
+        if (at_s := as_time_s(int(value) / 1e9)) is not None:
             return at_s
-    return time_s(value)
+    return as_time_s(value)
 
 
-_RESOURCES: Final = ("resourceSpans", "resource_spans", "batches")
-_SCOPES: Final = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
-_FAILED: Final = (2, "2", "ERROR", "STATUS_CODE_ERROR")
+_RESOURCE_KEYS: Final = ("resourceSpans", "resource_spans", "batches")
+_SCOPE_KEYS: Final = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
+_ERROR_CODES: Final = (2, "2", "ERROR", "STATUS_CODE_ERROR")
 
 
-def is_otlp(line: Fields) -> bool:
-    """Return whether an object is a line of the collector, or a span of Phoenix."""
-    return any(key in line for key in _RESOURCES) or "trace_id" in fields(line.get("context"))
+def is_otlp(line: Json) -> bool:
+    """Return whether an object is a line of the collector or a span of Phoenix."""
+    return any(key in line for key in _RESOURCE_KEYS) or "trace_id" in as_dict(line, "context")
 
 
 def read_otlp(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
-    """Yield a run for each outermost agent of a trace; its spans may be spread over the file."""
-    rows = (row for value in values for row in _spans_in(fields(value)))
-    for trace, found in _gathered(rows, _OTLP, book):
-        runs = [root for top in _trees(found, _OTLP, book) for root in roots_in(top)]
-        if not runs:
+    """Yield a run for each outermost agent of a trace; its spans can be anywhere in the file."""
+    spans = (span for value in values for span in _unpack_spans(as_dict(value)))
+    for trace, rows in _group_by_trace(spans, _OTLP, book):
+        roots = [root for top in _build_trees(rows, _OTLP, book) for root in find_roots(top)]
+        if not roots:
             book.skip("no_agent")
-        for root in runs:
+        for root in roots:
             yield from SourceRun(book, f"{trace}:{root.id}").replayed(root)
 
 
-def _spans_in(value: Fields) -> Iterator[Fields]:
+def _unpack_spans(value: Json) -> Iterator[Json]:
     """Yield the spans of a line, each with the name of its scope."""
-    resources = [one for key in _RESOURCES for one in objects(value.get(key))]
+    resources = [resource for key in _RESOURCE_KEYS for resource in as_dicts(value.get(key))]
     if not resources:
-        yield from objects(value.get("data")) or [value]  # Phoenix' answer, or one of its spans
-    for scope in (one for has in resources for key in _SCOPES for one in objects(has.get(key))):
-        told_by = fields(scope.get("scope", scope.get("instrumentationLibrary"))).get("name")
-        yield from ({**span, "scope": told_by} for span in objects(scope.get("spans")))
+        yield from as_dicts(value.get("data")) or [value]  # Phoenix's answer, or one of its spans
+    groups = (as_dicts(resource.get(key)) for resource in resources for key in _SCOPE_KEYS)
+    for group in chain.from_iterable(groups):
+        scope = as_dict(group.get("scope", group.get("instrumentationLibrary"))).get("name")
+        yield from ({**span, "scope": scope} for span in as_dicts(group.get("spans")))
 
 
-def _otlp_span(row: Fields) -> Reading:
-    told, status = _attributes(row.get("attributes")), fields(row.get("status"))
+def _read_otlp_span(row: Json) -> SpanContent:
+    attributes, status = _attributes(row.get("attributes")), as_dict(row, "status")
     if "span_kind" in row:  # Phoenix
-        told = {"openinference.span.kind": row["span_kind"], **told}
+        attributes = {"openinference.span.kind": row["span_kind"], **attributes}
         status = {"code": row.get("status_code"), "message": row.get("status_message")}
     events = tuple(
-        Event(text(event.get("name")), _attributes(event.get("attributes")))
-        for event in objects(row.get("events"))
+        Event(as_text(event.get("name")), _attributes(event.get("attributes")))
+        for event in as_dicts(row.get("events"))
     )
-    failed, message = status.get("code") in _FAILED, status.get("message")
-    return read(_named(row), told, events, failed=failed, description=message)
+    failed, message = status.get("code") in _ERROR_CODES, status.get("message")
+    return read_span(_row_name(row), attributes, events, failed=failed, description=message)
 
 
-def _attributes(given: object) -> Fields:
-    """Return attributes by their names: a list of pairs, or an object that may be nested."""
-    if isinstance(given, dict):
-        return {**given, **dict(_flat(given, "", 0))}
-    return {text(one.get("key")): _value(one.get("value")) for one in objects(given)}
+def _attributes(value: object) -> Json:
+    """Return attributes by name, from a list of pairs or an object that may be nested."""
+    if isinstance(value, dict):
+        return {**value, **dict(_flatten(value, "", 0))}
+    return {as_text(pair.get("key")): _any_value(pair.get("value")) for pair in as_dicts(value)}
 
 
-def _flat(tree: Fields, start: str, depth: int) -> Iterator[tuple[str, Any]]:
+def _flatten(tree: Json, start: str, depth: int) -> Iterator[tuple[str, Any]]:
     for key, value in tree.items():
         inner = dict(enumerate(value)) if isinstance(value, list) else value
-        if isinstance(inner, dict) and inner and depth < _DEEPEST_VALUE:
-            yield from _flat(inner, f"{start}{key}.", depth + 1)
+        if isinstance(inner, dict) and inner and depth < _MAX_VALUE_DEPTH:
+            yield from _flatten(inner, f"{start}{key}.", depth + 1)
         else:
             yield f"{start}{key}", value
 
 
-def _value(value: object, depth: int = 0) -> Any:
+def _any_value(value: object, depth: int = 0) -> Any:
     """Return the value of an attribute, without its envelope."""
-    for key, inner in fields(value).items():
+    for key, inner in as_dict(value).items():
         match key.replace("_v", "V"):
             case "intValue":
                 with suppress(TypeError, ValueError, OverflowError):
                     return int(inner)
-            case "arrayValue" if depth < _DEEPEST_VALUE:
-                return [_value(one, depth + 1) for one in listed(fields(inner).get("values"))]
-            case "kvlistValue" if depth < _DEEPEST_VALUE:
-                pairs = objects(fields(inner).get("values"))
-                return {text(one.get("key")): _value(one.get("value"), depth + 1) for one in pairs}
+            case "arrayValue" if depth < _MAX_VALUE_DEPTH:
+                items = as_list(as_dict(inner).get("values"))
+                return [_any_value(item, depth + 1) for item in items]
+            case "kvlistValue" if depth < _MAX_VALUE_DEPTH:
+                items = as_dicts(as_dict(inner).get("values"))
+                return {
+                    as_text(pair.get("key")): _any_value(pair.get("value"), depth + 1)
+                    for pair in items
+                }
             case "stringValue" | "doubleValue" | "boolValue" | "bytesValue":
                 return inner
     return None
 
 
 # The collector's file exporter, also in the protocol's own names, and Phoenix' spans.
-_OTLP_STARTS: Final = ("start_time_unix_nano", "startTimeUnixNano", "start_time")
+_OTLP_START_KEYS: Final = ("start_time_unix_nano", "startTimeUnixNano", "start_time")
 _OTLP: Final = _Format(
-    _otlp_span,
+    _read_otlp_span,
     trace=("trace_id", "traceId", "context.trace_id"),
     parent=("parent_span_id", "parentSpanId", "parent_id"),
-    order=_OTLP_STARTS,
-    start=_OTLP_STARTS,
+    order=_OTLP_START_KEYS,
+    start=_OTLP_START_KEYS,
     end=("end_time_unix_nano", "endTimeUnixNano", "end_time"),
     id=("span_id", "spanId", "context.span_id"),
 )
 
 
-def _whole_trace(
-    trace: str, rows: list[Fields], format_: _Format, book: Book, *, success: bool | None
+def _single_run(
+    trace: str, rows: list[Json], format_: _Format, book: Book, *, success: bool | None
 ) -> Iterator[SourceRun]:
-    """Yield the run of a trace that is one run, whatever its outermost spans are."""
-    tops = _trees(rows, format_, book)
+    """Yield one run for a trace, however many outermost spans it has."""
+    tops = _build_trees(rows, format_, book)
     if not tops:
         return
-    inner = {_field(row, format_.id, name) for row in rows if _field(row, format_.parent, name)}
-    roots = [top for top in tops if top.id not in inner and top.kind in ROOTS]
-    roots = roots or [top for top in tops if top.inside]
-    if len(roots) == 1 and roots[0].kind in ROOTS:
+    inner = {
+        _field(row, format_.id, as_name) for row in rows if _field(row, format_.parent, as_name)
+    }
+    roots = [top for top in tops if top.id not in inner and top.kind in ROOT_KINDS]
+    roots = roots or [top for top in tops if top.children]
+    if len(roots) == 1 and roots[0].kind in ROOT_KINDS:
         root = roots[0]
     else:
-        first, told = tops[0], Reading("agent")
-        ends = (one.ended_s for top in tops for one in top.all() if one.ended_s is not None)
+        first, content = tops[0], SpanContent("agent")
+        spans = (span for top in tops for span in top.subtree())
+        ends = (span.ended_s for span in spans if span.ended_s is not None)
         times = first.started_s, max(ends, default=first.started_s)
-        root = HeldSpan("", None, 0, first.scope, first.name, "agent", *times, told=told)
+        root = BufferedSpan("", None, 0, first.scope, first.name, "agent", *times, loaded=content)
     for top in tops:
         if top is not root:
-            top.parent, root.inside[top.id] = root, top
+            top.parent, root.children[top.id] = root, top
     root.kind = "agent"
     yield from SourceRun(book, trace).replayed(root, success=success)
 
@@ -279,155 +291,158 @@ _KINDS: Final[dict[str, Kind]] = {
 
 
 def read_langsmith(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
-    """Yield the run of each trace, as ``list_runs`` or the command line of LangSmith write it."""
-    given = map(fields, values)
-    rows = (row if "run_type" in row or name(row.get("trace_id")) else {} for row in given)
-    for key, found in _gathered(rows, _LANGSMITH, book):
-        agents = {name(row.get("id")): _agent(row) for row in found}
-        for row in found:
-            row["around"] = agents.get(name(row.get("parent_run_id")))
-        said = (one for row in found for one in fields(row.get("feedback_stats")).values())
-        success = mean_verdict(fields(one).get("avg") for one in said)
-        yield from _whole_trace(key, found, _LANGSMITH, book, success=success)
+    """Yield the run of each trace, as written by ``list_runs`` or LangSmith's command line."""
+    objects = map(as_dict, values)
+    runs = (row if "run_type" in row or as_name(row.get("trace_id")) else {} for row in objects)
+    for key, rows in _group_by_trace(runs, _LANGSMITH, book):
+        agents = {as_name(row.get("id")): _agent_name(row) for row in rows}
+        for row in rows:
+            row["parent_agent"] = agents.get(as_name(row.get("parent_run_id")))
+        feedback = (stats for row in rows for stats in as_dict(row, "feedback_stats").values())
+        success = mean_verdict(as_dict(stats).get("avg") for stats in feedback)
+        yield from _single_run(key, rows, _LANGSMITH, book, success=success)
 
 
-def _agent(row: Fields) -> str | None:
-    return name(fields(fields(row.get("extra")).get("metadata")).get("lc_agent_name"))
+def _agent_name(row: Json) -> str | None:
+    return as_name(as_dict(row, "extra", "metadata").get("lc_agent_name"))
 
 
-def _langsmith_run(row: Fields) -> Reading:
-    """Read a run of LangSmith; a chain is an agent where it is outermost, or another agent's."""
-    extra, agent, parent = fields(row.get("extra")), _agent(row), name(row.get("parent_run_id"))
-    metadata, invoked = fields(extra.get("metadata")), fields(extra.get("invocation_params"))
-    kind = _KINDS.get(text(row.get("run_type")), "chain")
-    if kind == "chain" and (parent is None or (agent and row["around"] != agent)):
+def _read_langsmith_run(row: Json) -> SpanContent:
+    """Read a run of LangSmith; a chain is an agent if it is outermost or of another agent."""
+    extra, agent, parent = (
+        as_dict(row, "extra"),
+        _agent_name(row),
+        as_name(row.get("parent_run_id")),
+    )
+    metadata, params = as_dict(extra, "metadata"), as_dict(extra, "invocation_params")
+    kind = _KINDS.get(as_text(row.get("run_type")), "chain")
+    if kind == "chain" and (parent is None or (agent and row["parent_agent"] != agent)):
         kind = "agent"
-    told = fields(fields(row.get("outputs")).get("usage_metadata"))
-    usage = told or fields(metadata.get("usage_metadata"))
-    return _reading(
+    usage = as_dict(row, "outputs", "usage_metadata") or as_dict(metadata, "usage_metadata")
+    return _span_content(
         kind,
-        agent or "" if kind == "agent" else _named(row),
+        agent or "" if kind == "agent" else _row_name(row),
         row.get("inputs"),
         row.get("outputs"),
-        first_text({**invoked, **metadata}, "ls_model_name", "model", "model_name") or None,
+        first_text({**params, **metadata}, "ls_model_name", "model", "model_name") or None,
         usage.get("input_tokens", row.get("prompt_tokens")),
         usage.get("output_tokens", row.get("completion_tokens")),
     )._replace(
-        problem=_problem(row.get("error")),
+        error=_parse_error(row.get("error")),
         conversation=first_text(metadata, "thread_id", "session_id", "conversation_id") or None,
     )
 
 
 _LANGSMITH: Final = _Format(
-    _langsmith_run, ("trace_id", "id"), ("parent_run_id",), ("dotted_order", "start_time")
+    _read_langsmith_run, ("trace_id", "id"), ("parent_run_id",), ("dotted_order", "start_time")
 )
 
-_STARTS: Final = ("start_time", "startTime", "timestamp")
-_END: Final = ("end_time", "endTime")
-_PARENT: Final = ("parent_observation_id", "parentObservationId")
+_START_KEYS: Final = ("start_time", "startTime", "timestamp")
+_END_KEYS: Final = ("end_time", "endTime")
+_PARENT_KEYS: Final = ("parent_observation_id", "parentObservationId")
 
 
 def read_langfuse(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
-    """Yield the run of each trace, of the blob export or of the JSON of a trace from its page."""
-    for key, rows in _gathered(_observations(values), _LANGFUSE, book):
-        scores = (one.get("value") for row in rows for one in objects(row.get("scores")))
+    """Yield the run of each trace, from the blob export or the JSON of a trace's page."""
+    for key, rows in _group_by_trace(_unpack_observations(values), _LANGFUSE, book):
+        scores = (score.get("value") for row in rows for score in as_dicts(row.get("scores")))
         spans = [row for row in rows if row.get("type") != "EVENT"]
-        yield from _whole_trace(key, spans, _LANGFUSE, book, success=mean_verdict(scores))
+        yield from _single_run(key, spans, _LANGFUSE, book, success=mean_verdict(scores))
 
 
-def _observations(values: Iterable[object]) -> Iterator[object]:
-    """Yield the observations themselves; the JSON of a trace has them in a list."""
+def _unpack_observations(values: Iterable[object]) -> Iterator[object]:
+    """Yield observations; the JSON of a trace has them in a list."""
     for value in values:
-        document = {**fields(value), **fields(fields(value).get("trace"))}
+        document = {**as_dict(value), **as_dict(value, "trace")}
         if "observations" not in document:
             yield value
             continue
-        inside, root = objects(document["observations"]), document.get("id")
-        end = max((text(_field(one, _END)) for one in inside), default="")
+        children, root = as_dicts(document["observations"]), document.get("id")
+        end = max((as_text(_field(child, _END_KEYS)) for child in children), default="")
         yield {**document, "observations": None, "trace_id": root, "type": "SPAN", "end_time": end}
-        for one in inside:
-            yield {**one, "parent_observation_id": _field(one, _PARENT) or root}
+        for child in children:
+            yield {**child, "parent_observation_id": _field(child, _PARENT_KEYS) or root}
 
 
-def _observation(row: Fields) -> Reading:
-    told = fields(fields(parsed(row.get("metadata"))).get("attributes"))
-    kind = kind_of(told) or _KINDS.get(text(row.get("type")).lower(), "chain")
-    message = text(_field(row, ("status_message", "statusMessage")))
-    failed, session = row.get("level") == "ERROR", _field(row, ("session_id", "sessionId"), name)
-    if "openinference.span.kind" in told:  # Langfuse takes input and output out of them
+def _read_observation(row: Json) -> SpanContent:
+    attributes = as_dict(parse_json(row.get("metadata")), "attributes")
+    kind = span_kind(attributes) or _KINDS.get(as_text(row.get("type")).lower(), "chain")
+    message = as_text(_field(row, ("status_message", "statusMessage")))
+    failed, session = row.get("level") == "ERROR", _field(row, ("session_id", "sessionId"), as_name)
+    if "openinference.span.kind" in attributes:  # Langfuse moves input and output out of them
         values = {"input.value": row.get("input"), "output.value": row.get("output")}
-        told = {"session.id": session, **values, **told}
-        return read(_named(row), told, kind=kind, failed=failed, description=message)
-    usage = fields(parsed(_field(row, ("usage_details", "usageDetails"))))
-    return _reading(
+        attributes = {"session.id": session, **values, **attributes}
+        return read_span(_row_name(row), attributes, kind=kind, failed=failed, description=message)
+    usage = as_dict(parse_json(_field(row, ("usage_details", "usageDetails"))))
+    return _span_content(
         kind,
-        _named(row),
-        parsed(row.get("input")),
-        parsed(row.get("output")),
-        _field(row, ("model", "providedModelName"), name),
+        _row_name(row),
+        parse_json(row.get("input")),
+        parse_json(row.get("output")),
+        _field(row, ("model", "providedModelName"), as_name),
         usage.get("input"),
         usage.get("output"),
-    )._replace(problem=_problem(failed and (message or "error")), conversation=session)
+    )._replace(error=_parse_error(failed and (message or "error")), conversation=session)
 
 
 _LANGFUSE: Final = _Format(
-    _observation, ("trace_id", "traceId"), _PARENT, order=_STARTS, start=_STARTS, end=_END
+    _read_observation, ("trace_id", "traceId"), _PARENT_KEYS, _START_KEYS, _START_KEYS, _END_KEYS
 )
 
-_SAYS_IT: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
-_ANSWERS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
+_TASK_KEYS: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
+_ANSWER_KEYS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
 _ERROR: Final = re.compile(r"([^\W\d]\w*)(?:\((.*)\)|: (.*))", re.DOTALL)
 
 
-def _reading(
+def _span_content(
     kind: Kind,
-    named: str,
+    label: str,
     given: Any,
     output: Any,
     model: str | None,
-    read: object,
-    written: object,
-) -> Reading:
-    """Return what a span tells by its input and its output, as a tracing service keeps them."""
-    asked, said = messages_in(given, "user"), messages_in(output, "assistant")
+    input_tokens: object,
+    output_tokens: object,
+) -> SpanContent:
+    """Return the content of a span from its input and output in a tracing service."""
+    inputs, outputs = parse_messages(given, "user"), parse_messages(output, "assistant")
     if kind == "model":
-        return model_reading(asked, said, model, read, written)
+        return model_content(inputs, outputs, model, input_tokens, output_tokens)
     if kind in {"tool", "retriever"}:
-        return _tool_reading(kind, named, given, output)
-    people = [one.texts[-1] for one in asked if one.role == "user" and one.texts]
-    answers = [one for one in said if one.role == "assistant"]
-    return Reading(
+        return _tool_content(kind, label, given, output)
+    requests = [message.texts[-1] for message in inputs if message.role == "user" and message.texts]
+    answers = [message for message in outputs if message.role == "assistant"]
+    return SpanContent(
         kind,
-        named if kind == "agent" else "",
-        answer=last_text(answers) or _by_key(output, _ANSWERS) or None,
+        label if kind == "agent" else "",
+        answer=last_text(answers) or _by_key(output, _ANSWER_KEYS) or None,
         complete=True if output is not None else None,
-        task=people[-1] if people else _by_key(given, _SAYS_IT),
+        task=requests[-1] if requests else _by_key(given, _TASK_KEYS),
     )
 
 
-def _tool_reading(kind: Kind, named: str, given: Any, output: Any) -> Reading:
-    given = given["input"] if [*fields(given)] == ["input"] else given
-    result = parsed(fields(output).get("output", output))
-    reading = Reading(kind, named, given=arguments(given), result=result)
-    said = said_in(result, "tool") if fields(result).keys() & {"content", "lc"} else None
-    if said is None or not said.results:
-        return reading
-    one = said.results[0]
-    return reading._replace(call_id=one.call_id, result=one.output, failed=one.failed)
+def _tool_content(kind: Kind, label: str, given: Any, output: Any) -> SpanContent:
+    given = given["input"] if [*as_dict(given)] == ["input"] else given
+    result = parse_json(as_dict(output).get("output", output))
+    content = SpanContent(kind, label, arguments=parse_arguments(given), result=result)
+    message = parse_message(result, "tool") if as_dict(result).keys() & {"content", "lc"} else None
+    if message is None or not message.results:
+        return content
+    first = message.results[0]
+    return content._replace(call_id=first.call_id, result=first.output, failed=first.failed)
 
 
-def _problem(error: object) -> ToldError | None:
-    """Return an error that was written as ``ValueError('…')Traceback …``; None without any."""
-    if not (told := text(name(error))):
+def _parse_error(error: object) -> SpanError | None:
+    """Parse an error of the form ``ValueError('…')Traceback …``; return None for an empty one."""
+    if not (text := as_text(as_name(error))):
         return None
-    said = told.partition("Traceback (most recent call last)")[0].strip() or "Error"
-    found = _ERROR.fullmatch(said)
-    if found is None:
-        return ToldError("Error", said, said)
-    message = (found[2] or "").strip("'\"") or found[3] or ""
-    return ToldError(found[1], message, message)
+    head = text.partition("Traceback (most recent call last)")[0].strip() or "Error"
+    match = _ERROR.fullmatch(head)
+    if match is None:
+        return SpanError("Error", head, head)
+    message = (match[2] or "").strip("'\"") or match[3] or ""
+    return SpanError(match[1], message, message)
 
 
-def _by_key(value: object, keys: tuple[str, ...]) -> str:
-    found = fields(value)
-    return text(value) or first_text(found, *keys, *(found if len(found) == 1 else ()))
+def _by_key(value: object, keys: Keys) -> str:
+    values = as_dict(value)
+    return as_text(value) or first_text(values, *keys, *(values if len(values) == 1 else ()))

@@ -1,4 +1,4 @@
-"""What a span told, read from the dialects of OpenTelemetry, told apart by key for each span.
+"""Parse spans in the dialects of OpenTelemetry; the keys of each span tell which it is.
 
 The GenAI conventions have messages as attributes, and before 1.37 as events; OpenLLMetry had flat
 keys before 0.6; OpenInference flattens messages into attributes whose indexes may have gaps.
@@ -10,33 +10,33 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware.recording import Turn
 from kp_middleware.spans.messages import (
-    Fields,
+    ChatMessage,
+    Json,
     Result,
-    Said,
-    arguments,
-    asked_in,
-    fields,
+    after_last_answer,
+    as_dict,
+    as_dicts,
+    as_text,
     first_text,
     last_text,
-    messages_in,
-    objects,
-    parsed,
-    said_in,
-    since_the_answer,
-    text,
-    tokens,
+    latest_request,
+    parse_arguments,
+    parse_json,
+    parse_message,
+    parse_messages,
+    sum_tokens,
 )
 
 Kind: TypeAlias = Literal["agent", "model", "tool", "retriever", "chain"]
-"""The kind of a span; a ``chain`` has no step of its own."""
+"""The kind of a span; a ``chain`` is no step."""
 
 Attributes: TypeAlias = Mapping[str, Any]
 
 CANCELLED: Final = frozenset({"CancelledError", "GeneratorExit"})
 
-_LLM: Final = "llm.request.type"
-_OPENINFERENCE: Final = "openinference.span.kind"
-_SAME: Final[tuple[Kind, ...]] = ("agent", "tool", "retriever", "chain")
+_LLM_KEY: Final = "llm.request.type"
+_OPENINFERENCE_KEY: Final = "openinference.span.kind"
+_SAME_NAMES: Final[tuple[Kind, ...]] = ("agent", "tool", "retriever", "chain")
 _KINDS: Final[dict[str, dict[str, Kind]]] = {
     "gen_ai.operation.name": {
         "invoke_agent": "agent",
@@ -50,32 +50,41 @@ _KINDS: Final[dict[str, dict[str, Kind]]] = {
         "execute_task": "chain",
         "execute_event_loop_cycle": "chain",
     },
-    _OPENINFERENCE: {"llm": "model", **{str(kind): kind for kind in _SAME}},
+    _OPENINFERENCE_KEY: {"llm": "model", **{str(kind): kind for kind in _SAME_NAMES}},
     "traceloop.span.kind": {"workflow": "agent", "agent": "agent", "task": "chain", "tool": "tool"},
 }
-_TALKS: Final = ("session_id", "thread_id", "conversation_id", "chat_id")
-_CONVERSATION: Final = (
+_CONVERSATION_PROPERTIES: Final = ("session_id", "thread_id", "conversation_id", "chat_id")
+_CONVERSATION_KEYS: Final = (
     "gen_ai.conversation.id",
-    *(f"traceloop.association.properties.{key}" for key in _TALKS),
+    *(f"traceloop.association.properties.{key}" for key in _CONVERSATION_PROPERTIES),
 )
-_MOST_CHARACTERS: Final = 1 << 20
-_MOST_PARSED: Final = 4096  # characters
-_READ: Final = (
+_MAX_CHARACTERS: Final = 1 << 20
+_MAX_LITERAL: Final = 4096  # characters
+_KEPT_PREFIXES: Final = (
     *("gen_ai.", "openinference.", "traceloop.", "llm.", "input.", "output.", "tool", "agent."),
     *("graph.node.id", "session.id", "final_result", "error.type", "strands."),
 )
-_NOT_READ: Final = (
+_DROPPED_PREFIXES: Final = (
     *("gen_ai.tool.definitions", "gen_ai.system_instructions", "gen_ai.tool.description"),
     *("llm.tools", "llm.invocation_parameters", "tool.description", "traceloop.entity.path"),
 )
-_INPUT: Final = ("gen_ai.input.messages", "gen_ai.prompt.", "llm.input_messages.", "input.value")
-_DETAILS: Final = "gen_ai.client.inference.operation.details"
-_SAID: Final = {"gen_ai.user.message": "user", "gen_ai.assistant.message": "assistant"}
-_GIVEN: Final = ("gen_ai.tool.call.arguments", "tool_arguments", "traceloop.entity.input")
-_RESULT: Final = ("gen_ai.tool.call.result", "tool_response", "traceloop.entity.output")
-_FLAT_GIVEN: Final = ("input.value", "tool.parameters.value", "tool_call.function.arguments")
-_MERGED: Final = "(merged tools)"
-_HANDOFF: Final = "handoff to "
+_INPUT_PREFIXES: Final = (
+    "gen_ai.input.messages",
+    "gen_ai.prompt.",
+    "llm.input_messages.",
+    "input.value",
+)
+_DETAILS_EVENT: Final = "gen_ai.client.inference.operation.details"
+_MESSAGE_EVENTS: Final = {"gen_ai.user.message": "user", "gen_ai.assistant.message": "assistant"}
+_ARGUMENT_KEYS: Final = ("gen_ai.tool.call.arguments", "tool_arguments", "traceloop.entity.input")
+_RESULT_KEYS: Final = ("gen_ai.tool.call.result", "tool_response", "traceloop.entity.output")
+_OPENINFERENCE_ARGUMENT_KEYS: Final = (
+    "input.value",
+    "tool.parameters.value",
+    "tool_call.function.arguments",
+)
+_MERGED_TOOLS: Final = "(merged tools)"
+_HANDOFF_PREFIX: Final = "handoff to "
 
 
 class Event(NamedTuple):
@@ -85,136 +94,141 @@ class Event(NamedTuple):
     attributes: Attributes
 
 
-class ToldError(NamedTuple):
-    """An error as words: its type, its message, and the words of its first cause."""
+class SpanError(NamedTuple):
+    """An error as text: its type, its message, and the message of its root cause."""
 
     type: str
     message: str = ""
     cause: str = ""
 
 
-class Reading(NamedTuple):
-    """What a span told.
+class SpanContent(NamedTuple):
+    """The content of a span.
 
     Attributes:
         name: The name of the agent, the model or the tool; empty if unknown.
-        asked, results: The user's texts, and tools' results, since the last turn of a model.
-        given: The arguments of a tool, or None if they are not told.
-        failed: True if the result of a tool says that it failed.
-        output: The raw output of an agent, used where no model said anything.
-        task: The task of an agent, as its user gave it.
-        complete: Whether an agent came to its result, or None if it does not tell.
+        request, results: The user's texts and the tools' results since the model's last turn.
+        arguments: The arguments of a tool; None if the span has none.
+        failed: True if the result of a tool reports a failure.
+        output: The raw output of an agent, used if no model answered.
+        task: The user's task for an agent.
+        complete: True if an agent finished, False if not, None if unknown.
     """
 
     kind: Kind | None
     name: str = ""
     turn: Turn | None = None
-    asked: str = ""
+    request: str = ""
     results: tuple[Result, ...] = ()
     call_id: str | None = None
-    given: Mapping[str, object] | None = None
+    arguments: Mapping[str, object] | None = None
     result: object = None
     failed: bool = False
     answer: object = None
     output: object = None
     task: str = ""
     conversation: str | None = None
-    problem: ToldError | None = None
+    error: SpanError | None = None
     complete: bool | None = None
 
 
-def model_reading(
-    given: list[Said], said: list[Said], model: str | None, read: object, written: object
-) -> Reading:
-    """Return the reading of a model; messages tell its name and tokens where these do not."""
-    counts = tokens(read), tokens(written)
+def model_content(
+    inputs: list[ChatMessage],
+    outputs: list[ChatMessage],
+    model: str | None,
+    input_tokens: object,
+    output_tokens: object,
+) -> SpanContent:
+    """Return the content of a model's span; its messages may have the model and the tokens."""
+    counts = sum_tokens(input_tokens), sum_tokens(output_tokens)
     if counts == (None, None):
-        counts = tokens(*(one.read for one in said)), tokens(*(one.written for one in said))
+        read = sum_tokens(*(message.input_tokens for message in outputs))
+        counts = read, sum_tokens(*(message.output_tokens for message in outputs))
     turn = Turn(
-        text=last_text(said),
-        calls=tuple(call for one in said for call in one.calls),
-        model=model or next((one.model for one in said if one.model), None),
+        text=last_text(outputs),
+        calls=tuple(call for message in outputs for call in message.calls),
+        model=model or next((message.model for message in outputs if message.model), None),
         tokens=None if counts == (None, None) else (counts[0] or 0, counts[1] or 0),
-        thoughts=tuple(thought for one in said for thought in one.thoughts),
+        thoughts=tuple(thought for message in outputs for thought in message.thoughts),
     )
-    results = tuple(result for one in since_the_answer(given) for result in one.results)
-    return Reading("model", turn.model or "", turn, asked_in(given), results)
+    results = tuple(result for message in after_last_answer(inputs) for result in message.results)
+    return SpanContent("model", turn.model or "", turn, latest_request(inputs), results)
 
 
-def handoff_to(agent: str) -> Reading:
-    """Return the reading of a handoff, which is a tool call."""
+def handoff_content(agent: str) -> SpanContent:
+    """Return the content of a handoff, which is a tool call."""
     name = f"transfer_to_{agent.lower().replace(' ', '_')}"
-    return Reading("tool", name, given={}, result=f"to {agent}")
+    return SpanContent("tool", name, arguments={}, result=f"to {agent}")
 
 
-def problem_of(attributes: Attributes, events: Iterable[Event], description: object) -> ToldError:
+def span_error(attributes: Attributes, events: Iterable[Event], description: object) -> SpanError:
     """Return the error of a span whose status is an error.
 
-    >>> problem_of({}, (), "Error in run: {'error': 'it is gone'}")
-    ToldError(type='Error in run', message="{'error': 'it is gone'}", cause='it is gone')
+    >>> span_error({}, (), "Error in run: {'error': 'it is gone'}")
+    SpanError(type='Error in run', message="{'error': 'it is gone'}", cause='it is gone')
     """
     raised = [event.attributes for event in events if event.name == "exception"]
     if raised:
-        kind = text(raised[-1].get("exception.type")).rpartition(".")[2]
-        message = text(raised[-1].get("exception.message"))
-        return ToldError(kind or "Error", message, message)
-    said = text(description)
-    kind = text(attributes.get("error.type")).rpartition(".")[2]
-    told = _literal(said)
-    if "message" in told:
-        return problem_in(told)
-    head, colon, rest = said.partition(": ")
+        kind = as_text(raised[-1].get("exception.type")).rpartition(".")[2]
+        message = as_text(raised[-1].get("exception.message"))
+        return SpanError(kind or "Error", message, message)
+    message = as_text(description)
+    kind = as_text(attributes.get("error.type")).rpartition(".")[2]
+    literal = _parse_literal(message)
+    if "message" in literal:
+        return parse_error(literal)
+    head, colon, rest = message.partition(": ")
     if colon and len(head) <= 80 and head.isprintable() and not head.startswith(("{", "'")):
-        return ToldError(head, rest, text(_literal(rest).get("error")) or rest)
-    return ToldError(kind or "Error") if said == kind else ToldError(kind or "Error", said, said)
+        return SpanError(head, rest, as_text(_parse_literal(rest).get("error")) or rest)
+    return SpanError(kind or "Error", *(() if message == kind else (message, message)))
 
 
-def problem_in(error: Mapping[str, object]) -> ToldError:
-    """Return an error that is told as ``{"message": …, "data": {"error": …}}``."""
-    message, data = text(error.get("message")), error.get("data")
-    told = text(str(data)) if data else ""
-    return ToldError(message or "Error", told, text(fields(data).get("error")) or told)
+def parse_error(error: Mapping[str, object]) -> SpanError:
+    """Parse an error of the form ``{"message": …, "data": {"error": …}}``."""
+    message, data = as_text(error.get("message")), error.get("data")
+    details = as_text(str(data)) if data else ""
+    return SpanError(message or "Error", details, as_text(as_dict(data).get("error")) or details)
 
 
-def _literal(words: str) -> Fields:
-    """Return a dictionary that was written as Python writes it."""
-    if not words.startswith("{") or len(words) > _MOST_PARSED:
+def _parse_literal(text: str) -> Json:
+    """Parse the repr of a Python dictionary; return an empty one for any other text."""
+    if not text.startswith("{") or len(text) > _MAX_LITERAL:
         return {}
     try:
-        return fields(literal_eval(words))
+        return as_dict(literal_eval(text))
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return {}
 
 
-def kind_of(attributes: Attributes) -> Kind | None:
-    """Return the kind of a span by its attributes, or None if it is not an agent's."""
-    return _dialect_of(attributes)[1]
+def span_kind(attributes: Attributes) -> Kind | None:
+    """Return the kind of a span by its attributes; None if it is not part of an agent."""
+    return _detect(attributes)[1]
 
 
-def _dialect_of(attributes: Attributes) -> tuple[str | None, Kind | None]:
-    """Return the key that tells the kind of a span, and the kind."""
+def _detect(attributes: Attributes) -> tuple[str | None, Kind | None]:
+    """Return the attribute that has the kind of a span, and the kind."""
     for key, kinds in _KINDS.items():
-        said = attributes.get(key)
-        kind = kinds.get(said.lower()) if isinstance(said, str) else None
-        if kind == "tool" and attributes.get("gen_ai.tool.name") == _MERGED:
+        value = attributes.get(key)
+        kind = kinds.get(value.lower()) if isinstance(value, str) else None
+        if kind == "tool" and attributes.get("gen_ai.tool.name") == _MERGED_TOOLS:
             return None, None
         if kind is not None:
             return key, kind
-    is_model = isinstance(attributes.get(_LLM), str)
-    return (_LLM, "model") if is_model else (None, None)
+    is_model = isinstance(attributes.get(_LLM_KEY), str)
+    return (_LLM_KEY, "model") if is_model else (None, None)
 
 
-def kept(attributes: Attributes, *, with_input: bool) -> dict[str, Any]:
-    """Return the attributes that a reading needs, to hold them until a run is over."""
-    left_out = _NOT_READ if with_input else _NOT_READ + _INPUT
+def select_attributes(attributes: Attributes, *, with_input: bool) -> dict[str, Any]:
+    """Select the attributes that `read_span` needs, to buffer them until the run ends."""
+    dropped = _DROPPED_PREFIXES if with_input else _DROPPED_PREFIXES + _INPUT_PREFIXES
     return {
-        key: value[:_MOST_CHARACTERS] if type(value) is str else value
+        key: value[:_MAX_CHARACTERS] if type(value) is str else value
         for key, value in attributes.items()
-        if key.startswith(_READ) and not key.startswith(left_out)
+        if key.startswith(_KEPT_PREFIXES) and not key.startswith(dropped)
     }
 
 
-def read(
+def read_span(
     name: str,
     attributes: Attributes,
     events: Sequence[Event] = (),
@@ -222,181 +236,188 @@ def read(
     kind: Kind | None = None,
     failed: bool = False,
     description: object = None,
-) -> Reading:
-    """Return the reading of a span that has ended.
+) -> SpanContent:
+    """Read a span that has ended.
 
-    ``failed`` and ``description`` are its status, and ``kind`` counts if the attributes tell none.
+    ``failed`` and ``description`` are its status; ``kind`` is the default if no attribute has it.
     """
-    key, told = _dialect_of(attributes)
-    kind = told or kind
+    key, own_kind = _detect(attributes)
+    kind = own_kind or kind
     if kind is None:
-        return Reading(None)
+        return SpanContent(None)
     has_values = "input.value" in attributes or "output.value" in attributes
-    if key == _OPENINFERENCE or (key is None and has_values):
-        reading = _openinference(kind, name, attributes)
+    if key == _OPENINFERENCE_KEY or (key is None and has_values):
+        content = _openinference(kind, name, attributes)
     else:
-        reading = _genai(kind, name, attributes, events)
+        content = _genai(kind, name, attributes, events)
     if failed:
-        return reading._replace(problem=problem_of(attributes, events, description))
-    cancelled = text(attributes.get("strands.cancellation.type"))
+        return content._replace(error=span_error(attributes, events, description))
+    cancelled = as_text(attributes.get("strands.cancellation.type"))
     if any(event.name == "span.cancelled" for event in events):
         cancelled = "CancelledError"
-    return reading._replace(problem=ToldError(cancelled) if cancelled in CANCELLED else None)
+    return content._replace(error=SpanError(cancelled) if cancelled in CANCELLED else None)
 
 
-def _genai(kind: Kind, name: str, attributes: Attributes, events: Sequence[Event]) -> Reading:
-    talk = first_text(attributes, *_CONVERSATION) or None
+def _genai(kind: Kind, name: str, attributes: Attributes, events: Sequence[Event]) -> SpanContent:
+    conversation = first_text(attributes, *_CONVERSATION_KEYS) or None
     if kind == "model":
-        return model_reading(
+        return model_content(
             _messages(attributes, events, "input"),
             _messages(attributes, events, "output"),
             first_text(attributes, "gen_ai.response.model", "gen_ai.request.model"),
             attributes.get("gen_ai.usage.input_tokens"),
             attributes.get("gen_ai.usage.output_tokens"),
-        )._replace(conversation=talk)
+        )._replace(conversation=conversation)
     if kind in {"tool", "retriever"}:
         messages = (event for event in events if event.name == "gen_ai.tool.message")
-        given = [attributes[key] for key in _GIVEN if key in attributes]
-        given += (
+        arguments = [attributes[key] for key in _ARGUMENT_KEYS if key in attributes]
+        arguments += (
             event.attributes["content"] for event in messages if "content" in event.attributes
         )
-        return Reading(
+        return SpanContent(
             kind,
             first_text(attributes, "gen_ai.tool.name", "traceloop.entity.name") or name,
             call_id=first_text(attributes, "gen_ai.tool.call.id") or None,
-            given=arguments(given[0]) if given else None,
-            result=_result(attributes, events),
+            arguments=parse_arguments(arguments[0]) if arguments else None,
+            result=_tool_result(attributes, events),
         )
-    answer = text(attributes.get("final_result")) and parsed(attributes["final_result"])
+    answer = as_text(attributes.get("final_result")) and parse_json(attributes["final_result"])
     is_pydantic_ai = "final_result" in attributes or "gen_ai.agent.call.id" in attributes
-    return Reading(
+    return SpanContent(
         kind,
         first_text(attributes, "gen_ai.agent.name"),
         answer=answer or last_text(_messages(attributes, events, "output")) or None,
-        asked=asked_in(_messages(attributes, events, "input")),
-        conversation=talk,
+        request=latest_request(_messages(attributes, events, "input")),
+        conversation=conversation,
         complete="final_result" in attributes if is_pydantic_ai else None,
     )
 
 
-def _messages(attributes: Attributes, events: Iterable[Event], way: str) -> list[Said]:
-    key = f"gen_ai.{way}.messages"
-    found = parsed(attributes.get(key))
-    old: list[Said] = []
+def _messages(attributes: Attributes, events: Iterable[Event], direction: str) -> list[ChatMessage]:
+    key = f"gen_ai.{direction}.messages"
+    messages = parse_json(attributes.get(key))
+    legacy: list[ChatMessage] = []
     for event in events:
-        if event.name == _DETAILS and key in event.attributes:
-            found = parsed(event.attributes[key])
-        elif way == "input" and event.name in _SAID:
-            old.append(_old_said(_SAID[event.name], event.attributes.get("content")))
-        elif way == "output" and event.name == "gen_ai.choice":
-            old = [_old_said("assistant", event.attributes.get("message"))]
-    if found is None:
-        numbered = _flat(attributes, "gen_ai.prompt." if way == "input" else "gen_ai.completion.")
-        return old or [
-            _old_said(text(one.get("role")) or "assistant", one.get("content"), one["tool_calls"])
-            for one in numbered
+        if event.name == _DETAILS_EVENT and key in event.attributes:
+            messages = parse_json(event.attributes[key])
+        elif direction == "input" and event.name in _MESSAGE_EVENTS:
+            legacy.append(
+                _legacy_message(_MESSAGE_EVENTS[event.name], event.attributes.get("content"))
+            )
+        elif direction == "output" and event.name == "gen_ai.choice":
+            legacy = [_legacy_message("assistant", event.attributes.get("message"))]
+    if messages is None:
+        numbered = _unflatten(
+            attributes, "gen_ai.prompt." if direction == "input" else "gen_ai.completion."
+        )
+        return legacy or [
+            _legacy_message(as_text(row.get("role")), row.get("content"), row["tool_calls"])
+            for row in numbered
         ]
-    if way == "input" and isinstance(found, str):  # cut in the middle
+    if direction == "input" and isinstance(messages, str):  # truncated
         return []
-    return messages_in(found, "assistant")
+    return parse_messages(messages, "assistant")
 
 
-def _old_said(role: str, content: object, calls: Sequence[Fields] = ()) -> Said:
-    """Return a message that is told as a text, OpenAI's message, or a list of Bedrock's blocks."""
-    found = parsed(content)
-    told = found if isinstance(found, dict) else {"content": found}
-    message = {"role": role, "tool_calls": calls, **told, "content": parsed(told.get("content"))}
-    return said_in(message) or Said(role)
+def _legacy_message(role: str, content: object, calls: Sequence[Json] = ()) -> ChatMessage:
+    """Parse a text, a message of OpenAI, or a list of Bedrock's blocks."""
+    role, body = role or "assistant", parse_json(content)
+    body = body if isinstance(body, dict) else {"content": body}
+    message = {"role": role, "tool_calls": calls, **body}
+    message["content"] = parse_json(body.get("content"))
+    return parse_message(message) or ChatMessage(role)
 
 
-def _result(attributes: Attributes, events: Iterable[Event]) -> object:
-    for key in _RESULT:
+def _tool_result(attributes: Attributes, events: Iterable[Event]) -> object:
+    for key in _RESULT_KEYS:
         if key in attributes:
-            return parsed(attributes[key])
-    found = None
+            return parse_json(attributes[key])
+    result = None
     for event in events:
         if event.name == "gen_ai.choice" and "message" in event.attributes:
-            found = parsed(event.attributes["message"])
-        elif event.name == _DETAILS:
-            messages = objects(parsed(event.attributes.get("gen_ai.output.messages")))
-            parts = [part for message in messages for part in objects(message.get("parts"))]
+            result = parse_json(event.attributes["message"])
+        elif event.name == _DETAILS_EVENT:
+            messages = as_dicts(parse_json(event.attributes.get("gen_ai.output.messages")))
+            parts = [part for message in messages for part in as_dicts(message.get("parts"))]
             for part in parts:  # Strands reports a tool as it reports a model
                 if part.get("type") == "tool_call_response":
-                    found = part.get("response", part.get("result"))
-    return found
+                    result = part.get("response", part.get("result"))
+    return result
 
 
-def _openinference(kind: Kind, name: str, attributes: Attributes) -> Reading:
+def _openinference(kind: Kind, name: str, attributes: Attributes) -> SpanContent:
     if kind == "model":
-        return model_reading(
-            _flat_messages(attributes, "input", "user"),
-            _flat_messages(attributes, "output", "assistant"),
+        return model_content(
+            _openinference_messages(attributes, "input", "user"),
+            _openinference_messages(attributes, "output", "assistant"),
             first_text(attributes, "llm.model_name"),
             attributes.get("llm.token_count.prompt"),
             attributes.get("llm.token_count.completion"),
         )
     if kind in {"tool", "retriever"}:
-        if name.startswith(_HANDOFF):
-            return handoff_to(name.removeprefix(_HANDOFF))
-        given = next((arguments(attributes[key]) for key in _FLAT_GIVEN if key in attributes), None)
-        keywords = fields(given).get("kwargs")
-        result = parsed(attributes.get("output.value"))
-        return Reading(
+        if name.startswith(_HANDOFF_PREFIX):
+            return handoff_content(name.removeprefix(_HANDOFF_PREFIX))
+        keys = (key for key in _OPENINFERENCE_ARGUMENT_KEYS if key in attributes)
+        arguments = next((parse_arguments(attributes[key]) for key in keys), None)
+        keywords = as_dict(arguments).get("kwargs")
+        result = parse_json(attributes.get("output.value"))
+        return SpanContent(
             kind,
             first_text(attributes, "tool.name") or name,
             call_id=first_text(attributes, "tool_call.id", "tool.id") or None,
-            given=keywords if isinstance(keywords, dict) else given,
-            result=fields(fields(result).get("data")).get("content", result),  # LangChain's message
+            arguments=keywords if isinstance(keywords, dict) else arguments,
+            result=as_dict(result, "data").get("content", result),  # LangChain's message
         )
-    asked = text(attributes.get("input.value")) if kind == "agent" else ""
-    task = fields(parsed(asked)).get("task") if asked.startswith("{") else ""
-    return Reading(
+    request = as_text(attributes.get("input.value")) if kind == "agent" else ""
+    task = as_dict(parse_json(request)).get("task") if request.startswith("{") else ""
+    return SpanContent(
         kind,
         first_text(attributes, "agent.name", "graph.node.id") if kind == "agent" else "",
-        answer=last_text(_said(_flat(attributes, "llm.output_messages.", "message"))) or None,
-        output=parsed(attributes["output.value"]) if "output.value" in attributes else None,
-        task=text(task),
+        answer=last_text(_parse(_unflatten(attributes, "llm.output_messages.", "message"))) or None,
+        output=parse_json(attributes["output.value"]) if "output.value" in attributes else None,
+        task=as_text(task),
         conversation=first_text(attributes, "session.id") or None,
     )
 
 
-def _flat_messages(attributes: Attributes, way: str, role: str) -> list[Said]:
-    flat = _flat(attributes, f"llm.{way}_messages.", "message")
+def _openinference_messages(attributes: Attributes, direction: str, role: str) -> list[ChatMessage]:
+    flat = _unflatten(attributes, f"llm.{direction}_messages.", "message")
     if flat and all("role" in message for message in flat):
-        return _said(flat)
+        return _parse(flat)
     # The SDK drops the oldest of more than 128 attributes: roles go first.
-    return messages_in(attributes.get(f"{way}.value"), role) or _said(flat)
+    return parse_messages(attributes.get(f"{direction}.value"), role) or _parse(flat)
 
 
-def _said(messages: list[Fields]) -> list[Said]:
-    return [said for one in messages if (said := said_in(one, "assistant")) is not None]
+def _parse(messages: list[Json]) -> list[ChatMessage]:
+    parsed = (parse_message(message, "assistant") for message in messages)
+    return [message for message in parsed if message is not None]
 
 
-def _flat(attributes: Attributes, start: str, inside: str = "") -> list[Fields]:
-    """Return the messages of numbered keys; each part is ``inside`` an object of this name."""
-    tree: Fields = {}
+def _unflatten(attributes: Attributes, start: str, envelope: str = "") -> list[Json]:
+    """Build messages from numbered keys; each part is in an object of the name ``envelope``."""
+    tree: Json = {}
     for key, value in attributes.items():
         if key.startswith(start):
-            at = tree
+            node = tree
             *path, last = key[len(start) :].split(".")
-            for step in path:
-                inner = at.setdefault(step, {})
-                if not isinstance(inner, dict):
+            for part in path:
+                child = node.setdefault(part, {})
+                if not isinstance(child, dict):
                     break
-                at = inner
+                node = child
             else:
-                at[last] = value
+                node[last] = value
     return [
         {
             **message,
-            "contents": _ordered(message.get("contents"), inside and "message_content"),
-            "tool_calls": _ordered(message.get("tool_calls"), inside and "tool_call"),
+            "contents": _by_index(message.get("contents"), envelope and "message_content"),
+            "tool_calls": _by_index(message.get("tool_calls"), envelope and "tool_call"),
         }
-        for message in _ordered(tree, inside)
+        for message in _by_index(tree, envelope)
     ]
 
 
-def _ordered(node: object, inside: str) -> list[Fields]:
-    tree = fields(node)
+def _by_index(node: object, envelope: str) -> list[Json]:
+    tree = as_dict(node)
     numbers = sorted((key for key in tree if key.isdecimal() and len(key) < 9), key=int)
-    return [fields(fields(tree[key]).get(inside) if inside else tree[key]) for key in numbers]
+    return [as_dict(as_dict(tree[key]).get(envelope) if envelope else tree[key]) for key in numbers]

@@ -1,6 +1,6 @@
-"""Messages in every published form, and what they say; a field of another type counts as absent.
+"""Parse chat messages in every published form; a field of the wrong type counts as absent.
 
-OpenAI's chat messages and items of its Responses API, Anthropic's and Bedrock's blocks, LangChain's
+OpenAI's chat messages and Responses API items, Anthropic's and Bedrock's blocks, LangChain's
 messages, and the parts of OpenTelemetry's GenAI conventions.
 """
 
@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.recording import ToolCall, bounded_text, text_of
 
-Fields: TypeAlias = dict[str, Any]
+Json: TypeAlias = dict[str, Any]
 
-_MOST_BYTES: Final = 1_000_000
-_MOST_EXACT: Final = 2**53
-_EARLIEST_S: Final = 631_152_000.0  # 1990: what is earlier or later is no time of a run
+_MAX_TEXT_BYTES: Final = 1_000_000
+_MAX_EXACT_INT: Final = 2**53
+_EARLIEST_S: Final = 631_152_000.0  # 1990: earlier and later times are invalid
 _LATEST_S: Final = 4_102_444_800.0  # 2100
 
 _ROLES: Final = {
@@ -32,73 +32,80 @@ _ROLES: Final = {
     "function": "tool",
     "developer": "system",
 }
-_CALLS: Final = frozenset({"tool_use", "tool_call"})
-_RESULTS: Final = frozenset({"tool_result", "tool_call_response"})
-_REASONS: Final = frozenset({"reasoning", "thinking", "redacted_thinking"})
-_FAILED: Final = frozenset({"error", "failed", "incomplete"})
+_CALL_TYPES: Final = frozenset({"tool_use", "tool_call"})
+_RESULT_TYPES: Final = frozenset({"tool_result", "tool_call_response"})
+_REASONING_TYPES: Final = frozenset({"reasoning", "thinking", "redacted_thinking"})
+_FAILED_STATUSES: Final = frozenset({"error", "failed", "incomplete"})
 
 
-def fields(value: object) -> Fields:
-    """Return an object, or an empty one."""
+def as_dict(value: object, *path: str) -> Json:
+    """Return an object, or the one at a path inside it; an empty one if there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
 
 
-def listed(value: object) -> list[Any]:
-    """Return a list, or an empty one."""
+def as_list(value: object) -> list[Any]:
+    """Return a list; an empty one for any other value."""
     return value if isinstance(value, list) else []
 
 
-def objects(value: object) -> list[Fields]:
-    """Return the objects of a list."""
-    return [one for one in listed(value) if isinstance(one, dict)]
+def as_dicts(value: object) -> list[Json]:
+    """Return the objects in a list; ignore its other elements."""
+    return [one for one in as_list(value) if isinstance(one, dict)]
 
 
-def text(value: object) -> str:
-    """Return a text, at most 1 MB of it, or an empty one."""
-    if isinstance(value, str) and len(value) >= _MOST_BYTES // 4:
-        return bounded_text(value, _MOST_BYTES)
+def as_text(value: object) -> str:
+    """Return a text, cut to 1 MB; an empty one for any other value."""
+    if isinstance(value, str) and len(value) >= _MAX_TEXT_BYTES // 4:
+        return bounded_text(value, _MAX_TEXT_BYTES)
     return value if isinstance(value, str) else ""
 
 
-def name(value: object) -> str | None:
-    """Return a text that is not empty and that UTF-8 can write, or an integer as one; else None."""
-    if type(value) is int and abs(value) < _MOST_EXACT:
+def as_name(value: object) -> str | None:
+    """Return a non-empty text that UTF-8 can encode, or an integer as text; else None."""
+    if type(value) is int and abs(value) < _MAX_EXACT_INT:
         return str(value)
     return value.encode(errors="replace").decode() or None if isinstance(value, str) else None
 
 
 def first_text(values: Mapping[str, Any], *keys: str) -> str:
-    """Return the first of these values that is a text and not empty, or an empty one."""
-    return next((said for key in keys if (said := text(values.get(key)))), "")
+    """Return the first non-empty text under these keys, or an empty one."""
+    return next((text for key in keys if (text := as_text(values.get(key)))), "")
 
 
-def number(value: object) -> float | None:
-    """Return a finite number, or None; true and false are none.
+def first_value(values: Json, *keys: str) -> Any:
+    """Return the first value under these keys that is not None."""
+    return next((values[key] for key in keys if values.get(key) is not None), None)
 
-    >>> number(1), number(True), number("1")
+
+def as_number(value: object) -> float | None:
+    """Return a finite number, or None; booleans are not numbers.
+
+    >>> as_number(1), as_number(True), as_number("1")
     (1.0, None, None)
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if abs(value) <= _MOST_EXACT and math.isfinite(value) else None
+    return float(value) if abs(value) <= _MAX_EXACT_INT and math.isfinite(value) else None
 
 
-def tokens(*values: object) -> int | None:
-    """Return the sum of counts of tokens, or None where there is none."""
-    counts = [count for value in values if (count := number(value)) is not None and count >= 0]
-    return int(min(sum(counts), _MOST_EXACT)) if counts else None
+def sum_tokens(*values: object) -> int | None:
+    """Return the sum of the valid token counts, or None without one."""
+    counts = [count for value in values if (count := as_number(value)) is not None and count >= 0]
+    return int(min(sum(counts), _MAX_EXACT_INT)) if counts else None
 
 
-def time_s(value: object) -> float | None:
-    """Return an instant as epoch seconds, or None if it is no time of a run.
+def as_time_s(value: object) -> float | None:
+    """Return a time as epoch seconds, or None if it is not one between 1990 and 2100.
 
     Args:
-        value: ISO 8601, in UTC where no zone is named, or epoch seconds.
+        value: ISO 8601, in UTC unless it names a zone, or epoch seconds.
 
-    >>> time_s("2026-11-01T09:14:03Z") == time_s("2026-11-01 09:14:03.000") == 1793524443.0
+    >>> as_time_s("2026-11-01T09:14:03Z") == as_time_s("2026-11-01 09:14:03.000") == 1793524443.0
     True
     """
-    seconds = number(value)
+    seconds = as_number(value)
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
@@ -108,10 +115,10 @@ def time_s(value: object) -> float | None:
     return seconds if seconds is not None and _EARLIEST_S <= seconds <= _LATEST_S else None
 
 
-def parsed(value: object) -> Any:
-    """Return the value of a JSON text, and any other value as it is: a cut text stays a text.
+def parse_json(value: object) -> Any:
+    """Decode a JSON text; return any other value, such as a truncated text, unchanged.
 
-    >>> parsed('{"a": 1}'), parsed('{"a": '), parsed(2)
+    >>> parse_json('{"a": 1}'), parse_json('{"a": '), parse_json(2)
     ({'a': 1}, '{"a": ', 2)
     """
     if not isinstance(value, str | bytes):
@@ -122,20 +129,20 @@ def parsed(value: object) -> Any:
         return value
 
 
-def arguments(value: object) -> Fields:
-    """Return the arguments of a call: an object, or a JSON text of one.
+def parse_arguments(value: object) -> Json:
+    """Return the arguments of a call, from an object or a JSON text of one.
 
-    >>> arguments('{"a": 1}'), arguments("ls -l"), arguments(None)
+    >>> parse_arguments('{"a": 1}'), parse_arguments("ls -l"), parse_arguments(None)
     ({'a': 1}, {'input': 'ls -l'}, {})
     """
-    given = parsed(value)
-    if isinstance(given, dict):
-        return given
-    return {} if given is None or given == "" else {"input": given}
+    value = parse_json(value)
+    if isinstance(value, dict):
+        return value
+    return {} if value is None or value == "" else {"input": value}
 
 
 class Result(NamedTuple):
-    """The result of a tool, as a message has it."""
+    """The result of a tool call."""
 
     output: object
     call_id: str | None = None
@@ -143,8 +150,8 @@ class Result(NamedTuple):
     failed: bool = False
 
 
-class Said(NamedTuple):
-    """The content of one message: ``thoughts`` are its reasoning and its texts, in order."""
+class ChatMessage(NamedTuple):
+    """A message; ``thoughts`` are its reasoning and its texts, in order."""
 
     role: str
     thoughts: tuple[str, ...] = ()
@@ -152,178 +159,179 @@ class Said(NamedTuple):
     calls: tuple[ToolCall, ...] = ()
     results: tuple[Result, ...] = ()
     model: str | None = None
-    read: int | None = None
-    written: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
 
 
-def said_in(given: object, role: str = "") -> Said | None:
-    """Return what a message or an item says, or None if it is none.
+def parse_message(value: object, role: str = "") -> ChatMessage | None:
+    """Parse a message or an item; return None if it is neither.
 
-    A message that does not tell its role has ``role``.
+    ``role`` is the default for messages without a role.
 
-    >>> said_in({"role": "user", "content": [{"type": "text", "text": "An egg?"}]}).texts
+    >>> parse_message({"role": "user", "content": [{"type": "text", "text": "An egg?"}]}).texts
     ('An egg?',)
     """
-    message = _plain(fields(given))
-    sort = text(message.get("type"))
-    if sort.endswith("_call_output"):
-        return Said("tool", results=(_result(message),))
-    if sort == "reasoning":
-        parts = objects(message.get("summary")) or objects(message.get("content"))
-        return Said("assistant", tuple(said for one in parts if (said := text(one.get("text")))))
-    if sort.endswith("_call"):
-        call_id = name(message.get("call_id")) or name(message.get("id"))
-        called = {"name": sort.removesuffix("_call"), "arguments": message.get("action")}
-        return Said("assistant", calls=(_call({**called, **message, "id": call_id}),))
-    known = (_ROLES.get(text(message.get(key))) for key in ("role", "type"))
-    told = next(filter(None, known), None) or text(message.get("role"))
-    if not told and (not role or not message.keys() & {"content", "parts", "tool_calls"}):
+    message = _unwrap(as_dict(value))
+    kind = as_text(message.get("type"))
+    if kind.endswith("_call_output"):
+        return ChatMessage("tool", results=(_parse_result(message),))
+    if kind == "reasoning":
+        parts = as_dicts(message.get("summary")) or as_dicts(message.get("content"))
+        texts = (as_text(part.get("text")) for part in parts)
+        return ChatMessage("assistant", tuple(filter(None, texts)))
+    if kind.endswith("_call"):
+        call_id = as_name(message.get("call_id")) or as_name(message.get("id"))
+        call = {"name": kind.removesuffix("_call"), "arguments": message.get("action")}
+        return ChatMessage("assistant", calls=(_parse_call({**call, **message, "id": call_id}),))
+    known_roles = (_ROLES.get(as_text(message.get(key))) for key in ("role", "type"))
+    own_role = next(filter(None, known_roles), None) or as_text(message.get("role"))
+    if not own_role and (not role or not message.keys() & {"content", "parts", "tool_calls"}):
         return None
-    return _in_message(message, told or role)
+    return _parse_parts(message, own_role or role)
 
 
-def _in_message(message: Fields, role: str) -> Said:
+def _parse_parts(message: Json, role: str) -> ChatMessage:
     content = message.get("parts") or message.get("contents") or message.get("content")
-    blocks = [content] if isinstance(content, str) else listed(content)
+    blocks = [content] if isinstance(content, str) else as_list(content)
     if role == "tool" and not any(_is_result(block) for block in blocks):
-        return Said("tool", results=(_result(message),))
-    parts = [_in_block(block, role) for block in blocks]
+        return ChatMessage("tool", results=(_parse_result(message),))
+    parts = [_parse_block(block, role) for block in blocks]
     if "contents" in message and not any(part.texts for part in parts):
-        parts.append(_spoken(text(message.get("content"))))
+        parts.append(_text_part(as_text(message.get("content"))))
     reasoning = first_text(message, "reasoning_content", "reasoning")
     thoughts = [thought for part in parts for thought in part.thoughts]
-    called = [_call(one) for one in objects(message.get("tool_calls"))]
-    calls = called or [call for part in parts for call in part.calls]
+    calls = [_parse_call(call) for call in as_dicts(message.get("tool_calls"))]
+    calls = calls or [call for part in parts for call in part.calls]
     if isinstance(message.get("function_call"), dict):
-        calls.append(_call(message["function_call"]))
-    usage = fields(message.get("usage_metadata")) or fields(message.get("usage"))
-    model = fields(message.get("response_metadata")).get("model_name")
-    return Said(
+        calls.append(_parse_call(message["function_call"]))
+    usage = as_dict(message, "usage_metadata") or as_dict(message, "usage")
+    model = as_dict(message, "response_metadata").get("model_name")
+    return ChatMessage(
         role,
         tuple([reasoning, *thoughts] if reasoning else thoughts),
-        tuple(words for part in parts for words in part.texts),
+        tuple(text for part in parts for text in part.texts),
         tuple(calls),
         tuple(result for part in parts for result in part.results),
-        name(model) or name(message.get("model")),
-        tokens(usage.get("input_tokens", usage.get("prompt_tokens"))),
-        tokens(usage.get("output_tokens", usage.get("completion_tokens"))),
+        as_name(model) or as_name(message.get("model")),
+        sum_tokens(usage.get("input_tokens", usage.get("prompt_tokens"))),
+        sum_tokens(usage.get("output_tokens", usage.get("completion_tokens"))),
     )
 
 
-def _in_block(given: object, role: str) -> Said:
-    block, sort = fields(given), text(fields(given).get("type"))
-    if isinstance(given, str):
-        return _spoken(given)
-    if sort in _CALLS or "toolUse" in block:
-        return Said(role, calls=(_call(fields(block.get("toolUse")) or block),))
+def _parse_block(value: object, role: str) -> ChatMessage:
+    block, kind = as_dict(value), as_text(as_dict(value).get("type"))
+    if isinstance(value, str):
+        return _text_part(value)
+    if kind in _CALL_TYPES or "toolUse" in block:
+        return ChatMessage(role, calls=(_parse_call(as_dict(block, "toolUse") or block),))
     if _is_result(block):
-        return Said(role, results=(_result(fields(block.get("toolResult")) or block),))
-    words = _words(block)
-    if sort in _REASONS or "reasoningContent" in block:
-        return Said(role, (words,) if words else ())
-    if not words and sort and not sort.endswith("text") and role == "user":
-        words = f"[{sort[:40]}]"  # a picture
-    return _spoken(words)
+        return ChatMessage(role, results=(_parse_result(as_dict(block, "toolResult") or block),))
+    text = _block_text(block)
+    if kind in _REASONING_TYPES or "reasoningContent" in block:
+        return ChatMessage(role, (text,) if text else ())
+    if not text and kind and not kind.endswith("text") and role == "user":
+        text = f"[{kind[:40]}]"  # a picture
+    return _text_part(text)
 
 
-def _spoken(words: str) -> Said:
-    return Said("", (words,), (words,)) if words.strip() else Said("")
+def _text_part(text: str) -> ChatMessage:
+    return ChatMessage("", (text,), (text,)) if text.strip() else ChatMessage("")
 
 
-def _plain(message: Fields) -> Fields:
-    """Return a message of LangChain without the envelope of its serialization."""
+def _unwrap(message: Json) -> Json:
+    """Return a message without LangChain's serialization envelope."""
     kwargs = message.get("kwargs")
     if "lc" in message and isinstance(kwargs, dict):
-        kind = next((part for part in reversed(listed(message.get("id"))) if part), "")
+        kind = next((part for part in reversed(as_list(message.get("id"))) if part), "")
         return {"role": kind, **kwargs}
     data = message.get("data")
     return {**message, **data} if isinstance(data, dict) and "content" in data else message
 
 
 def _is_result(block: object) -> bool:
-    return text(fields(block).get("type")) in _RESULTS or "toolResult" in fields(block)
+    return as_text(as_dict(block).get("type")) in _RESULT_TYPES or "toolResult" in as_dict(block)
 
 
-def _words(block: Fields) -> str:
-    """Return the text of a block or a part; Bedrock has its own block inside."""
+def _block_text(block: Json) -> str:
+    """Return the text of a block or a part; Bedrock nests it."""
     for key in ("text", "content", "thinking", "reasoning", "refusal", "reasoningContent"):
         value = block.get(key)
         if isinstance(value, dict):
-            value = fields(value.get("reasoningText") or value).get("text")
-        if said := text(value):
-            return said
-    return "\n".join(text(one.get("text")) for one in objects(block.get("summary")))
+            value = as_dict(value.get("reasoningText") or value).get("text")
+        if text := as_text(value):
+            return text
+    return "\n".join(as_text(one.get("text")) for one in as_dicts(block.get("summary")))
 
 
-def _call(call: Fields) -> ToolCall:
-    """Return a tool call in OpenAI's, Anthropic's, Bedrock's or LangChain's form."""
-    asked = fields(call.get("function")) or call
-    keys = ("arguments", "args", "input")
-    given = next((asked[key] for key in keys if asked.get(key) is not None), None)
-    call_id = name(call.get("id")) or name(call.get("toolUseId"))
-    return ToolCall(text(asked.get("name")) or "(unnamed)", arguments(given), call_id)
+def _parse_call(call: Json) -> ToolCall:
+    """Parse a tool call in OpenAI's, Anthropic's, Bedrock's or LangChain's form."""
+    function = as_dict(call, "function") or call
+    arguments = parse_arguments(first_value(function, "arguments", "args", "input"))
+    call_id = as_name(call.get("id")) or as_name(call.get("toolUseId"))
+    return ToolCall(as_text(function.get("name")) or "(unnamed)", arguments, call_id)
 
 
-def _result(message: Fields) -> Result:
-    keys = ("content", "response", "result", "output")
-    output = next((message[key] for key in keys if message.get(key) is not None), None)
+def _parse_result(message: Json) -> Result:
+    output = first_value(message, "content", "response", "result", "output")
     ids = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "id")
+    failed = message.get("is_error") is True or as_text(message.get("status")) in _FAILED_STATUSES
     return Result(
         text_of(output) if isinstance(output, list) and text_of(output) else output,
-        next((found for key in ids if (found := name(message.get(key)))), None),
-        name(message.get("name")),
-        failed=message.get("is_error") is True or text(message.get("status")) in _FAILED,
+        next((call_id for key in ids if (call_id := as_name(message.get(key)))), None),
+        as_name(message.get("name")),
+        failed=failed,
     )
 
 
-def messages_in(value: object, role: str) -> list[Said]:
-    """Return the messages of a request, a response, a state, a list, or a JSON text of one.
+def parse_messages(value: object, role: str) -> list[ChatMessage]:
+    """Parse the messages of a request, a response, a state, a list, or a JSON text of one.
 
-    Any other text is what ``role`` said: ``user`` for what was given, ``assistant`` for what came.
+    Any other text is a message of ``role``: ``user`` for inputs, ``assistant`` for outputs.
     """
-    body = parsed(value)
-    told = fields(body)
+    body = parse_json(value)
     keys = ("messages", "input" if role == "user" else "output", "generations", "choices")
-    body = next((told[key] for key in keys if told.get(key) is not None), body)
+    inner = first_value(as_dict(body), *keys)
+    body = body if inner is None else inner
     if isinstance(body, str):
-        return [Said(role, (text(body),), (text(body),))] if body.strip() else []
-    found = [body] if isinstance(body, dict) else listed(body)
-    if len(found) == 1 and isinstance(found[0], list) and not _is_pair(found[0]):
-        found = found[0]  # LangChain's prompts and generations are lists of lists
-    all_said = (said_in(_message(one, role), role) for one in found)
-    return [said for said in all_said if said is not None]
+        return [ChatMessage(role, (as_text(body),), (as_text(body),))] if body.strip() else []
+    items = [body] if isinstance(body, dict) else as_list(body)
+    if len(items) == 1 and isinstance(items[0], list) and not _is_pair(items[0]):
+        items = items[0]  # LangChain's prompts and generations are lists of lists
+    messages = (parse_message(_unwrap_choice(item, role), role) for item in items)
+    return [message for message in messages if message is not None]
 
 
-def _message(one: object, role: str) -> object:
+def _unwrap_choice(item: object, role: str) -> object:
     """Return the message in a choice, a generation or a pair."""
-    if _is_pair(one):
-        return dict(zip(("role", "content"), listed(one), strict=True))
-    envelope = fields(one)
+    if _is_pair(item):
+        return dict(zip(("role", "content"), as_list(item), strict=True))
+    envelope = as_dict(item)
     if isinstance(envelope.get("message"), dict):
         return envelope["message"]
     if "generation_info" in envelope or [*envelope] == ["text"]:
         return {"role": role, "content": envelope.get("text")}
-    return one
+    return item
 
 
 def _is_pair(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(type(one) is str for one in value)
+    return isinstance(value, list) and len(value) == 2 and all(type(part) is str for part in value)
 
 
-def since_the_answer(messages: Iterable[Said]) -> list[Said]:
+def after_last_answer(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
     """Return the messages after the last one of the assistant."""
-    said = [*messages]
-    start = max((at for at, one in enumerate(said, 1) if one.role == "assistant"), default=0)
-    return said[start:]
+    history = [*messages]
+    ends = (end for end, message in enumerate(history, 1) if message.role == "assistant")
+    return history[max(ends, default=0) :]
 
 
-def asked_in(messages: Iterable[Said]) -> str:
+def latest_request(messages: Iterable[ChatMessage]) -> str:
     """Return the user's texts since the last message of the assistant."""
-    news = since_the_answer(messages)
-    return text(" ".join(words for one in news if one.role == "user" for words in one.texts))
+    latest = (message for message in after_last_answer(messages) if message.role == "user")
+    return as_text(" ".join(text for message in latest for text in message.texts))
 
 
-def last_text(messages: Iterable[Said]) -> str:
-    """Return the last text of the assistant; of a whole history, that is its answer."""
-    texts = [one for said in messages if said.role not in {"user", "tool"} for one in said.texts]
+def last_text(messages: Iterable[ChatMessage]) -> str:
+    """Return the last text of the assistant, which is the answer of a whole history."""
+    answers = (message for message in messages if message.role not in {"user", "tool"})
+    texts = [text for message in answers for text in message.texts]
     return texts[-1] if texts else ""

@@ -33,7 +33,7 @@ def test_a_trace_becomes_the_steps_that_its_spans_become(name, book, processor):
             run["objective"] = None  # it has the name of its agent
     assert found == wanted
     assert {run.complete for run in book.runs} == {".cancelled." not in name}
-    assert len(processor._held) == 0
+    assert len(processor._buffer) == 0
 
 
 def test_two_runs_in_one_trace_stay_two(book, processor):

@@ -151,4 +151,4 @@ def read(told):
     assert len(book.runs) <= len(book.ended)  # and all are read
     failed = [name for name in shield.failures if not name.startswith("a run without content")]
     assert failed == []
-    assert len(processor._held) == 0
+    assert len(processor._buffer) == 0

@@ -146,7 +146,7 @@ def test_rule_15_a_span_that_is_not_sampled_is_not_told(processor, book):
     provider.add_span_processor(processor)
 
     with agent(provider.get_tracer(GENAI)):
-        assert len(processor._held) == 0
+        assert len(processor._buffer) == 0
 
     assert book.ended == []
 
@@ -239,10 +239,10 @@ def test_rule_18_an_agent_that_never_ends_keeps_its_task_and_name(provider, proc
 def test_rule_18_a_forked_child_leaves_the_spans_to_its_parent(tracer, processor, book):
     with agent(tracer):
         model(tracer, text("Yes."))
-        processor._held.forget()  # as after a fork
+        processor._buffer.clear()  # as after a fork
 
     assert book.ended == []
-    assert len(processor._held) == 0
+    assert len(processor._buffer) == 0
 
 
 @pytest.mark.parametrize("is_the_same", [True, False])
@@ -274,7 +274,7 @@ def test_ten_thousand_open_spans_are_the_most(tracer, processor, book):
             model(tracer, text("Yes."), asked="An egg?")
             for _ in range(150):
                 tracer.start_span("open")
-            assert len(processor._held) <= 10_000
+            assert len(processor._buffer) <= 10_000
 
     assert len(book.ended) > 30
     assert not any(run.complete for run in book.runs)
@@ -285,8 +285,8 @@ def test_an_open_run_holds_sixteen_megabytes_and_the_names_of_the_rest(tracer, p
         for number in range(50):
             with tool(tracer, f"boil {number}", result=f"{number} " + "x" * 1_000_000):
                 pass
-        [top] = [one for one in processor._held._held.values() if one.parent is None]
-        assert 15_000_000 < sum(span.size_bytes for span in top.all()) < 17_000_000
+        [top] = [one for one in processor._buffer._spans.values() if one.parent is None]
+        assert 15_000_000 < sum(span.size_bytes for span in top.subtree()) < 17_000_000
         model(tracer, text("Yes."))
 
     [run] = book.runs

@@ -51,7 +51,7 @@ def test_a_run_is_over_without_an_end_of_the_program(name, book, processor):
     play(load("dumps", name), processor)
 
     assert len(book.ended) == len(expected(name))
-    assert len(processor._held) == 0
+    assert len(processor._buffer) == 0
 
 
 @pytest.mark.parametrize("name", AS_EXPECTED)

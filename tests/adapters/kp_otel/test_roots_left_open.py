@@ -27,7 +27,7 @@ def fail_with_its_model(tracer):
 
 
 def test_an_agent_that_its_failed_model_ended_is_over_after_a_while(provider, processor, book):
-    processor._held._grace_s = 0.01
+    processor._buffer._grace_s = 0.01
     over, ended = threading.Event(), book.ended
     book.ended = SimpleNamespace(append=lambda run: (ended.append(run), over.set()))
 
@@ -39,7 +39,7 @@ def test_an_agent_that_its_failed_model_ended_is_over_after_a_while(provider, pr
     assert steps(run) == ["observation One?", "observation ConnectionError: the model is away"]
     assert (run.error_type, run.complete) == ("ConnectionError", False)
     assert run.trace.metadata.success is False
-    assert len(processor._held) == 0
+    assert len(processor._buffer) == 0
 
 
 def test_what_begins_inside_it_is_a_run_of_its_own(provider, tracer, book):
@@ -55,7 +55,7 @@ def test_what_begins_inside_it_is_a_run_of_its_own(provider, tracer, book):
 
 
 def test_an_agent_that_waits_after_a_step_is_not_over(provider, processor, book):
-    processor._held._grace_s = 0.0
+    processor._buffer._grace_s = 0.0
     tracer = provider.get_tracer(SMOLAGENTS)
 
     with tracer.start_as_current_span("cook.run", attributes=AGENT):

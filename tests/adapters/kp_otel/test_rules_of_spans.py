@@ -49,7 +49,7 @@ def test_rule_2_what_is_around_may_end_before_its_agent(tracer, processor, book)
     own.__exit__(None, None, None)
 
     assert len(book.runs) == 1
-    assert len(processor._held) == 0
+    assert len(processor._buffer) == 0
 
 
 def test_rule_2_a_parent_elsewhere_is_none(tracer, book):
@@ -194,7 +194,7 @@ def test_rule_6_or_when_a_thousand_others_have_begun(tracer, book):
 
 
 def test_rule_6_or_after_a_while(tracer, book, processor):
-    processor._held._grace_s = 0.01
+    processor._buffer._grace_s = 0.01
     over = threading.Event()
     keep = book.ended.append
     book.ended = SimpleNamespace(append=lambda run: (keep(run), over.set()))
