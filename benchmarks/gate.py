@@ -18,7 +18,7 @@ import numpy as np
 from kp_middleware.core.evaluation import RunFacts
 from kp_middleware.core.formula import Shape, Signals, Weights
 from kp_middleware.core.gates import Ranking, choose, window_size
-from kp_middleware.estimate import Known, Prediction, Process, is_trusted
+from kp_middleware.estimate import GaussianProcess, KnownRuns, Prediction, is_trusted
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "outcomes_open.npz"
 WEIGHTS = {
@@ -83,11 +83,11 @@ def ours(stream: Stream, share: float, person: Person) -> np.ndarray:
     went, novelty, solved = [], stream.novelty(), []
     for at, signals in enumerate(stream.signals):
         known = [run for run, _ in told if at - run < AGE]
-        if known and (process is None or known != solved or not process.holds_at(at + 1)):
+        if known and (process is None or known != solved or not process.is_current(at + 1)):
             solved = known
             trusted = is_trusted(one for _, one in told if one is not None)
-            of = Known(stream.features[known], stream.vectors[known], stream.success[known])
-            process = Process(stream.features[: at + 1], of, is_trusted=trusted)
+            of = KnownRuns(stream.features[known], stream.vectors[known], stream.success[known])
+            process = GaussianProcess(stream.features[: at + 1], of, is_trusted=trusted)
         said = (
             None
             if process is None or not known

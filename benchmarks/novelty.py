@@ -51,8 +51,8 @@ def any_part(trace: ReasoningTrace, window: Window) -> str:
     if window.holds(text):
         return text
     contents = [step.content for step in trace.steps if step.content]
-    pieces = [window.ends(content, 16, 16).text for content in contents]
-    return " ".join([window.ends(trace.task.objective, 32, 64).text, *pieces])
+    pieces = [window.shorten(content, 16, 16)[0] for content in contents]
+    return " ".join([window.shorten(trace.task.objective, 32, 64)[0], *pieces])
 
 
 METHODS: Final[Mapping[str, Callable[[ReasoningTrace, Window], str]]] = {

@@ -1,4 +1,4 @@
-"""Estimate whether a run did its task, from the few runs of which somebody has told.
+"""Estimate whether a run succeeded, from the few runs with a known outcome.
 
 Twelve counts of a run go into a Gaussian process with a logistic link, by Laplace's approximation:
 Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), section 3.4.
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kp_middleware.traces import ReasoningTrace
 
 Features: TypeAlias = NDArray[np.float32]
-"""float32, shape ``(12,)`` or ``(runs, 12)``: the logarithms of counts from 0, plus one."""
+"""float32, shape ``(12,)`` or ``(runs, 12)``: ``log(1 + count)``."""
 
 FEATURES: Final = (
     "steps",
@@ -32,12 +32,12 @@ FEATURES: Final = (
     "tools",
     "thoughts",
 )
-"""Their names, in the order of the columns."""
+"""The names of the features, in column order."""
 
 _LAST_STEPS: Final = 10
-_READ: Final = 50_000  # characters of thoughts, the last ones: a page takes 0.1 ms
+_MAX_READ: Final = 50_000  # characters of thoughts, the last ones: a page takes 0.1 ms
 
-# In lower case, by first letters: ten times as fast as re.IGNORECASE over whole words.
+# On text in lower case: ten times as fast as re.IGNORECASE.
 _UNABLE: Final = (
     r"sorry|apolog\w*|un(?:able|fortunately)|can(?:not|'t)|could(?:n't| not)"
     r"|not (?:possible|able|allowed|eligible)|failed|transfer\w*"
@@ -53,7 +53,7 @@ _POSITIVE: Final = re.compile(
 
 
 def features(trace: ReasoningTrace) -> Features:
-    """Return the features of a run, which do not read how it ended."""
+    """Return the features of a run, which do not depend on its outcome."""
     steps = trace.steps
     tools = [step.tool.name for step in steps if step.type == "tool_call" and step.tool]
     calls = {
@@ -63,9 +63,9 @@ def features(trace: ReasoningTrace) -> Features:
     }
     failed = [step.type == "error_recovery" for step in steps]
     thoughts = [step.content or "" for step in steps if step.type == "thought"]
-    last = thoughts[-1][-_READ:].lower() if thoughts else ""
-    said = "\n".join(thoughts)[-_READ:].lower()
-    words = len(said.split())
+    last = thoughts[-1][-_MAX_READ:].lower() if thoughts else ""
+    text = "\n".join(thoughts)[-_MAX_READ:].lower()
+    words = len(text.split())
     counts = (
         len(steps),
         sum(failed) / max(1, len(tools)),
@@ -76,7 +76,7 @@ def features(trace: ReasoningTrace) -> Features:
         len(last.split()),
         len(_INABILITY.findall(last)),
         len(_POSITIVE.findall(last)),
-        100 * len(_NEGATIVE.findall(said)) / max(1, words),
+        100 * len(_NEGATIVE.findall(text)) / max(1, words),
         len(set(tools)),
         len(thoughts) / len(steps),
     )
@@ -84,7 +84,7 @@ def features(trace: ReasoningTrace) -> Features:
 
 
 Vector: TypeAlias = NDArray[np.float32]
-"""float32, shape ``(d,)`` or ``(runs, d)``, of length 1; of length 0 where there is none."""
+"""float32, shape ``(d,)`` or ``(runs, d)``: unit vectors, or zeros without an embedding."""
 
 _Reals: TypeAlias = NDArray[np.floating[Any]]
 
@@ -92,19 +92,19 @@ _BIAS: Final = 0.3
 _ON_FEATURES: Final = 2.0
 _ON_VECTORS: Final = 4.0
 _POWER: Final = 4
-_FEWEST_SEEN: Final = 6  # with fewer runs a feature has no usual value
-_DISTRUST: Final = -3.0  # the base rate foretold what is known 20 times better
+_MIN_SEEN: Final = 6  # with fewer runs a feature has no usual value
+_MIN_GAIN: Final = -3.0  # the base rate foretold what is known 20 times better
 _GROWTH: Final = 1.25
 _ITERATIONS: Final = 25
-_CLOSE: Final = 1e-5
-_EXACT: Final = 1e-12
-_ALONE: Final = 2**18  # multiplications
-_LIKENESS: Final = "likeness"
+_TOLERANCE: Final = 1e-5
+_RESIDUAL: Final = 1e-12
+_MAX_PRODUCT: Final = 2**18  # multiplications
+_SIMILARITY: Final = "likeness"
 _REASONS: Final = 2
 
 
-class Known(NamedTuple):
-    """The runs of which somebody has told how they ended; embeddings have shape ``(known, d)``."""
+class KnownRuns(NamedTuple):
+    """The runs with a known outcome; their embeddings have shape ``(known, d)``."""
 
     features: Features
     vectors: Vector
@@ -112,12 +112,12 @@ class Known(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The probability that a run did its task, from 0 to 1.
+    """The probability that a run succeeded, from 0 to 1.
 
     Attributes:
-        raw: What the process says, also while it is not trusted and ``p`` is the base rate.
-        reasons: The two main ones: a feature of `FEATURES` or ``likeness``, how far it lies from
-            the usual in standard deviations (0 for likeness), and what it adds to the log-odds.
+        raw: The process's estimate, even if it is not trusted and ``p`` is the base rate.
+        reasons: The two main ones: a feature of `FEATURES` or ``likeness``, its deviation from the
+            mean in standard deviations (0 for likeness), and its share of the log-odds.
     """
 
     p: float
@@ -127,34 +127,36 @@ class Estimate(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """An estimate, its base rate, and how the run ended."""
+    """An estimate, its base rate, and the outcome."""
 
     p: float
     base: float
     success: bool
 
 
-def is_trusted(foretold: Iterable[Prediction]) -> bool:
-    """Return False where the base rate was better by far on runs whose end became known.
+def is_trusted(predictions: Iterable[Prediction]) -> bool:
+    """Return False if the base rate predicted the known outcomes far better.
 
     >>> is_trusted([Prediction(0.1, 0.5, True)])
     True
     >>> is_trusted([Prediction(0.1, 0.5, True)] * 3)
     False
     """
-    gain = sum(_log(one.p, one.success) - _log(one.base, one.success) for one in foretold)
-    return gain >= _DISTRUST
+    gain = sum(
+        _log_score(one.p, one.success) - _log_score(one.base, one.success) for one in predictions
+    )
+    return gain >= _MIN_GAIN
 
 
-class Process:
-    """A Gaussian process that has learned from known runs: 5 ms for 200, on one core.
+class GaussianProcess:
+    """A Gaussian process fitted to known runs, which takes 5 ms for 200 on one core.
 
-    ``seen``, shape ``(runs, 12)``, tells what is usual; untrusted, each estimate is the base rate.
+    ``seen``, shape ``(runs, 12)``, standardizes the features; untrusted, it returns the base rate.
     """
 
-    def __init__(self, seen: Features, known: Known, *, is_trusted: bool = True) -> None:
-        self.solved_at = len(seen)
-        usual = len(seen) >= _FEWEST_SEEN
+    def __init__(self, seen: Features, known: KnownRuns, *, is_trusted: bool = True) -> None:
+        self.runs_seen = len(seen)
+        usual = len(seen) >= _MIN_SEEN
         self._mean = seen.mean(axis=0) if usual else np.zeros(len(FEATURES), np.float32)
         deviation = seen.std(axis=0) if usual else np.full(len(FEATURES), np.inf)
         self._deviation = np.where(deviation > 1e-3, deviation, np.inf)
@@ -173,24 +175,24 @@ class Process:
         """Estimate one run: features of shape ``(12,)``, and its embedding."""
         z, vector = self._standardized(features), vector.astype(np.float64)
         kernel = self._kernel(z[None], vector[None])[0]
-        own = _BIAS + _ON_FEATURES / len(FEATURES) * z @ z + _ON_VECTORS * (vector @ vector)
+        prior = _BIAS + _ON_FEATURES / len(FEATURES) * z @ z + _ON_VECTORS * (vector @ vector)
         scaled = self._root * kernel
-        known = _divided(scaled, self._kernel_of_known, self._root, np.zeros(len(scaled)))
-        variance = max(0.0, own - scaled @ known)
+        known = _linear_solve(scaled, self._kernel_of_known, self._root, np.zeros(len(scaled)))
+        variance = max(0.0, prior - scaled @ known)
         logit = self._offset + kernel @ self._weights
         raw = float(_sigmoid(logit / math.sqrt(1 + math.pi * variance / 8)))
         p = raw if self._is_trusted else self._base
         return Estimate(p, raw, self._base, self._reasons(z, vector))
 
-    def holds_at(self, runs: int) -> bool:
-        """Return whether so few runs were seen since that what is usual is still the same."""
-        return runs < self.solved_at * _GROWTH
+    def is_current(self, runs: int) -> bool:
+        """Return whether the number of seen runs has grown too little to fit again."""
+        return runs < self.runs_seen * _GROWTH
 
     def _reasons(self, z: _Reals, vector: _Reals) -> tuple[tuple[str, float, float], ...]:
-        likeness = float(_ON_VECTORS * self._alike(vector[None])[0] @ self._weights)
+        similarity = float(_ON_VECTORS * self._similarity(vector[None])[0] @ self._weights)
         effects = [
             *zip(FEATURES, z.tolist(), (z * self._slopes).tolist(), strict=True),
-            (_LIKENESS, 0.0, likeness),
+            (_SIMILARITY, 0.0, similarity),
         ]
         main = sorted(effects, key=lambda effect: -abs(effect[2]))[:_REASONS]
         return tuple((name, round(off, 3), round(adds, 3)) for name, off, adds in main if adds)
@@ -200,49 +202,49 @@ class Process:
 
     def _kernel(self, z: _Reals, vectors: _Reals) -> _Reals:
         linear = _ON_FEATURES / len(FEATURES) * _product(z, self._z.T)
-        return _BIAS + linear + _ON_VECTORS * self._alike(vectors)
+        return _BIAS + linear + _ON_VECTORS * self._similarity(vectors)
 
-    def _alike(self, vectors: _Reals) -> _Reals:
+    def _similarity(self, vectors: _Reals) -> _Reals:
         return np.maximum(0.0, _product(vectors, self._vectors.T)) ** _POWER
 
 
 def _solve(kernel: _Reals, success: _Reals, offset: float) -> tuple[_Reals, _Reals]:
-    """Return the weights of the known runs and the root of each one's curvature, by Newton."""
+    """Return the weights of the known runs and the roots of their curvatures, by Newton."""
     latent: _Reals = np.zeros(len(success))
     weights = solved = latent
     for _ in range(_ITERATIONS):
         p = _sigmoid(latent + offset)
         curvature = p * (1 - p) + 1e-6
         root, target = np.sqrt(curvature), curvature * latent + (success - p)
-        solved = _divided(root * _times(kernel, target), kernel, root, solved)
+        solved = _linear_solve(root * _times(kernel, target), kernel, root, solved)
         weights = target - root * solved
-        before, latent = latent, _times(kernel, weights)
-        if np.abs(latent - before).max() < _CLOSE:
+        previous, latent = latent, _times(kernel, weights)
+        if np.abs(latent - previous).max() < _TOLERANCE:
             break
     return weights, root
 
 
-def _divided(right: _Reals, kernel: _Reals, root: _Reals, near: _Reals) -> _Reals:
-    """Divide by ``1 + root · kernel · root``: conjugate gradients, from a solution that is near."""
-    solved = near
-    rest = way = right - near - root * _times(kernel, root * near)
-    left = rest @ rest
-    for _ in range(len(right)):
-        if left <= _EXACT * len(right):
+def _linear_solve(target: _Reals, kernel: _Reals, root: _Reals, start: _Reals) -> _Reals:
+    """Solve ``(1 + root · kernel · root) x = target`` by conjugate gradients from ``start``."""
+    solved = start
+    residual = direction = target - start - root * _times(kernel, root * start)
+    norm = residual @ residual
+    for _ in range(len(target)):
+        if norm <= _RESIDUAL * len(target):
             break
-        ahead = way + root * _times(kernel, root * way)
-        step = left / (way @ ahead)
-        solved, rest = solved + step * way, rest - step * ahead
-        left, before = rest @ rest, left
-        way = rest + left / before * way
+        image = direction + root * _times(kernel, root * direction)
+        step = norm / (direction @ image)
+        solved, residual = solved + step * direction, residual - step * image
+        norm, previous = residual @ residual, norm
+        direction = residual + norm / previous * direction
     return solved
 
 
 def _product(one: _Reals, other: _Reals) -> _Reals:
-    """Multiply in parts that are too small for BLAS to share among threads: waits cost more."""
+    """Multiply in parts too small for BLAS to use threads, which would only add waits."""
     if len(one) == 1:
         return _times(other.T, one[0])[None]
-    parts = math.ceil(one.size * other.shape[1] / _ALONE)
+    parts = math.ceil(one.size * other.shape[1] / _MAX_PRODUCT)
     return np.concatenate([part @ other for part in np.array_split(one, max(1, parts))])
 
 
@@ -255,5 +257,5 @@ def _sigmoid(z: Any) -> Any:
     return 1 / (1 + np.exp(-np.clip(z, -30, 30)))
 
 
-def _log(p: float, success: bool) -> float:  # noqa: FBT001 - an outcome
+def _log_score(p: float, success: bool) -> float:  # noqa: FBT001 - an outcome
     return math.log(p if success else 1 - p)

@@ -1,8 +1,8 @@
-"""A bounded cache of vectors over a ring in memory that never moves.
+"""A bounded cache of vectors, in a ring buffer of constant size.
 
-Vectors are stored dimension by dimension in blocks of 16, so that a product runs at the speed of
-memory with each of OpenBLAS's AVX kernels; row by row it takes up to 2.8 times as long. The blocks
-start as zero pages that the system allocates on the first write: memory grows with use.
+Vectors are stored dimension by dimension in blocks of 16: a product then runs at memory speed with
+each of OpenBLAS's AVX kernels; row by row it takes up to 2.8 times as long. The blocks start as
+zero pages, which the system allocates on the first write: memory grows with use.
 """
 
 import math
@@ -21,10 +21,10 @@ from numpy.typing import ArrayLike
 from kp_middleware.database import StoredVectors, VectorTable, connect, transaction
 from kp_middleware.embedding._model import Vector
 
-_UNSHARED: Final = 8192  # numbers: OpenBLAS may split a larger product among spinning threads
+_MAX_PRODUCT: Final = 8192  # numbers: OpenBLAS may split a larger product among spinning threads
 _WIDTH: Final = 16  # vectors in a block: narrower and wider blocks were slower
-_UNNAMED: Final = ""  # of a vector added without an embedder
-_LIKENESS: Final = attrgetter("similarity")
+_ANY: Final = ""  # the embedder of vectors that are compared with all others
+_BY_SIMILARITY: Final = attrgetter("similarity")
 
 
 class Neighbour(NamedTuple):
@@ -43,7 +43,7 @@ class Ring:
 
     def __init__(self, capacity: int, dimensions: int) -> None:
         self._capacity = capacity
-        self._width = min(_WIDTH, max(4, _UNSHARED // dimensions // 4 * 4))
+        self._width = min(_WIDTH, max(4, _MAX_PRODUCT // dimensions // 4 * 4))
         blocks = -(-capacity // self._width)
         self._blocks = np.zeros((blocks, dimensions, self._width), dtype=np.float32)
         self._products = np.zeros((blocks, self._width), dtype=np.float32)
@@ -53,13 +53,13 @@ class Ring:
         self._keys = np.empty(capacity, dtype=object)  # not traversed by the gc
         self._head = 0
         self._length = 0
-        self.seen_seq = 0  # of the file: what follows is not here yet
+        self.seen_seq = 0  # the last row read from the file
 
     def __len__(self) -> int:
         return self._length
 
     def append(self, unit: Vector, *, key: str | None, stamp_ms: int, seq: int) -> int | None:
-        """Copy a row in, and return the ``seq`` of the evicted row, or None."""
+        """Add a row, and return the ``seq`` of the evicted row, or None."""
         if not self._capacity:
             return seq
         evicted = self._drop_oldest() if self._length == self._capacity else None
@@ -72,7 +72,7 @@ class Ring:
         return evicted
 
     def extend(self, rows: StoredVectors) -> None:
-        """Copy many rows in, the newest where they are more than the capacity."""
+        """Add rows, only the newest if they exceed the capacity."""
         count = min(len(rows.seqs), self._capacity)
         for _ in range(self._length + count - self._capacity):
             self._drop_oldest()
@@ -91,17 +91,17 @@ class Ring:
             yield self._drop_oldest()
 
     def nearest(self, unit: Vector) -> Neighbour | None:
-        """Return the most similar row, the oldest of equals, or None if there is no row."""
-        found, end = None, self._head + self._length
+        """Return the most similar row, of equals the oldest; None without rows."""
+        best, end = None, self._head + self._length
         for start, stop in (self._head, min(end, self._capacity)), (0, end - self._capacity):
             if start < stop:  # else it does not wrap around, or is empty
                 blocks = slice(start // self._width, -(-stop // self._width))
                 np.matmul(unit, self._blocks[blocks], out=self._products[blocks])
                 at = start + int(self._similarities[start:stop].argmax())
                 similarity = min(1.0, max(-1.0, float(self._similarities[at])))
-                if found is None or similarity > found.similarity:
-                    found = Neighbour(similarity, self._keys[at])
-        return found
+                if best is None or similarity > best.similarity:
+                    best = Neighbour(similarity, self._keys[at])
+        return best
 
     def _drop_oldest(self) -> int:
         seq = int(self._seqs[self._head])
@@ -119,12 +119,12 @@ class VectorCache:
     ``max_elements``.
 
     Args:
-        max_elements: Capacity for each embedder; 0 keeps nothing.
+        max_elements: Capacity for each embedder; 0 stores nothing.
         dimensions: Length of every vector's array.
         ttl_ms: Time to live of an entry, in milliseconds; None means no expiry.
         path: SQLite file of traces that stores the vectors for later and other processes; None
-            keeps them in memory only.
-        table: The vectors of an open file, instead of ``path``: it takes part in its transactions.
+            means memory only.
+        table: The vectors of an open file, instead of ``path``: joins its transactions.
         clock: Returns milliseconds since the epoch; None means the system's clock. If it goes
             back, entries are stamped with the latest time seen.
 
@@ -168,18 +168,17 @@ class VectorCache:
             if ttl_ms is not None:
                 self._table.delete_unowned(up_to_ms=self._expired_ms(ttl_ms))
 
-    def add(self, vector: ArrayLike, key: str | None = None, *, embedder: str = _UNNAMED) -> None:
+    def add(self, vector: ArrayLike, key: str | None = None, *, embedder: str = _ANY) -> None:
         """Add a vector.
 
         Args:
-            vector: ``dimensions`` finite numbers, of which a float32 could hold each; a zero
-                vector is similar to nothing.
+            vector: ``dimensions`` finite float32 numbers; a zero vector is similar to nothing.
             key: Its owner, usually the id of a trace.
             embedder: The fingerprint of the model that made it; a vector without one is compared
                 with those of every embedder.
 
         Raises:
-            ValueError: If it has another dimension, or holds NaN or infinity.
+            ValueError: If it has another dimension, or contains NaN or infinity.
         """
         unit = self.unit(vector)
         with self._lock, self._transaction():
@@ -194,25 +193,25 @@ class VectorCache:
         """
         unit = self.unit(query)
         with self._lock:
-            names = self._names() if embedder is None else {embedder, _UNNAMED}
-            near = [ring.nearest(unit) for ring in self._current(names)]
-        return max(filter(None, near), key=_LIKENESS, default=None)
+            names = self._names() if embedder is None else {embedder, _ANY}
+            candidates = [ring.nearest(unit) for ring in self._current(names)]
+        return max(filter(None, candidates), key=_BY_SIMILARITY, default=None)
 
     def nearest_then_add(
-        self, vector: ArrayLike, key: str | None = None, *, embedder: str = _UNNAMED
+        self, vector: ArrayLike, key: str | None = None, *, embedder: str = _ANY
     ) -> Neighbour | None:
-        """Return what `nearest` does, and `add` the vector, with nothing in between."""
+        """Return the `nearest` entry and `add` the vector, atomically."""
         unit = self.unit(vector)
         with self._lock, self._transaction():
-            near = [ring.nearest(unit) for ring in self._current({embedder, _UNNAMED})]
-            found = max(filter(None, near), key=_LIKENESS, default=None)
+            candidates = [ring.nearest(unit) for ring in self._current({embedder, _ANY})]
+            best = max(filter(None, candidates), key=_BY_SIMILARITY, default=None)
             self._append(unit, key, embedder)
-        return found
+        return best
 
     def max_cosine_similarity(self, query: ArrayLike, *, embedder: str | None = None) -> float:
         """Return the similarity of the nearest entry as `nearest` does, or 0 if there is none."""
-        found = self.nearest(query, embedder=embedder)
-        return 0.0 if found is None else found.similarity
+        best = self.nearest(query, embedder=embedder)
+        return 0.0 if best is None else best.similarity
 
     def __len__(self) -> int:
         return self.size
@@ -231,7 +230,7 @@ class VectorCache:
             return sum(self._expire(ring, self.ttl_ms) for ring in self._rings.values())
 
     def clear(self) -> None:
-        """Remove all entries, except the rows of the file that a trace owns."""
+        """Remove all entries, except rows of the file that belong to a trace."""
         with self._lock:
             if self._table is not None:
                 self._table.delete_unowned()
@@ -240,16 +239,15 @@ class VectorCache:
                 self._rings[name].seen_seq = self._table.last_seq() if self._table else 0
 
     def load(self, *, embedder: str) -> None:
-        """Load the vectors that a look-up needs and that are not loaded yet.
+        """Load the vectors that a look-up needs, outside of a transaction.
 
-        A look-up would load them itself; before a transaction this blocks nobody. 100,000 vectors
-        take 0.3 s.
+        100,000 vectors take 0.3 s, for which a look-up within a transaction would block others.
         """
         with self._lock:
-            self._current({embedder, _UNNAMED})
+            self._current({embedder, _ANY})
 
     def reload(self) -> None:
-        """Discard the memory, to read the file again after a rollback on a shared connection."""
+        """Discard the loaded vectors, after a rollback on a shared connection."""
         with self._lock:
             self._rings.clear()
 
@@ -290,9 +288,9 @@ class VectorCache:
         return {*self._rings, *(self._table.embedders() if self._table else ())}
 
     def _current(self, embedders: set[str]) -> list[Ring]:
-        """Return the rings of embedders, with what others have added to the file.
+        """Return the rings of embedders, with the rows that other processes have added.
 
-        Sequence numbers grow in the order of commits: no later row gets a lower one.
+        Sequence numbers grow in commit order: no later row gets a lower one.
         """
         last_seq = 0 if self._table is None else self._table.last_seq()
         for name in embedders:

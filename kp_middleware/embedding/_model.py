@@ -1,4 +1,4 @@
-"""The embedding model all-MiniLM-L6-v2, loaded on first use, and the text of a trace it reads."""
+"""The embedding model all-MiniLM-L6-v2, loaded on first use, and the text it reads of a trace."""
 
 import logging
 import os
@@ -47,16 +47,16 @@ _WORDS = re.compile(" [A-Za-z0-9]")  # certain starts of a token
 _LONG_WORDS = re.compile("([A-Za-z0-9]{101})[A-Za-z0-9]+")
 _GAPS = re.compile(r"[ \t\n\r]{2,}")
 _FIRST_SLICE = 6 * WINDOW_TOKENS  # characters: more than the window holds of most texts
-_REMEMBERED = 512  # texts of at most 770 characters
+_CACHED_TEXTS = 512  # texts of at most 770 characters
 _TOKEN_CHARACTERS = 8  # more than most tokens have
 _OBJECTIVE_ENDS: Final = (32, 64)  # tokens: the task often follows instructions all runs share
 _ENDS: Final = {"person": (32, 32), "agent": (16, 16), "tool": (16, 16)}
-_ALONE: Final = 0.9
-"""The length of a task's vector that was read alone: its cosines would be as much higher."""
+_ALONE_FACTOR: Final = 0.9
+"""The length of the vector of a task that is embedded alone, whose cosines are higher."""
 
-_RECENT: Final = 64  # vectors: 100 KB
+_CACHED_VECTORS: Final = 64  # vectors: 100 KB
 _THREADS: Final = min(4, max(2, os.cpu_count() or 2))  # of a backfill
-_AHEAD: Final = 8  # texts: enough to keep the threads busy, few enough to fit in memory
+_MAX_AHEAD: Final = 8  # texts: enough to keep the threads busy, few enough to fit in memory
 
 
 class Embedder(Protocol):
@@ -126,17 +126,17 @@ class MiniLMEmbedder:
         return self._model().embed(text)[0]
 
     def embed_with(self, text: str, said: str) -> tuple[Vector, Vector | None]:
-        """Return the vectors of a text and of what people said in it; None if they said nothing.
+        """Return the vectors of a text and of the user's words in it, or None without any.
 
-        The first line of what they said is taken as it stands in the text; where it is not read
-        there, the beginning of what they said is read alone.
+        The second is that of the first line of the user's words within the text or, outside of the
+        window, that of their beginning alone.
         """
         if not said.strip():
             return self.embed(text), None
         model = self._model()
         whole, task = model.embed(text, first_line(said))
         if task is None:
-            task = model.embed(said[:LONG_CHARS])[0] * np.float32(_ALONE)
+            task = model.embed(said[:LONG_CHARS])[0] * np.float32(_ALONE_FACTOR)
         return whole, task
 
     def load_without_network(self) -> None:
@@ -144,7 +144,7 @@ class MiniLMEmbedder:
         self._model(without_network=True)
 
     def _model(self, *, without_network: bool = False) -> "_Model":
-        """Return the model, loaded once; if there was none, raise what was raised then."""
+        """Return the model, loaded once; a failure is remembered and raised again."""
         pid = os.getpid()  # a forked child inherits held locks, but not the session's threads
         attempt = self._attempts.get(pid) or self._attempts.setdefault(pid, _Attempt())
         with attempt.lock:
@@ -171,37 +171,37 @@ class _Attempt:
 def embed_many(texts: Iterable[str], embedder: Embedder) -> Iterator[Vector]:
     """Yield the vectors of many texts, in order.
 
-    MiniLM embeds two to four texts at a time, by the processors, each on its own: a batch would
-    pad all of them to the longest. Any other embedder, which may not be thread-safe, is called in
-    the caller's thread.
+    MiniLM embeds two to four texts in parallel, as the processors allow, without batches, which
+    would pad all texts to the longest. Any other embedder, which may not be thread-safe, is called
+    in the caller's thread.
 
     Args:
         texts: Read in the caller's thread, at most 8 ahead.
         embedder: Shared by the threads.
 
     Raises:
-        EmbedderUnavailableError, EmbedderNotReadyError: Instead of the text's vector. Texts not
-            started by then are dropped, as they are if the caller stops iterating.
+        EmbedderUnavailableError, EmbedderNotReadyError: Instead of a text's vector; the remaining
+            texts are dropped.
     """
     return embed_each(embedder.embed, texts, embedder)
 
 
 def embed_each(
-    embed: Callable[[S], T], given: Iterable[S], embedder: Embedder | None
+    embed: Callable[[S], T], items: Iterable[S], embedder: Embedder | None
 ) -> Iterator[T]:
-    """Yield what ``embed`` makes with an embedder of each, in order, as `embed_many` does."""
+    """Yield ``embed`` of each item, in order and in parallel as in `embed_many`."""
     if not isinstance(embedder, MiniLMEmbedder):
-        yield from map(embed, given)
+        yield from map(embed, items)
         return
-    begun: deque[Future[T]] = deque()
+    pending: deque[Future[T]] = deque()
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kp-embedding")
     try:
-        for one in given:
-            if len(begun) == _AHEAD:
-                yield begun.popleft().result()
-            begun.append(threads.submit(embed, one))
-        while begun:
-            yield begun.popleft().result()
+        for item in items:
+            if len(pending) == _MAX_AHEAD:
+                yield pending.popleft().result()
+            pending.append(threads.submit(embed, item))
+        while pending:
+            yield pending.popleft().result()
     finally:
         threads.shutdown(cancel_futures=True)
 
@@ -215,7 +215,7 @@ class _Model:
             folder = int8_folder(folder, digest)
         self.session = _load_with_fastembed(folder, threads)
         self.window = Window(cast("Tokenizer", self.session.tokenizer))
-        self._recent = lru_cache(_RECENT)(self._embed)
+        self._recent = lru_cache(_CACHED_VECTORS)(self._embed)
         took_s = time.monotonic() - began_at
         logger.info("loaded the embedding model from %s in %.1f s", folder, took_s)
 
@@ -243,10 +243,9 @@ def _mean(tokens: Vector) -> Vector:
 
 
 def _load_with_fastembed(folder: Path, threads: int) -> "OnnxTextModel[Any]":
-    """Load the model; of several threads, those that are idle sleep.
+    """Load the model; with several threads, replace fastembed's session by one without spinning.
 
-    By default they spin after each run, for as long as it took, and slow down the host; fastembed
-    has no option for this, so its session is replaced.
+    By default idle threads spin for as long as a run took and slow down the host.
     """
     from fastembed import TextEmbedding
     from onnxruntime import InferenceSession, SessionOptions
@@ -285,24 +284,24 @@ def shared_embedder(name: EmbedderName, *, threads: int = 1) -> MiniLMEmbedder |
 
 
 class Window:
-    """A measure of texts with the model's tokenizer, which tokenises little more than it holds."""
+    """The model's window of tokens, which tokenizes little more of a text than fits."""
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         tokenizer.enable_truncation(WINDOW_TOKENS)
         self._tokenizer = tokenizer
-        self._piece = lru_cache(_REMEMBERED)(self._ends)  # steps and tasks repeat
+        self._piece = lru_cache(_CACHED_TEXTS)(self._shorten)  # steps and tasks repeat
 
     def holds(self, text: str) -> bool:
-        """Return whether the model reads all of a text."""
+        """Return whether a whole text fits."""
         if any(islice(_WORDS.finditer(text), WORD_TOKENS, None)):  # each has a token, or more
             return False
         text = _compact(text)
         return len(self.beginning(text)) == len(text) and not self._encode(text).overflowing
 
     def beginning(self, text: str) -> str:
-        """Return as much of a text as determines its first 256 tokens, perhaps compacted.
+        """Return the beginning of a text that determines its first 256 tokens, perhaps compacted.
 
-        The tokenizer truncates only after it has tokenised the whole text: 0.2 s for 400 KB.
+        The tokenizer truncates only after tokenizing the whole text: 0.2 s for 400 KB.
         """
         size = _FIRST_SLICE
         if size < len(text) and not _is_decided(self._encode(text[:size])):
@@ -311,14 +310,14 @@ class Window:
             size *= 4
         return text[:size]
 
-    def ends(self, text: str, first: int, last: int) -> tuple[str, int]:
-        """Return the first and last tokens of a text, or all of it, as text and their number."""
+    def shorten(self, text: str, first: int, last: int) -> tuple[str, int]:
+        """Return the first and last tokens of a text, as text, and the number of tokens."""
         head, tail = first * _TOKEN_CHARACTERS, last * _TOKEN_CHARACTERS
         if len(text) > head + tail:
             text = f"{text[:head]} {text[-tail:]}"
         return self._piece(text, first, last)
 
-    def _ends(self, text: str, first: int, last: int) -> tuple[str, int]:
+    def _shorten(self, text: str, first: int, last: int) -> tuple[str, int]:
         encoding = self._encode(text)
         spans = [span for part in (encoding, *encoding.overflowing) for span in part.offsets]
         spans = [span for span in spans if span != (0, 0)]  # without the special tokens
@@ -340,14 +339,14 @@ def _is_decided(encoding: "Encoding") -> bool:
     if not encoding.overflowing:
         return False
     parts = encoding, encoding.overflowing[-1]
-    here, after = (max(word for word in part.word_ids if word is not None) for part in parts)
-    return here + 2 <= after
+    last, cut = (max(word for word in part.word_ids if word is not None) for part in parts)
+    return last + 2 <= cut
 
 
 def embedded_text(trace: ReasoningTrace, embedder: Embedder | None = None) -> str:
-    """Return the text to embed for a trace: the embedder's own choice, or the specified text.
+    """Return the text to embed for a trace: the embedder's choice, or the protocol's text.
 
-    That is the objective and each step's ``content``, joined by spaces, without past runs.
+    The latter joins the objective and each step's ``content`` by spaces, without past runs.
     """
     text_of: Callable[[ReasoningTrace], str] | None = getattr(embedder, "text_of", None)
     if text_of is not None:
@@ -357,10 +356,10 @@ def embedded_text(trace: ReasoningTrace, embedder: Embedder | None = None) -> st
 
 
 def task_first_text(trace: ReasoningTrace, window: Window) -> str:
-    """Return the specified text if the window holds it, else the ends of each part, in order.
+    """Return the protocol's text if it fits the window, else both ends of each part, in order.
 
-    What people said comes first in the budget of the window, then what the agent thought; tool
-    results get no more room than both together.
+    The budget goes to the user's turns first, then to the agent's thoughts; tool results get at
+    most as much as both together.
     """
     text = embedded_text(trace)
     if window.holds(text):
@@ -372,13 +371,13 @@ def task_first_text(trace: ReasoningTrace, window: Window) -> str:
             is_turn = step.type == "observation" and step.tool is None
             source = "agent" if step.type == "thought" else "person" if is_turn else "tool"
             parts[source].append((place, without_recalled(step.content), _ENDS[source]))
-    taken, room = {}, WORD_TOKENS
+    selected, budget = {}, WORD_TOKENS
     for source, its_parts in parts.items():
         if source == "tool":
-            room = min(room, WORD_TOKENS - room)
-        for place, part, ends in its_parts:
-            said, tokens = window.ends(part, *ends) if room > 0 else ("", 0)
+            budget = min(budget, WORD_TOKENS - budget)
+        for place, part, sizes in its_parts:
+            said, tokens = window.shorten(part, *sizes) if budget > 0 else ("", 0)
             if tokens:
-                taken[place] = said
-                room -= tokens
-    return " ".join(taken[place] for place in sorted(taken))
+                selected[place] = said
+                budget -= tokens
+    return " ".join(selected[place] for place in sorted(selected))

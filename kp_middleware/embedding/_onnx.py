@@ -29,9 +29,9 @@ _HEADS = 12
 _LAYERS = 6
 _WINDOW = 256
 
-_KEPT: Final = 32  # largest channels of each product; half as many give 1.2 times the error
-_LARGEST: Final = 63  # 7 bits: without VNNI, a sum of two products saturates at 16 bits
-_WORDS: Final = 30_522
+_FLOAT_CHANNELS: Final = 32  # per product; half as many give 1.2 times the error
+_MAX_INTEGER: Final = 63  # 7 bits: without VNNI, a sum of two products saturates at 16 bits
+_VOCABULARY: Final = 30_522
 _DOMAIN: Final = "com.microsoft"
 _FIRST, _LAST = 101, 102  # [CLS] and [SEP]
 
@@ -88,13 +88,13 @@ def build_model(weights: Weights) -> onnx.ModelProto:
 
 def _name_nodes(graph: onnx.GraphProto) -> None:
     """Name nodes and values by number, and constants with dots: the text repeats its names."""
-    kept = {put.name for put in (*graph.input, *graph.output)}
-    latest = dict(zip(kept, kept, strict=True))
+    boundary = {value.name for value in (*graph.input, *graph.output)}
+    latest = dict(zip(boundary, boundary, strict=True))
     for number, node in enumerate(graph.node, start=1):
         node.name = f"{node.op_type}_{number}"
         node.input[:] = [latest.get(name, name.replace("__", ".")) for name in node.input]
-        made = [name for name in node.output if name not in kept]
-        latest |= {name: f"t{number}_{place}" for place, name in enumerate(made)}
+        inner = [name for name in node.output if name not in boundary]
+        latest |= {name: f"t{number}_{place}" for place, name in enumerate(inner)}
         node.output[:] = [latest[name] for name in node.output]
 
 
@@ -183,12 +183,12 @@ def _is_product(node: onnx.NodeProto, weights: Mapping[str, NDArray[Any]]) -> bo
 
 
 def _split(matrix: Floats, peaks: Floats) -> dict[str, NDArray[Any]]:
-    """Return weights [I, O] as those of the largest channels in floats, and others in integers."""
-    large = np.sort(np.argsort(peaks)[-_KEPT:])
+    """Split weights [I, O]: those of the largest channels stay floats, others become integers."""
+    large = np.sort(np.argsort(peaks)[-_FLOAT_CHANNELS:])
     others = np.ones(len(matrix), np.float32)
     others[large] = 0
     rest = matrix * others[:, None]
-    scale = np.maximum(np.abs(rest).max(axis=0), np.finfo(np.float32).tiny) / _LARGEST  # [O]
+    scale = np.maximum(np.abs(rest).max(axis=0), np.finfo(np.float32).tiny) / _MAX_INTEGER  # [O]
     return {
         "large": large,
         "floats": matrix[large],
@@ -217,19 +217,19 @@ def _peaks(model: onnx.ModelProto, products: set[str]) -> dict[str, Floats]:
     """Return the largest value of each channel by input of a product, the same for any tokens."""
     names = sorted({node.input[0] for node in model.graph.node if node.output[0] in products})
     outputs = model.graph.output
-    given = len(outputs)
+    original = len(outputs)
     outputs.extend(helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in names)
     options = SessionOptions()
     options.intra_op_num_threads = 1
     session = InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
-    del outputs[given:]  # restored in place, because a copy of the model would take 90 MB
-    words = np.random.default_rng(0).integers(1000, _WORDS, (8, 64))
+    del outputs[original:]  # restored in place, because a copy of the model would take 90 MB
+    words = np.random.default_rng(0).integers(1000, _VOCABULARY, (8, 64))
     words[:, 0], words[:, -1] = _FIRST, _LAST
-    offered = {
+    inputs = {
         "input_ids": words,
         "attention_mask": np.ones_like(words),
         "token_type_ids": np.zeros_like(words),
     }
-    taken = {expected.name: offered[expected.name] for expected in session.get_inputs()}
-    results = zip(names, session.run(names, taken), strict=True)
+    used = {expected.name: inputs[expected.name] for expected in session.get_inputs()}
+    results = zip(names, session.run(names, used), strict=True)
     return {name: np.abs(values).max(axis=(0, 1)) for name, values in results}

@@ -24,7 +24,7 @@ logger = logging.getLogger("kp_middleware")
 
 
 class Embedded(NamedTuple):
-    """The unit vector of a run, and that of what people said first; None: there is none."""
+    """The unit vectors of a run and of the user's first words, or None."""
 
     of_run: Vector | None = None
     opening: Vector | None = None
@@ -35,9 +35,9 @@ class Scorer:
 
     Args:
         embedder: Measures novelty; None means novelty is 0.5.
-        cache: The vectors seen before; None means a new cache in memory.
-        profiles: Weights by domain, which add to the protocol's own or replace them; ``"default"``
-            is the profile of every domain without its own.
+        cache: The vectors of earlier traces; None means a new cache in memory.
+        profiles: Weights by domain, which extend or replace the protocol's; ``"default"`` is the
+            profile of all other domains.
 
     Raises:
         ValueError: If a profile's weights do not sum to 1.
@@ -71,8 +71,8 @@ class Scorer:
 
         Args:
             trace: The document.
-            vector: Its embedding, if the caller has it already.
-            shape: The true counts of its steps, if the document holds only some of them.
+            vector: Its embedding, if already computed.
+            shape: The true counts of its steps, if the document contains only some of them.
         """
         if vector is None:
             try:
@@ -96,7 +96,7 @@ class Scorer:
             trace: The document.
             vector: Its embedding, or None.
             shape: The true counts of its steps.
-            known: An earlier trace that the cache no longer holds.
+            known: An earlier trace that the cache no longer has.
         """
         nearest, embedder = known, None
         if vector is not None:
@@ -107,7 +107,7 @@ class Scorer:
         return RunFacts(shape, trace.outcome.confidence, trace.metadata.success, nearest, embedder)
 
     def embed(self, trace: ReasoningTrace) -> Vector | None:
-        """Return the embedding of a trace, or None without a model, which is warned about once.
+        """Return the embedding of a trace; without a model, warn once and return None.
 
         Raises:
             EmbedderNotReadyError: If the model is being downloaded; try again later.
@@ -116,7 +116,7 @@ class Scorer:
         return self.embed_with(trace, "").of_run
 
     def embed_with(self, trace: ReasoningTrace, said: str) -> Embedded:
-        """Return the embeddings of a trace and of what people said in it; raises as `embed`."""
+        """Return the embeddings of a trace and of the user's words in it. Raises as `embed`."""
         embedder, opening = self._embedder, None
         if embedder is None:
             return Embedded()
@@ -139,11 +139,11 @@ class Scorer:
         return Embedded(of_run, opening)
 
     def embed_many_with(self, pairs: Iterable[tuple[ReasoningTrace, str]]) -> Iterator[Embedded]:
-        """Yield what `embed_with` returns of each, some at a time."""
+        """Yield `embed_with` of each pair, in parallel as in `embed_many`."""
         return embed_each(lambda pair: self.embed_with(*pair), pairs, self._embedder)
 
     def load(self) -> None:
-        """Load the stored vectors from the file, ahead of a look-up that holds a lock."""
+        """Load the stored vectors, before a look-up that holds a lock."""
         if self._embedder is not None:
             self._cache.load(embedder=self._embedder.name)
 
@@ -161,7 +161,7 @@ _scorer: Final = Scorer(embedder=DEFAULT_EMBEDDER)  # nothing is loaded or alloc
 
 
 def evaluate_value(trace: ReasoningTrace) -> float:
-    """Return how much a trace is worth sharing, 0 to 1, given those evaluated before it here.
+    """Return how much a trace is worth sharing, 0 to 1, compared with those evaluated before.
 
     The first call loads the embedding model; without one, novelty is 0.5.
     """
@@ -169,5 +169,5 @@ def evaluate_value(trace: ReasoningTrace) -> float:
 
 
 async def aevaluate_value(trace: ReasoningTrace) -> float:
-    """Return `evaluate_value` of a trace, run in a thread so as not to block the event loop."""
+    """Run `evaluate_value` in a thread, without blocking the event loop."""
     return await asyncio.to_thread(evaluate_value, trace)

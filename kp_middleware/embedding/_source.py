@@ -1,4 +1,4 @@
-"""The folder of the embedding model: named, cached, made from a package, or downloaded."""
+"""The embedding model's folder: configured, cached, converted from a package, or downloaded."""
 
 import hashlib
 import logging
@@ -28,11 +28,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MODEL: Final = "sentence-transformers/all-MiniLM-L6-v2"
-"""The name by which fastembed knows it."""
+"""The model's name in fastembed."""
 
 _REPOSITORY: Final = "Qdrant/all-MiniLM-L6-v2-onnx"
-_NEEDED: Final = ("model.onnx", "tokenizer.json", "tokenizer_config.json")
-_FETCHED: Final = (
+_REQUIRED: Final = ("model.onnx", "tokenizer.json", "tokenizer_config.json")
+_FILES: Final = (
     "config.json",
     "special_tokens_map.json",
     "tokenizer.json",
@@ -52,40 +52,40 @@ _REMEDIES: Final = (
 
 
 def load_first(load: Callable[[Path], T], *, without_network: bool = False) -> T:
-    """Return ``load`` of the first folder that it can load, converting or downloading if needed."""
+    """Load the first usable folder, converting or downloading the model if needed."""
     _mute()
-    if named := _named():
-        return load(named)
+    if configured := _configured():
+        return load(configured)
     problems = []
-    for way in (_cached, _converted) if without_network else (_cached, _converted, _downloaded):
+    for locate in (_cached, _converted) if without_network else (_cached, _converted, _downloaded):
         try:
-            return load(way())
+            return load(locate())
         except (EmbedderUnavailableError, MissingExtraError, OSError) as exc:
             problems.append(str(exc))
     raise EmbedderUnavailableError(f"no embedding model: {'; '.join(problems)}. {_REMEDIES}")
 
 
 def describe_source() -> str:
-    """Describe the source of the model for people, without converting or downloading anything."""
+    """Describe the model's source for users, without converting or downloading anything."""
     _mute()
-    if named := _named():
-        return f"KP_MODEL_PATH: {named}"
-    found = partial(_converted, only_found=True)
-    for name, way in (("fastembed's cache", _cached), (f"the package {_PACKAGE}", found)):
+    if configured := _configured():
+        return f"KP_MODEL_PATH: {configured}"
+    packaged = partial(_converted, dry_run=True)
+    for name, locate in (("fastembed's cache", _cached), (f"the package {_PACKAGE}", packaged)):
         with suppress(EmbedderUnavailableError, MissingExtraError, OSError):
-            return f"{name}: {way()}"
+            return f"{name}: {locate()}"
     return "the model hub, from which it is downloaded when first needed"
 
 
 def int8_folder(folder: Path, digest: str) -> Path:
-    """Return the folder of the model quantized to 8-bit integers, made once, in our cache."""
+    """Return the cached folder of the model quantized to 8-bit integers."""
     made = locations.cache_folder() / f"all-MiniLM-L6-v2-{digest}-int8"
     if not _missing(made):
         return made
     try:
         from kp_middleware.embedding._onnx import export_int8
 
-        return _made(made, partial(export_int8, folder))
+        return _ensure_made(made, partial(export_int8, folder))
     except Exception as exc:
         problem = f"cannot quantize the embedding model to int8: {exc}"
         raise EmbedderError(f"{problem}; set KP_EMBEDDER to minilm") from exc
@@ -97,18 +97,18 @@ def file_sha256(path: Path) -> str:
 
 
 def _mute() -> None:
-    """Disable onnxruntime's telemetry, which it decides on at import, and fastembed's log lines."""
+    """Disable onnxruntime's telemetry, before its import, and fastembed's log lines."""
     from loguru import logger as loguru
 
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     loguru.disable("fastembed")
 
 
-def _named() -> Path | None:
-    named = os.environ.get("KP_MODEL_PATH")
-    if not named:
+def _configured() -> Path | None:
+    configured = os.environ.get("KP_MODEL_PATH")
+    if not configured:
         return None
-    folder = Path(named).expanduser()
+    folder = Path(configured).expanduser()
     if missing := _missing(folder):
         problem = f"KP_MODEL_PATH is {folder}, which has no {missing}: correct or unset it"
         raise EmbedderUnavailableError(problem)
@@ -130,8 +130,8 @@ def _cached() -> Path:
     return folder
 
 
-def _converted(*, only_found: bool = False) -> Path:
-    """Return the folder made of the pip package's weights; if none is, make it, or name these."""
+def _converted(*, dry_run: bool = False) -> Path:
+    """Return the folder converted from the pip package; with ``dry_run``, perhaps its weights."""
     folder = locations.cache_folder() / f"all-MiniLM-L6-v2-{_WEIGHTS_SHA256[:8]}"
     if not _missing(folder):
         return folder
@@ -141,7 +141,7 @@ def _converted(*, only_found: bool = False) -> Path:
     if find_spec("onnx") is None:
         raise MissingExtraError("weights")
     weights = Path(package.origin).parent / "model"
-    return weights if only_found else _made(folder, partial(_convert, weights))
+    return weights if dry_run else _ensure_made(folder, partial(_convert, weights))
 
 
 def _convert(weights: Path, target: Path) -> None:
@@ -152,8 +152,8 @@ def _convert(weights: Path, target: Path) -> None:
     export_onnx(weights, target)
 
 
-def _made(folder: Path, make: Callable[[Path], None]) -> Path:
-    """Return a folder of our cache, making it atomically, under a lock, if it is not complete."""
+def _ensure_made(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache; if incomplete, make it atomically, under a lock."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder.with_suffix(".lock"), waits=True):
         if _missing(folder):
@@ -166,11 +166,11 @@ def _made(folder: Path, make: Callable[[Path], None]) -> Path:
 
 
 def _missing(folder: Path) -> str:
-    return ", no ".join(name for name in _NEEDED if not (folder / name).is_file())
+    return ", no ".join(name for name in _REQUIRED if not (folder / name).is_file())
 
 
 class _Download(NamedTuple):
-    """One attempt to download the model; what comes late is kept."""
+    """One attempt to download the model."""
 
     began_at: float
     answered: Event
@@ -185,14 +185,14 @@ _downloads: dict[int, _Download] = {}
 
 
 def _downloaded() -> Path:
-    """Return the model's folder, waiting only until the hub should have answered.
+    """Return the downloaded folder, waiting only for the hub's first answer.
 
     Each process downloads once, in a daemon thread: a hang blocks neither the caller nor the exit.
     """
-    new = _Download(time.monotonic(), Event(), Future())
-    download = _downloads.setdefault(os.getpid(), new)  # a forked child has no threads
-    if download is new:
-        Thread(target=_fetch, args=(new,), name="kp-model", daemon=True).start()
+    started = _Download(time.monotonic(), Event(), Future())
+    download = _downloads.setdefault(os.getpid(), started)  # a forked child has no threads
+    if download is started:
+        Thread(target=_fetch, args=(started,), name="kp-model", daemon=True).start()
     wait([download.folder], timeout=max(0.0, _HUB_ANSWERS_S - download.took_s))
     if download.folder.done():
         problem = download.folder.exception()
@@ -208,7 +208,7 @@ def _downloaded() -> Path:
 
 
 def _fetch(download: _Download) -> None:
-    """Fetch the files one by one, without bars: a thread pool would delay the process's exit."""
+    """Fetch the files one by one: a thread pool would delay the process's exit."""
     try:
         from fastembed.common.utils import define_cache_dir
         from huggingface_hub import hf_hub_download, model_info
@@ -218,11 +218,11 @@ def _fetch(download: _Download) -> None:
         if (took_s := download.took_s) > _HUB_ANSWERS_S:  # the caller has given up
             raise TimeoutError(f"the hub took {took_s:.1f} s to answer")
         download.answered.set()
-        offered = {sibling.rfilename for sibling in siblings}
+        available = {sibling.rfilename for sibling in siblings}
         cache = define_cache_dir()
         logger.info("downloading the embedding model, 90 MB, to %s", cache)
         disable_progress_bars()
-        for name in filter(offered.__contains__, _FETCHED):
+        for name in filter(available.__contains__, _FILES):
             hf_hub_download(_REPOSITORY, name, cache_dir=cache)
         download.folder.set_result(_cached())
     except BaseException as exc:  # noqa: BLE001  # raised by `Future.result`

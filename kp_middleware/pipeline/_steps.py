@@ -30,9 +30,9 @@ from kp_middleware.errors import EmbedderNotReadyError, KnowledgePulseError, Tra
 from kp_middleware.estimate import (
     FEATURES,
     Features,
-    Known,
+    GaussianProcess,
+    KnownRuns,
     Prediction,
-    Process,
     features,
     is_trusted,
 )
@@ -146,7 +146,7 @@ class _Solved(NamedTuple):
     """A process, and what it has learned from."""
 
     labelled: Sequence[LabelledRun]
-    process: Process
+    process: GaussianProcess
     width: int  # of its vectors
 
 
@@ -169,7 +169,7 @@ class Estimating:
         if (
             solved is None
             or solved.labelled != labelled
-            or not solved.process.holds_at(1 + table.count(kind, before=seq, most=_SEEN))
+            or not solved.process.is_current(1 + table.count(kind, before=seq, most=_SEEN))
         ):
             solved = self._solve(table, kind, seq, labelled, own)
         if solved is None:
@@ -203,14 +203,14 @@ class Estimating:
         )
         vectors = [None if run.vector is None else _read(run.vector) for run, _ in learned]
         width = max((len(vector) for vector in vectors if vector is not None), default=0)
-        of = Known(
+        of = KnownRuns(
             np.array([read for _, read in learned]),
             np.array([_of_width(width, vector) for vector in vectors]),
             np.array([success[run.seq] for run, _ in learned]),
         )
         seen = [_read(one) for one in table.seen_features(kind, before=seq, most=_SEEN)]
         usual = np.array([*(one for one in seen if len(one) == len(own)), own])
-        return _Solved(labelled, Process(usual, of, is_trusted=trusted), width)
+        return _Solved(labelled, GaussianProcess(usual, of, is_trusted=trusted), width)
 
 
 def _read(numbers: bytes) -> Features:

@@ -75,13 +75,13 @@ def test_a_text_is_held_if_nothing_of_it_overflows(window, tokenizer, text):
 
 
 def test_the_ends_of_a_long_text_are_its_first_and_last_tokens(window):
-    piece = window.ends("one two three four five six seven", 2, 1)
+    piece = window.shorten("one two three four five six seven", 2, 1)
 
     assert piece == ("one two seven", 3)
 
 
 def test_of_a_text_with_no_more_tokens_all_is_taken(window):
-    piece = window.ends("one two three", 2, 1)
+    piece = window.shorten("one two three", 2, 1)
 
     assert piece == ("one two three", 3)
 
@@ -89,7 +89,7 @@ def test_of_a_text_with_no_more_tokens_all_is_taken(window):
 @given(long_texts(), st.integers(1, 64), st.integers(1, 64))
 @settings(deadline=None)
 def test_ends_are_bounded_in_tokens_and_in_characters(window, text, first, last):
-    ends, tokens = window.ends(text, first, last)
+    ends, tokens = window.shorten(text, first, last)
 
     assert tokens <= first + last
     assert len(ends) <= 8 * (first + last) + 2

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kp_middleware import ReasoningTrace, Step, Tool
-from kp_middleware.estimate import FEATURES, Known, Prediction, Process, features, is_trusted
+from kp_middleware.estimate import (
+    FEATURES,
+    GaussianProcess,
+    KnownRuns,
+    Prediction,
+    features,
+    is_trusted,
+)
 
 STEPS = FEATURES.index("steps")
 
@@ -25,7 +32,7 @@ def runs(count, seed=1):
 
 def learned(count, **kwargs):
     of, vectors, success = runs(100)
-    return Process(of, Known(of[:count], vectors[:count], success[:count]), **kwargs)
+    return GaussianProcess(of, KnownRuns(of[:count], vectors[:count], success[:count]), **kwargs)
 
 
 def test_twenty_known_runs_tell_most_others_apart():
@@ -54,7 +61,7 @@ def test_two_hundred_known_runs_are_solved_on_one_core_alone():
     on_others = []
     for _ in range(5):
         all_s, own_s = time.process_time(), time.thread_time()
-        Process(of, Known(of, vectors, success)).estimate(of[0], vectors[0])
+        GaussianProcess(of, KnownRuns(of, vectors, success)).estimate(of[0], vectors[0])
         on_others.append(time.process_time() - all_s - (time.thread_time() - own_s))
 
     assert min(on_others) < 0.001
@@ -73,23 +80,18 @@ def test_one_known_run_and_no_vectors_are_enough():
     of, _, success = runs(1)
     nothing = np.zeros((1, 0), np.float32)
 
-    said = Process(of, Known(of, nothing, success)).estimate(of[0], nothing[0])
+    said = GaussianProcess(of, KnownRuns(of, nothing, success)).estimate(of[0], nothing[0])
 
     assert 0 < said.p < 1
 
 
-@given(
-    st.integers(1, 30),
-    st.integers(0, 2**16),
-    st.floats(0, 100),
-    st.floats(0, 1),
-)
+@given(st.integers(1, 30), st.integers(0, 2**16), st.floats(0, 100), st.floats(0, 1))
 @settings(max_examples=60, deadline=None)
 def test_an_estimate_is_a_probability_whatever_is_known(count, seed, scale, rate):
     chance = np.random.default_rng(seed)
     of = (scale * chance.random((count, len(FEATURES)))).astype(np.float32)
     vectors = np.ones((count, 1), np.float32)
-    process = Process(of, Known(of, vectors, chance.random(count) < rate))
+    process = GaussianProcess(of, KnownRuns(of, vectors, chance.random(count) < rate))
 
     said = [process.estimate(*run) for run in zip(of, vectors, strict=True)]
 
