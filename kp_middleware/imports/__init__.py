@@ -1,16 +1,23 @@
-"""Runs that other tools have kept: readers of their formats, each from a stream of values."""
+"""Read the runs that other tools store, each in its own format, from a stream of JSON values."""
 
-from kp_middleware.imports._files import FORMATS, Spool, files_of, folders_of, format_in, runs_in
-from kp_middleware.imports._source import Book, Filling, SourceRun
+from kp_middleware.imports._files import (
+    FORMATS,
+    StagedRuns,
+    default_folders,
+    detect_format,
+    find_files,
+    read_runs,
+)
+from kp_middleware.imports._source import ImportContext, RunDefaults, SourceRun
 
 __all__ = [
     "FORMATS",
-    "Book",
-    "Filling",
+    "ImportContext",
+    "RunDefaults",
     "SourceRun",
-    "Spool",
-    "files_of",
-    "folders_of",
-    "format_in",
-    "runs_in",
+    "StagedRuns",
+    "default_folders",
+    "detect_format",
+    "find_files",
+    "read_runs",
 ]

@@ -1,4 +1,4 @@
-"""The formats by name, the files of a source and the runs in them, and a spool for the runs."""
+"""The formats by name, the files of a source, and a staging table for their runs."""
 
 import os
 import sqlite3
@@ -18,20 +18,22 @@ from kp_middleware.imports._histories import (
     read_swe_agent,
 )
 from kp_middleware.imports._sessions import is_codex, read_claude_code, read_codex
-from kp_middleware.imports._source import Book, SourceRun, values_in
+from kp_middleware.imports._source import ImportContext, SourceRun, read_values
 from kp_middleware.imports._spans import is_otlp, read_langfuse, read_langsmith, read_otlp
 from kp_middleware.runs import RecordedRun
 from kp_middleware.spans.messages import as_dict
 from kp_middleware.traces import ReasoningTrace
 
 _SQLITE: Final = b"SQLite format 3\0"
-_LOOKED_AT: Final = 50
-_FOUND: Final = """
+_SAMPLE_SIZE: Final = 50  # values
+_TOTALS: Final = """
     SELECT count(*), count(DISTINCT session), coalesce(min(began_at), ''),
         coalesce(max(began_at), '') FROM runs
 """
 
-Reader: TypeAlias = Callable[[Iterable[object], Book], Iterator[SourceRun | ReasoningTrace]]
+Reader: TypeAlias = Callable[
+    [Iterable[object], ImportContext], Iterator[SourceRun | ReasoningTrace]
+]
 
 
 class Format(NamedTuple):
@@ -41,19 +43,19 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...] = (".jsonl", ".json")
 
 
-def _read_traces(values: Iterable[object], book: Book) -> Iterator[ReasoningTrace]:
-    """Yield our own documents, as ``kp-middleware export`` writes them: ids are kept."""
+def _read_traces(values: Iterable[object], context: ImportContext) -> Iterator[ReasoningTrace]:
+    """Yield our own documents with their ids, as ``kp-middleware export`` writes them."""
     for value in values:
         row = as_dict(value)
-        places = (row, as_dict(row, "document"), as_dict(row, "trace"))
-        document = next((one for one in places if one.get("@type") == "ReasoningTrace"), None)
+        candidates = (row, as_dict(row, "document"), as_dict(row, "trace"))
+        document = next((doc for doc in candidates if doc.get("@type") == "ReasoningTrace"), None)
         if document is None:
-            book.skip("unknown_type")
+            context.skip("unknown_type")
             continue
         try:
             yield ReasoningTrace.model_validate(document)
         except (ValidationError, RecursionError):
-            book.skip("invalid")
+            context.skip("invalid")
 
 
 FORMATS: Final = {
@@ -69,68 +71,67 @@ FORMATS: Final = {
 }
 """The formats by the names that users type."""
 
-_FOLDERS: Final = {
+_DEFAULT_FOLDERS: Final = {
     "claude-code": ("CLAUDE_CONFIG_DIR", ".claude", ("projects",)),
     "codex": ("CODEX_HOME", ".codex", ("sessions", "archived_sessions")),
 }
-_PARTS: Final = frozenset({"subagents", "tool-results"})  # of Claude Code's sessions
+_SKIPPED_FOLDERS: Final = frozenset({"subagents", "tool-results"})  # of Claude Code's sessions
 
 
-def folders_of(format_: str) -> list[Path]:
-    """Return the folders in which the tool of a format, or any, keeps its runs."""
+def default_folders(format_: str) -> list[Path]:
+    """Return the folders where the tool of a format, or of any, stores its runs."""
     return [
-        Path(os.environ.get(variable) or Path.home() / usual) / folder
-        for name, (variable, usual, folders) in _FOLDERS.items()
+        Path(os.environ.get(variable) or Path.home() / default) / folder
+        for name, (variable, default, folders) in _DEFAULT_FOLDERS.items()
         if format_ in {name, "auto"}
         for folder in folders
     ]
 
 
-def files_of(format_: str, path: Path, book: Book) -> Iterator[Path]:
-    """Yield the files of a format in a folder, or the file itself, by name.
+def find_files(format_: str, path: Path, context: ImportContext) -> Iterator[Path]:
+    """Yield the files of a format in a folder, sorted by name, or the file itself.
 
-    Links are not followed, and what another user owns is not read: both are counted.
+    Skips and counts symbolic links and files of other users.
     """
     if path.is_file():
-        yield from _checked(path, book)
+        yield from _check_file(path, context)
         return
-    kinds = [one for name, one in FORMATS.items() if format_ in {name, "auto"}]
-    suffixes = tuple(suffix for one in kinds for suffix in one.suffixes)
-    parts = _PARTS if format_ in {"claude-code", "auto"} else ()
+    formats = [one for name, one in FORMATS.items() if format_ in {name, "auto"}]
+    suffixes = tuple(suffix for one in formats for suffix in one.suffixes)
+    skipped = _SKIPPED_FOLDERS if format_ in {"claude-code", "auto"} else ()
     for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if name not in parts)
+        folders[:] = sorted(name for name in folders if name not in skipped)
         for name in sorted(names):
             if name.endswith(suffixes):
-                yield from _checked(Path(folder) / name, book)
+                yield from _check_file(Path(folder) / name, context)
         for name in folders:
             if (Path(folder) / name).is_symlink():
-                book.skip("link")
+                context.skip("link")
 
 
-def _checked(path: Path, book: Book) -> Iterator[Path]:
+def _check_file(path: Path, context: ImportContext) -> Iterator[Path]:
     try:
         owner = path.lstat().st_uid
     except OSError:
-        book.skip("unreadable")
+        context.skip("unreadable")
         return
     if path.is_symlink():
-        book.skip("link")
+        context.skip("link")
     elif hasattr(os, "getuid") and owner != os.getuid():
-        book.skip("not_yours")
+        context.skip("not_yours")
     elif path.is_file():
         yield path
 
 
-def format_in(path: Path) -> str | None:
-    """Tell the format of a file from its beginning, or None if it is none of ours."""
+def detect_format(path: Path) -> str | None:
+    """Detect the format of a file from its first values; return None if it is unknown."""
     if _is_sqlite(path):
         return "messages"
-    found = islice(values_in(path, Book("auto")), _LOOKED_AT)
-    return next(filter(None, map(_format_of, found)), None)
+    sample = islice(read_values(path, ImportContext("auto")), _SAMPLE_SIZE)
+    return next(filter(None, map(_detect_value, sample)), None)
 
 
-def _format_of(value: object) -> str | None:
-    """Return the name of the format of one value of a file, or None if it says too little."""
+def _detect_value(value: object) -> str | None:
     line = as_dict(value)
     has = line.keys().__contains__
     tests: tuple[tuple[str, Any], ...] = (
@@ -147,18 +148,18 @@ def _format_of(value: object) -> str | None:
         ("messages", has("messages") or has("traj")),
         ("messages", has_messages(value)),
     )
-    return next((name for name, fits in tests if fits), None)
+    return next((name for name, matches in tests if matches), None)
 
 
-def runs_in(path: Path, book: Book) -> Iterator[SourceRun | ReasoningTrace]:
-    """Yield the runs of one file, in the format of the book."""
+def read_runs(path: Path, context: ImportContext) -> Iterator[SourceRun | ReasoningTrace]:
+    """Yield the runs of a file in the context's format."""
     try:
         if _is_sqlite(path):
-            yield from read_session(path, book)
+            yield from read_session(path, context)
         else:
-            yield from FORMATS[book.source].read(values_in(path, book), book)
+            yield from FORMATS[context.source].read(read_values(path, context), context)
     except (OSError, sqlite3.Error):
-        book.skip("unreadable")
+        context.skip("unreadable")
 
 
 def _is_sqlite(path: Path) -> bool:
@@ -169,8 +170,8 @@ def _is_sqlite(path: Path) -> bool:
         return False
 
 
-class Spool:
-    """The runs that were found, and those of them on their way to the file."""
+class StagedRuns:
+    """The ids of all runs of an import, and in a temporary file those to store."""
 
     def __init__(self) -> None:
         self._file = sqlite3.connect("", isolation_level=None)
@@ -182,32 +183,32 @@ class Spool:
         return int(self._file.execute("SELECT count(body) FROM runs").fetchone()[0])
 
     @property
-    def found(self) -> tuple[int, int, str, str]:
-        """The numbers of runs and sessions, and the first and the last start, in ISO 8601."""
-        runs, sessions, first_at, last_at = self._file.execute(_FOUND).fetchone()
+    def totals(self) -> tuple[int, int, str, str]:
+        """The numbers of runs and sessions, and their first and last start in ISO 8601."""
+        runs, sessions, first_at, last_at = self._file.execute(_TOTALS).fetchone()
         return runs, sessions, first_at, last_at
 
-    def note(self, run: RecordedRun) -> bool:
-        """Note that a run was found; False if it was noted before."""
-        noted = self._file.execute(
+    def register(self, run: RecordedRun) -> bool:
+        """Add the id of a run; return False if it was added before."""
+        inserted = self._file.execute(
             "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, NULL)",
             (run.trace.id, run.thread_id or run.trace.id, run.trace.metadata.created_at),
         )
-        return noted.rowcount > 0
+        return inserted.rowcount > 0
 
-    def put(self, run: RecordedRun) -> None:
-        """Take a run that was noted; the last one of an id counts."""
+    def stage(self, run: RecordedRun) -> None:
+        """Add the content of a registered run, in place of an earlier one with its id."""
         body = zlib.compress(run.model_dump_json().encode(), 1)
-        taken = (body, run.trace.metadata.created_at, run.trace.id)
-        self._file.execute("UPDATE runs SET body = ?, began_at = ? WHERE id = ?", taken)
+        row = (body, run.trace.metadata.created_at, run.trace.id)
+        self._file.execute("UPDATE runs SET body = ?, began_at = ? WHERE id = ?", row)
 
     def remove(self, ids: Iterable[str]) -> None:
         self._file.executemany("DELETE FROM runs WHERE id = ?", ((id,) for id in ids))
 
-    def ordered(self) -> Iterator[RecordedRun]:
-        """Yield the runs by the time at which they began; at the same time, as they were read."""
-        found = "SELECT body FROM runs WHERE body IS NOT NULL ORDER BY began_at, rowid"
-        for (body,) in self._file.execute(found):
+    def by_start(self) -> Iterator[RecordedRun]:
+        """Yield the staged runs by their start, then in the order of reading."""
+        staged = "SELECT body FROM runs WHERE body IS NOT NULL ORDER BY began_at, rowid"
+        for (body,) in self._file.execute(staged):
             yield RecordedRun.model_validate_json(zlib.decompress(body))
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Histories of chat messages in every form in which they are published, and trajectories.
+"""Read histories of chat messages in their published forms, and trajectories.
 
-Trajectories are ATIF of Harbor and Terminal-Bench, SWE-agent's ``.traj``, and mini-swe-agent's.
-Seen of ATIF: versions 1.0 to 1.7.
+Trajectories are ATIF (Harbor and Terminal-Bench, versions 1.0 to 1.7), SWE-agent's ``.traj`` and
+mini-swe-agent's.
 """
 
 import json
@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-from kp_middleware.imports._source import Book, SourceRun, digest, verdict
+from kp_middleware.imports._source import ImportContext, SourceRun, fingerprint, verdict
 from kp_middleware.recording import ToolCall, text_of
 from kp_middleware.spans.messages import (
     ChatMessage,
@@ -30,89 +30,92 @@ from kp_middleware.spans.messages import (
     parse_message,
 )
 
-_LOOKED_AT = 20
+_SAMPLE_SIZE = 20
 _COMMAND: Final = re.compile(r"\s*([A-Za-z_][\w-]{0,60})(?=\s|$)")
 _SHELL: Final = "bash"
-_ITEMS: Final = """
+_SESSION_ITEMS: Final = """
     SELECT CAST(session_id AS TEXT), id, message_data, created_at FROM agent_messages
     ORDER BY session_id, id
 """
-_BLOCK: Final = re.compile(r"```(?:bash|mswea_bash_command|sh)\s*\n(.*?)```", re.DOTALL)
-_CODE: Final = re.compile(r"<returncode>\s*(-?\d{1,6})\s*</returncode>")
+_CODE_BLOCK: Final = re.compile(r"```(?:bash|mswea_bash_command|sh)\s*\n(.*?)```", re.DOTALL)
+_RETURN_CODE: Final = re.compile(r"<returncode>\s*(-?\d{1,6})\s*</returncode>")
 
 
-def read_messages(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
+def read_messages(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
     """Yield a run of each document: ``{"messages": […]}``, ``{"traj": […]}`` or a bare list."""
     for value in values:
         document = as_dict(value)
         histories = (value, *(document.get(key) for key in ("messages", "traj", "items")))
-        history = next((found for one in histories if (found := as_list(one))), [])
+        history = next(filter(None, map(as_list, histories)), [])
         if not has_messages(history):
-            book.skip("unknown_type")
+            context.skip("unknown_type")
             continue
-        run = SourceRun(book, digest(value), as_name(document.get("session_id")))
+        run = SourceRun(context, fingerprint(value), as_name(document.get("session_id")))
         is_tau_bench = "traj" in document or "trial" in document
         for message in history:
-            if (said := parse_message(message)) is None:
+            if (parsed := parse_message(message)) is None:
                 continue
-            if is_tau_bench:  # where a failed tool's result begins with Error
-                told = ((one, as_text(one.output).startswith("Error")) for one in said.results)
-                results = (one._replace(failed=one.failed or says) for one, says in told)
-                said = said._replace(results=tuple(results))
-            run.take(said, as_time_s(as_dict(message).get("timestamp")))
+            if is_tau_bench:  # there, the result of a failed tool starts with Error
+                results = (
+                    result._replace(failed=True)
+                    if as_text(result.output).startswith("Error")
+                    else result
+                    for result in parsed.results
+                )
+                parsed = parsed._replace(results=tuple(results))
+            run.add_message(parsed, as_time_s(as_dict(message).get("timestamp")))
         run.success = verdict(document)
         yield run
 
 
 def has_messages(history: object) -> bool:
     """Return whether a value is a list of messages or items."""
-    return any(parse_message(one) is not None for one in as_list(history)[:_LOOKED_AT])
+    return any(parse_message(item) is not None for item in as_list(history)[:_SAMPLE_SIZE])
 
 
-def read_session(path: Path, book: Book) -> Iterator[SourceRun]:
-    """Yield the runs that an Agents SDK's ``SQLiteSession`` kept, and write nothing beside it."""
+def read_session(path: Path, context: ImportContext) -> Iterator[SourceRun]:
+    """Yield the runs of an Agents SDK ``SQLiteSession``, without creating files next to it."""
     log, session = path.with_name(f"{path.name}-wal"), None
-    is_at_rest = not (log.is_file() and log.stat().st_size)
-    address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if is_at_rest else ''}"
-    with closing(sqlite3.connect(address, uri=True)) as connection:
+    has_log = log.is_file() and log.stat().st_size > 0
+    uri = f"{path.resolve().as_uri()}?mode=ro{'' if has_log else '&immutable=1'}"
+    with closing(sqlite3.connect(uri, uri=True)) as connection:
         connection.execute("PRAGMA trusted_schema = OFF")
-        for of, key, item, at in connection.execute(_ITEMS):
-            said = parse_message(parse_json(item))
-            if said is None:
-                book.skip("unknown_type")
+        for session_id, item_id, item, at in connection.execute(_SESSION_ITEMS):
+            message = parse_message(parse_json(item))
+            if message is None:
+                context.skip("unknown_type")
                 continue
-            if of != session:
-                yield from book.end()
-            if of != session or said.role == "user":
-                yield from book.turn(f"{of}:{key}", of)
-                session = of
-            if book.run is not None:
-                book.run.take(said, as_time_s(at))
-    yield from book.end()
+            if session_id != session:
+                yield from context.end_run()
+            if session_id != session or message.role == "user":
+                yield from context.start_turn(f"{session_id}:{item_id}", session_id)
+                session = session_id
+            if context.run is not None:
+                context.run.add_message(message, as_time_s(at))
+    yield from context.end_run()
 
 
-def read_atif(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
+def read_atif(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
     """Yield the run of each trajectory."""
     for value in values:
         document = as_dict(value)
         if not as_list(document.get("steps")):
-            book.skip("unknown_type")
+            context.skip("unknown_type")
             continue
         session, agent = as_name(document.get("session_id")), as_dict(document, "agent")
-        key = as_name(document.get("trajectory_id")) or session or digest(value)
-        run = SourceRun(book, key, session)
+        key = as_name(document.get("trajectory_id")) or session or fingerprint(value)
+        run = SourceRun(context, key, session)
         for step in as_dicts(document.get("steps")):
             _read_step(run, step, as_name(agent.get("model_name")))
-        run.success = _atif_verdict(document, book.path)
+        run.success = _read_atif_verdict(document, context.path)
         yield run
 
 
-def _atif_verdict(document: Json, path: Path | None) -> bool | None:
+def _read_atif_verdict(document: Json, path: Path | None) -> bool | None:
     """Return the reward of a trajectory, or of Harbor's ``result.json`` of the same trial."""
-    for said in (document, document.get("extra"), document.get("final_metrics")):
-        part = as_dict(said)
-        if (found := verdict({**part, **as_dict(part, "extra")})) is not None:
-            return found
+    for part in (document, as_dict(document, "extra"), as_dict(document, "final_metrics")):
+        if (success := verdict({**part, **as_dict(part, "extra")})) is not None:
+            return success
     for folder in [] if path is None else path.parents[:2]:
         with suppress(OSError, ValueError, RecursionError):
             result = as_dict(json.loads((folder / "result.json").read_bytes()))
@@ -122,7 +125,7 @@ def _atif_verdict(document: Json, path: Path | None) -> bool | None:
 
 
 def _read_step(run: SourceRun, step: Json, model: str | None) -> None:
-    """Read a step as the messages that it tells."""
+    """Add a step as messages."""
     calls = [
         {**call, "name": call.get("function_name"), "id": call.get("tool_call_id")}
         for call in as_dicts(step.get("tool_calls"))
@@ -135,29 +138,29 @@ def _read_step(run: SourceRun, step: Json, model: str | None) -> None:
         "model": step.get("model_name") or model,
         "usage": step.get("metrics"),
     }
-    if (said := parse_message(message)) is not None:
-        run.take(said, as_time_s(step.get("timestamp")))
+    if (parsed := parse_message(message)) is not None:
+        run.add_message(parsed, as_time_s(step.get("timestamp")))
     for result in as_dicts(as_dict(step, "observation").get("results")):
         output, call_id = text_of(result.get("content")), as_name(result.get("source_call_id"))
         failed = as_dict(result, "extra").get("is_error") is True
-        run.take(ChatMessage("tool", results=(Result(output, call_id, failed=failed),)))
+        run.add_message(ChatMessage("tool", results=(Result(output, call_id, failed=failed),)))
 
 
-def read_swe_agent(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
-    """Yield the run of each trajectory; one that was not submitted is a failure."""
+def read_swe_agent(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
+    """Yield the run of each trajectory; a run without a submission failed."""
     for value in values:
         document = as_dict(value)
         steps, messages = as_list(document.get("trajectory")), as_list(document.get("messages"))
         if not steps and not messages:
-            book.skip("unknown_type")
+            context.skip("unknown_type")
             continue
-        run, info = SourceRun(book, digest(value)), as_dict(document, "info")
+        run, info = SourceRun(context, fingerprint(value)), as_dict(document, "info")
         if steps:
             _read_steps(run, document, steps)
         else:
             _read_messages(run, messages)
-        said = verdict(document)
-        run.success = verdict(info) if said is None else said
+        success = verdict(document)
+        run.success = verdict(info) if success is None else success
         run.result = as_text(info.get("submission")) or run.result
         status = as_text(info.get("exit_status")) or as_text(document.get("exit_status"))
         if status and not status.lower().startswith("submitted"):
@@ -166,53 +169,53 @@ def read_swe_agent(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
 
 
 def _read_steps(run: SourceRun, document: Json, steps: list[object]) -> None:
-    """Read SWE-agent's steps; the task is what a person said first, or else its name."""
+    """Add SWE-agent's steps; the task is the first user message, or else its name."""
     histories = (document.get("history"), as_dict(steps[0]).get("query"))
     messages = (message for history in histories for message in as_dicts(history))
-    asked = (
+    requests = (
         text_of(message.get("content"))
         for message in messages
         if message.get("role") == "user" and message.get("is_demo") is not True
     )
     names = ("problem_statement", "instance_id", "environment")
-    if task := next(filter(None, asked), "") or first_text(document, *names):
-        run.take(ChatMessage("user", texts=(task,)))
+    if task := next(filter(None, requests), "") or first_text(document, *names):
+        run.add_message(ChatMessage("user", texts=(task,)))
     for step in as_dicts(steps):
         action, took_s = as_text(step.get("action")), as_number(step.get("execution_time"))
-        run.take(ChatMessage("assistant", (as_text(step.get("thought")),)))
+        run.add_message(ChatMessage("assistant", (as_text(step.get("thought")),)))
         if action.strip():
-            named = _COMMAND.match(action)
-            call = ToolCall(named[1] if named else _SHELL, {"command": action})
-            run.take(ChatMessage("assistant", calls=(call,)))
+            command = _COMMAND.match(action)
+            call = ToolCall(command[1] if command else _SHELL, {"command": action})
+            run.add_message(ChatMessage("assistant", calls=(call,)))
             took_ms = None if took_s is None else max(0.0, took_s * 1000)
             result = Result(as_text(step.get("observation")))
-            run.take(ChatMessage("tool", results=(result,)), took_ms=took_ms)
+            run.add_message(ChatMessage("tool", results=(result,)), took_ms=took_ms)
 
 
 def _read_messages(run: SourceRun, messages: list[object]) -> None:
-    """Read mini-swe-agent's messages: after the task, what a user says is a command's output."""
+    """Add mini-swe-agent's messages; user messages after the task are outputs of commands."""
     for message in as_dicts(messages):
-        extra, heard = as_dict(message, "extra"), parse_message(message)
+        extra, parsed = as_dict(message, "extra"), parse_message(message)
         at_s = as_time_s(message.get("timestamp")) or as_time_s(extra.get("timestamp"))
-        said = text_of(message.get("content"))
-        if heard is None:
+        text = text_of(message.get("content"))
+        if parsed is None:
             continue
-        if heard.role == "assistant":
+        if parsed.role == "assistant":
             calls = [
                 ToolCall(_SHELL, {"command": command}, call_id)
-                for command, call_id in _commands(message, extra, said)
+                for command, call_id in _commands(message, extra, text)
             ]
-            heard = heard._replace(calls=(*calls,))
-        elif heard.role == "tool" or (heard.role == "user" and run.recorder.objective):
-            code, shown = as_number(extra.get("returncode")), _CODE.search(said)
-            code = float(shown[1]) if code is None and shown else code
-            result = Result(said, as_name(message.get("tool_call_id")), failed=bool(code))
-            heard = ChatMessage("tool", results=(result,))
-        run.take(heard, at_s)
+            parsed = parsed._replace(calls=(*calls,))
+        elif parsed.role == "tool" or (parsed.role == "user" and run.recorder.objective):
+            code, match = as_number(extra.get("returncode")), _RETURN_CODE.search(text)
+            code = float(match[1]) if code is None and match else code
+            result = Result(text, as_name(message.get("tool_call_id")), failed=bool(code))
+            parsed = ChatMessage("tool", results=(result,))
+        run.add_message(parsed, at_s)
 
 
-def _commands(message: Json, extra: Json, said: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the commands of a message with their ids, from the first place that has some."""
+def _commands(message: Json, extra: Json, text: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the commands of a message with their ids, from its actions, calls or code blocks."""
     if actions := as_list(extra.get("actions")):
         for action in actions:
             if command := as_text(action) or as_text(as_dict(action).get("command")):
@@ -221,4 +224,4 @@ def _commands(message: Json, extra: Json, said: str) -> Iterator[tuple[str, str 
         for call in calls:
             yield as_text(as_dict(call, "function").get("arguments")), as_name(call.get("id"))
     else:
-        yield from ((command, None) for command in _BLOCK.findall(said))
+        yield from ((command, None) for command in _CODE_BLOCK.findall(text))

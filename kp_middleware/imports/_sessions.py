@@ -1,8 +1,8 @@
-"""Sessions of coding agents: Claude Code's transcripts and Codex's rollouts, each one a file.
+"""Read sessions of coding agents: Claude Code's transcripts and Codex's rollouts, one per file.
 
-A line of Claude Code's is a message or a part of one; its maker calls the format internal. Of
-Codex's, what the model saw is read; of the terminal's copy only the ends of commands, tokens and
-turns. Seen: Claude Code 2.0 to 2.1.230, Codex 0.77 to 0.149.
+A line of Claude Code is a message or a part of one; its maker calls the format internal. Codex
+writes both the model's and the terminal's view: this reads the model's, and of the terminal's the
+ends of commands and turns, and tokens. Tested: Claude Code 2.0 to 2.1.230, Codex 0.77 to 0.149.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from kp_middleware.imports._source import Book, SourceRun, values_in
+from kp_middleware.imports._source import ImportContext, SourceRun, read_values
 from kp_middleware.recording import ModelCall, Place, text_of
 from kp_middleware.spans.messages import (
     ChatMessage,
@@ -25,126 +25,125 @@ from kp_middleware.spans.messages import (
     sum_tokens,
 )
 
-_NO_STEPS: Final = re.compile(
+_IGNORED_TYPES: Final = re.compile(
     "agent-name|ai-title|attachment|custom-title|file-history-snapshot|last-prompt|mode"
     "|permission-mode|pr-link|progress|queue-operation|summary|system|tag"
 )
-_WRITTEN_BY_CLAUDE_CODE: Final = re.compile(
+_INJECTED_TAGS: Final = re.compile(
     r"<(bash-(?:input|stdout|stderr)|command-(?:args|contents|message|name)"
     r"|local-command-(?:caveat|stderr|stdout)|system-reminder|task-notification"
     r"|user-memory-input)>.*?(?:</\1>|\Z)",
     re.DOTALL,
 )
 _INTERRUPTED: Final = "[Request interrupted by user"
-_OURS: Final = ("isMeta", "isSidechain", "isCompactSummary", "isVisibleInTranscriptOnly")
+_HIDDEN_FLAGS: Final = ("isMeta", "isSidechain", "isCompactSummary", "isVisibleInTranscriptOnly")
 
 
-def read_claude_code(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
+def read_claude_code(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
     """Yield the runs of a session: one begins at each message of a person."""
-    session = _ClaudeSession(book)
-    for line in _with_subagents(values, book):
+    session = _ClaudeSession(context)
+    for line in _with_subagents(values, context):
         match as_text(line.get("type")):
             case "user":
                 yield from session.user(line)
             case "assistant":
                 session.assistant(line)
-            case kind if not _NO_STEPS.fullmatch(kind):
-                book.skip("unknown_type")
-    yield from book.end()
+            case kind if not _IGNORED_TYPES.fullmatch(kind):
+                context.skip("unknown_type")
+    yield from context.end_run()
 
 
-def _with_subagents(values: Iterable[object], book: Book) -> Iterator[Json]:
-    """Yield the lines of a session, and those of each sub-agent from where it began."""
-    waiting: list[tuple[float, Path]] = []
-    beside = (book.path.with_suffix("") / "subagents").glob("*.jsonl") if book.path else ()
-    for path in beside:
+def _with_subagents(values: Iterable[object], context: ImportContext) -> Iterator[Json]:
+    """Yield the lines of a session, and those of each sub-agent at its start."""
+    pending: list[tuple[float, Path]] = []
+    subagents = context.path and (context.path.with_suffix("") / "subagents").glob("*.jsonl")
+    for path in subagents or ():
         if path.is_symlink():
-            book.skip("link")
+            context.skip("link")
         else:
-            lines = map(as_dict, values_in(path, Book(book.source)))
+            lines = map(as_dict, read_values(path, ImportContext(context.source)))
             times = (as_time_s(line.get("timestamp")) for line in lines)
-            waiting.append((next(filter(None, times), 0.0), path))
-    waiting.sort()
+            pending.append((next(filter(None, times), 0.0), path))
+    pending.sort()
     for value in values:
         at_s = as_time_s(as_dict(value).get("timestamp"))
-        while waiting and at_s is not None and waiting[0][0] < at_s:
-            yield from _sidechain(waiting.pop(0)[1], book)
+        while pending and at_s is not None and pending[0][0] < at_s:
+            yield from _sidechain(pending.pop(0)[1], context)
         yield as_dict(value)
-    for _, path in waiting:
-        yield from _sidechain(path, book)
+    for _, path in pending:
+        yield from _sidechain(path, context)
 
 
-def _sidechain(path: Path, book: Book) -> Iterator[Json]:
-    return ({**as_dict(value), "isSidechain": True} for value in values_in(path, book))
+def _sidechain(path: Path, context: ImportContext) -> Iterator[Json]:
+    return ({**as_dict(value), "isSidechain": True} for value in read_values(path, context))
 
 
 class _ClaudeSession:
-    def __init__(self, book: Book) -> None:
-        self._book = book
-        self._begun: list[tuple[str | None, str]] = []  # the line before a run's first, and its id
-        self._counted: set[str] = set()
+    def __init__(self, context: ImportContext) -> None:
+        self._context = context
+        self._starts: list[tuple[str | None, str]] = []  # parents of first lines, and run ids
+        self._counted_ids: set[str] = set()
 
     def user(self, line: Json) -> Iterator[SourceRun]:
-        """Read a line of a person, or of the tools; yield the run that it ends."""
-        book, message, at_s = (
-            self._book,
-            as_dict(line, "message"),
-            as_time_s(line.get("timestamp")),
-        )
-        said = parse_message(message, "user")
-        if said is not None and said.results:
-            if book.run is not None:
-                book.run.take(said._replace(texts=()), at_s, place=_place(line))
+        """Read a line of a person or of tools; yield the run that it ends."""
+        context, message = self._context, as_dict(line, "message")
+        at_s = as_time_s(line.get("timestamp"))
+        parsed = parse_message(message, "user")
+        if parsed is not None and parsed.results:
+            if context.run is not None:
+                context.run.add_message(parsed._replace(texts=()), at_s, place=_place(line))
             return
-        typed = _WRITTEN_BY_CLAUDE_CODE.sub("", text_of(message.get("content"))).strip()
-        if not typed or any(line.get(flag) is True for flag in _OURS):
+        text = _INJECTED_TAGS.sub("", text_of(message.get("content"))).strip()
+        if not text or any(line.get(flag) is True for flag in _HIDDEN_FLAGS):
             return
-        if typed.startswith(_INTERRUPTED):
-            if book.run is not None:
-                book.run.interrupted = True
+        if text.startswith(_INTERRUPTED):
+            if context.run is not None:
+                context.run.interrupted = True
             return
-        before, parent = book.run, as_name(line.get("parentUuid"))
+        previous, parent = context.run, as_name(line.get("parentUuid"))
         session = as_name(line.get("sessionId"))
-        key = f"{session}:{as_text(line.get('uuid')) or len(self._begun)}"
-        yield from book.turn(key, session)
-        if book.run is not None:
-            if book.run is not before:
+        key = f"{session}:{as_text(line.get('uuid')) or len(self._starts)}"
+        yield from context.start_turn(key, session)
+        if context.run is not None:
+            if context.run is not previous:
                 self._retract(parent)
-                self._begun.append((parent, book.run.id))
-            book.run.take(ChatMessage("user", texts=(typed,)), at_s)
+                self._starts.append((parent, context.run.id))
+            context.run.add_message(ChatMessage("user", texts=(text,)), at_s)
 
-    def _retract(self, before: str | None) -> None:
-        """Retract the runs of a branch that the person left by going back before it."""
-        begun = [parent for parent, _ in self._begun]
-        if before is not None and before in begun:
-            at = begun.index(before)
-            self._book.retracted += [id for _, id in self._begun[at:]]
-            del self._begun[at:]
+    def _retract(self, parent: str | None) -> None:
+        """Retract the runs of a branch that a person abandoned by going back to its parent."""
+        parents = [start for start, _ in self._starts]
+        if parent is not None and parent in parents:
+            index = parents.index(parent)
+            self._context.retracted += [id for _, id in self._starts[index:]]
+            del self._starts[index:]
 
     def assistant(self, line: Json) -> None:
-        """Read a line of the agent: one answer can come in several, with the same id."""
-        message, run = as_dict(line, "message"), self._book.run
-        said = parse_message(message, "assistant")
-        if run is None or said is None:
+        """Read a line of the agent; lines with the same id are parts of one answer."""
+        message, run = as_dict(line, "message"), self._context.run
+        parsed = parse_message(message, "assistant")
+        if run is None or parsed is None:
             return
         call, id, usage = None, as_text(message.get("id")), as_dict(message, "usage")
-        if usage and id not in self._counted:
-            self._counted.add(id)
+        if usage and id not in self._counted_ids:
+            self._counted_ids.add(id)
             kinds = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-            read, wrote = sum_tokens(*map(usage.get, kinds)), sum_tokens(usage.get("output_tokens"))
-            call = ModelCall(as_name(message.get("model")), read, wrote)
-        said = said._replace(role="assistant", model=None, input_tokens=None, output_tokens=None)
-        run.take(said, as_time_s(line.get("timestamp")), call=call, place=_place(line))
+            counts = sum_tokens(*map(usage.get, kinds)), sum_tokens(usage.get("output_tokens"))
+            call = ModelCall(as_name(message.get("model")), *counts)
+        parsed = parsed._replace(
+            role="assistant", model=None, input_tokens=None, output_tokens=None
+        )
+        run.add_message(parsed, as_time_s(line.get("timestamp")), call=call, place=_place(line))
 
 
 def _place(line: Json) -> Place | None:
     return Place("subagent") if line.get("isSidechain") is True else None
 
 
-_TYPES: Final = frozenset(
+_LINE_TYPES: Final = frozenset(
     ("session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state")
 )
-_WRITTEN_BY_CODEX: Final = (
+_INJECTED_PREFIXES: Final = (
     "<environment_context>",
     "# AGENTS.md instructions",
     "<user_instructions>",
@@ -156,9 +155,9 @@ _WRITTEN_BY_CODEX: Final = (
 )
 
 
-def read_codex(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
+def read_codex(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
     """Yield the runs of a session: one begins at each message of a person."""
-    session = _CodexSession(book)
+    session = _CodexSession(context)
     for value in values:
         line = as_dict(value)
         payload, at_s = as_dict(line, "payload"), as_time_s(line.get("timestamp"))
@@ -169,70 +168,70 @@ def read_codex(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
                 session.model = as_name(payload.get("model"))
             case "response_item":
                 yield from session.item(payload, at_s)
-            case "event_msg" if book.run is not None:
-                session.event(payload, book.run)
-            case kind if kind not in _TYPES:
-                book.skip("unknown_type")
-    yield from book.end()
+            case "event_msg" if context.run is not None:
+                session.event(payload, context.run)
+            case kind if kind not in _LINE_TYPES:
+                context.skip("unknown_type")
+    yield from context.end_run()
 
 
 class _CodexSession:
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, context: ImportContext) -> None:
+        self._context = context
         self.id: str | None = None
         self.model: str | None = None
-        self._runs = 0
-        self._is_over = False
-        self._ends: dict[str, Json] = {}
+        self._run_count = 0
+        self._is_complete = False
+        self._command_ends: dict[str, Json] = {}
         self._total: object = None
 
     def item(self, item: Json, at_s: float | None) -> Iterator[SourceRun]:
-        """Read what the model saw; yield the run that it ends."""
-        book, said = self._book, parse_message(item)
-        if said is None:
+        """Read an item of the model's view; yield the run that it ends."""
+        context, parsed = self._context, parse_message(item)
+        if parsed is None:
             return
-        if said.role == "user":
-            words = "\n".join(said.texts).strip()
-            if not words or words.startswith(_WRITTEN_BY_CODEX):
+        if parsed.role == "user":
+            text = "\n".join(parsed.texts).strip()
+            if not text or text.startswith(_INJECTED_PREFIXES):
                 return
-            self._runs += 1
-            yield from book.turn(f"{self.id}:{self._runs}", self.id)
-            self._is_over = False
-        if book.run is not None:
-            is_message = said.role == "assistant" and item.get("type") == "message"
+            self._run_count += 1
+            yield from context.start_turn(f"{self.id}:{self._run_count}", self.id)
+            self._is_complete = False
+        if context.run is not None:
+            is_message = parsed.role == "assistant" and item.get("type") == "message"
             call = ModelCall(self.model) if is_message else None
-            book.run.take(self._as_shown(said), at_s, call=call)
+            context.run.add_message(self._with_terminal_output(parsed), at_s, call=call)
 
     def event(self, event: Json, run: SourceRun) -> None:
-        """Read what the terminal showed: the ends of commands and turns, and tokens."""
+        """Read an event of the terminal's view: the end of a command or a turn, or tokens."""
         match event.get("type"):
             case "exec_command_end" if call_id := as_name(event.get("call_id")):
-                self._ends[call_id] = event
+                self._command_ends[call_id] = event
             case "task_complete":
-                self._is_over = True
-            case "turn_aborted" if not self._is_over:
+                self._is_complete = True
+            case "turn_aborted" if not self._is_complete:
                 run.interrupted = True
-            case "token_count":  # repeated: each total counts once
+            case "token_count":  # sent repeatedly; count each total once
                 info = as_dict(event, "info")
                 total, last = info.get("total_token_usage"), as_dict(info, "last_token_usage")
                 if last and (total is None or total != self._total):
                     self._total = total
-                    counts = (sum_tokens(last.get(f"{way}_tokens")) for way in ("input", "output"))
-                    run.used(ModelCall(self.model, *counts))
+                    counts = map(sum_tokens, map(last.get, ("input_tokens", "output_tokens")))
+                    run.count_tokens(ModelCall(self.model, *counts))
 
-    def _as_shown(self, said: ChatMessage) -> ChatMessage:
-        """Return the results of calls as the terminal showed them, where it did."""
+    def _with_terminal_output(self, message: ChatMessage) -> ChatMessage:
+        """Return a message with the outputs that the terminal showed, if any."""
         results = []
-        for result in said.results:
-            end = self._ends.pop(result.call_id or "", {})
-            told = as_dict(parse_json(result.output))
-            output = end.get("aggregated_output", told.get("output", result.output))
-            code = as_number(end.get("exit_code", as_dict(told, "metadata").get("exit_code")))
+        for result in message.results:
+            end = self._command_ends.pop(result.call_id or "", {})
+            body = as_dict(parse_json(result.output))
+            output = end.get("aggregated_output", body.get("output", result.output))
+            code = as_number(end.get("exit_code", as_dict(body, "metadata").get("exit_code")))
             failed = result.failed or (code is not None and code != 0)
             results.append(result._replace(output=output, failed=failed))
-        return said._replace(results=tuple(results))
+        return message._replace(results=tuple(results))
 
 
 def is_codex(line: Json) -> bool:
     """Return whether an object is a line of a rollout."""
-    return as_text(line.get("type")) in _TYPES and isinstance(line.get("payload"), dict)
+    return as_text(line.get("type")) in _LINE_TYPES and isinstance(line.get("payload"), dict)

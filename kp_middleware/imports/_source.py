@@ -1,4 +1,4 @@
-"""A source while it is read: the values of a file, the runs in it, and the book of its reader."""
+"""Read the JSON values of a file, and build runs from the messages and spans in them."""
 
 import gzip
 import json
@@ -26,38 +26,38 @@ Tool: TypeAlias = str | tuple[str, str]
 """The name of a tool, or that and the name of its MCP server."""
 
 _NAMESPACE: Final = UUID("6f0cb5c4-9f0e-5d0c-8a53-0d1a4f2c7be1")
-_VERDICTS: Final = ("reward", "resolved", "success", "target", "score")
-_MOST_LINE: Final = 16 << 20  # bytes; longer lines are skipped and counted
-_MOST_DOCUMENT: Final = 32 << 20
+_VERDICT_KEYS: Final = ("reward", "resolved", "success", "target", "score")
+_MAX_LINE_BYTES: Final = 16 << 20  # bytes; longer lines are skipped and counted
+_MAX_DOCUMENT_CHARACTERS: Final = 32 << 20
 _HEAD_BYTES: Final = 64 << 10
 _CHUNK: Final = 1 << 20
-_BETWEEN: Final = frozenset(" \t\r\n,")
-_MESSAGE: Final = re.compile(r'\[\s*\{\s*"(?:role|content|type)"\s*:')
+_SEPARATORS: Final = frozenset(" \t\r\n,")
+_MESSAGE_LIST: Final = re.compile(r'\[\s*\{\s*"(?:role|content|type)"\s*:')
 
 
 def verdict(document: Json) -> bool | None:
-    """Return what a source says about the end of a run: half a point or more is a success.
+    """Return the success that a source reports; a score of 0.5 or more is a success.
 
     >>> verdict({"reward": 1.0}), verdict({"resolved": False}), verdict({"messages": []})
     (True, False, None)
     """
-    for key in _VERDICTS:
-        said: Any = document.get(key)
-        if isinstance(said, bool):
-            return said
-        if (points := as_number(said)) is not None:
-            return points >= 0.5
+    for key in _VERDICT_KEYS:
+        value: Any = document.get(key)
+        if isinstance(value, bool):
+            return value
+        if (score := as_number(value)) is not None:
+            return score >= 0.5
     return None
 
 
 def mean_verdict(scores: Iterable[object]) -> bool | None:
-    """Return what several scores from 0 to 1 say together, or None without one."""
-    said = [one for score in scores if (one := as_number(score)) is not None and 0 <= one <= 1]
-    return sum(said) / len(said) >= 0.5 if said else None
+    """Return whether the mean of the scores from 0 to 1 is a success, or None without one."""
+    valid = [score for score in map(as_number, scores) if score is not None and 0 <= score <= 1]
+    return sum(valid) / len(valid) >= 0.5 if valid else None
 
 
-class Filling(NamedTuple):
-    """The parts of a document that no source has; private unless somebody says otherwise."""
+class RunDefaults(NamedTuple):
+    """The metadata that no source has; private by default."""
 
     domain: str = "general"
     visibility: Visibility = "private"
@@ -66,70 +66,79 @@ class Filling(NamedTuple):
 
 
 class SourceRun:
-    """A run of a source, bounded like any recorded run; the same key always gives the same id."""
+    """A run of a source, with the limits of a recorded run; its key determines its id."""
 
     def __init__(
-        self, book: "Book", key: str, session: str | None = None, *, must_answer: bool = False
+        self,
+        context: "ImportContext",
+        key: str,
+        session: str | None = None,
+        *,
+        requires_answer: bool = False,
     ) -> None:
-        self._book = book
-        named = f"{book.source}:{key}".encode(errors="replace").decode()
-        self.recorder = Recorder(lambda _: None, book.limits, framework=book.source)
-        self.recorder.trace_id = self.id = f"kp:trace:{uuid5(_NAMESPACE, named)}"
+        self._context = context
+        full_key = f"{context.source}:{key}".encode(errors="replace").decode()
+        self.recorder = Recorder(lambda _: None, context.limits, framework=context.source)
+        self.recorder.trace_id = self.id = f"kp:trace:{uuid5(_NAMESPACE, full_key)}"
         self.recorder.thread_id = session
         self._times_s: list[float] = []
-        self._must_answer = must_answer
+        self._requires_answer = requires_answer
         self._has_answered = False
-        self._ids: Counter[str] = Counter()
-        # by id, the calls without a result: their own ids, tools and times
-        self._open: defaultdict[str, deque[tuple[str, Tool, float | None]]] = defaultdict(deque)
+        self._id_counts: Counter[str] = Counter()
+        # by the source's id, the calls without a result: their unique ids, tools and times
+        self._pending_calls: defaultdict[str, deque[tuple[str, Tool, float | None]]] = defaultdict(
+            deque
+        )
         self.result = ""
-        self.acted = False
+        self.has_activity = False
         self.interrupted = False
         self.success: bool | None = None
         self.error_type: str | None = None
 
-    def replayed(self, root: BufferedSpan, *, success: bool | None = None) -> Iterator["SourceRun"]:
-        """Take all steps from the spans of a run; yield it if they tell anything that was said."""
+    def replay_spans(
+        self, root: BufferedSpan, *, success: bool | None = None
+    ) -> Iterator["SourceRun"]:
+        """Add the steps of a tree of spans; yield the run if it has any content."""
         self.recorder.outcome(success=success)
-        self.acted = replay(root, self.recorder)
-        if self.acted:
+        self.has_activity = replay(root, self.recorder)
+        if self.has_activity:
             yield self
         else:
-            self._book.skip("no_content")
+            self._context.skip("no_content")
 
-    def take(
+    def add_message(
         self,
-        said: ChatMessage,
+        message: ChatMessage,
         at_s: float | None = None,
         *,
         call: ModelCall | None = None,
         place: Place | None = None,
         took_ms: float | None = None,
     ) -> None:
-        """Note what a message says at an epoch second; ``call`` counts before its own."""
-        for result in said.results:
-            self._returned(result, at_s, place, took_ms)
-        if said.role == "user" and said.texts:
-            words = "\n".join(said.texts)
+        """Add a message at an epoch second; ``call`` overrides its own model and tokens."""
+        for result in message.results:
+            self._add_result(result, at_s, place, took_ms)
+        if message.role == "user" and message.texts:
+            text = "\n".join(message.texts)
             if not self.recorder.objective:
-                self.recorder.set_objective(words)
-            self._note("observation", at_s, content=words)
+                self.recorder.set_objective(text)
+            self._note("observation", at_s, content=text)
             self._has_answered = self.interrupted = False
-        elif said.role == "assistant":
-            call = call or ModelCall(said.model, said.input_tokens, said.output_tokens)
-            self.used(call)
-            for thought in filter(None, said.thoughts):
+        elif message.role == "assistant":
+            call = call or ModelCall(message.model, message.input_tokens, message.output_tokens)
+            self.count_tokens(call)
+            for thought in filter(None, message.thoughts):
                 took = None if call == ModelCall() else call
                 self._note("thought", at_s, content=thought, took=took, place=place)
                 call = ModelCall()
                 if place is None:
                     self._has_answered, self.result = True, thought
-            for tool, given, call_id, _ in said.calls:
-                self._called(tool, dict(given), call_id or "", at_s, place)
-            self.acted = True
+            for tool, arguments, call_id, _ in message.calls:
+                self._add_call(tool, dict(arguments), call_id or "", at_s, place)
+            self.has_activity = True
 
-    def used(self, call: ModelCall) -> None:
-        """Count the tokens of a model call."""
+    def count_tokens(self, call: ModelCall) -> None:
+        """Add the model and the tokens of a call."""
         if call.model is not None:
             self.recorder.model = call.model
         if call.input_tokens is not None or call.output_tokens is not None:
@@ -137,55 +146,55 @@ class SourceRun:
                 input_tokens=call.input_tokens or 0, output_tokens=call.output_tokens or 0
             )
 
-    def _called(
-        self, tool: Tool, given: Json, call_id: str, at_s: float | None, place: Place | None
+    def _add_call(
+        self, tool: Tool, arguments: Json, call_id: str, at_s: float | None, place: Place | None
     ) -> None:
-        """Note a tool call; one whose id was taken before gets another."""
+        """Add a tool call; make its id unique."""
         match str(tool).split("__", 2):
-            case ["mcp", server, own] if server and own:
-                tool = own, server
-        self._ids[call_id] += 1
-        count = self._ids[call_id]
-        own_id = f"{call_id}#{count}" if count > 1 or not call_id else call_id
-        self._open[call_id].append((own_id, tool, at_s))
-        self._note("tool_call", at_s, tool=tool, input=given, call_id=own_id, place=place)
+            case ["mcp", server, name] if server and name:
+                tool = name, server
+        self._id_counts[call_id] += 1
+        count = self._id_counts[call_id]
+        unique_id = f"{call_id}#{count}" if count > 1 or not call_id else call_id
+        self._pending_calls[call_id].append((unique_id, tool, at_s))
+        self._note("tool_call", at_s, tool=tool, input=arguments, call_id=unique_id, place=place)
         self._has_answered = False
 
-    def _returned(
+    def _add_result(
         self, result: Result, at_s: float | None, place: Place | None, took_ms: float | None
     ) -> None:
-        """Note the result of the oldest call with this id that has none yet."""
+        """Add the result of the oldest pending call with its id."""
         call_id, tool = result.call_id, cast("Tool | None", result.tool)
-        if waiting := self._open.get(call_id or ""):
-            call_id, tool, called_s = waiting.popleft()
+        if pending := self._pending_calls.get(call_id or ""):
+            call_id, tool, called_s = pending.popleft()
             if took_ms is None and at_s is not None and called_s is not None:
                 took_ms = max(0.0, (at_s - called_s) * 1000)
         kind: StepType = "error_recovery" if result.failed else "observation"
-        noted = {"output_summary": result.output, "took": took_ms, "call_id": call_id}
-        self._note(kind, at_s, tool=tool, **noted, place=place)
-        self.acted, self._has_answered = True, False
+        details = {"output_summary": result.output, "took": took_ms, "call_id": call_id}
+        self._note(kind, at_s, tool=tool, **details, place=place)
+        self.has_activity, self._has_answered = True, False
 
-    def recorded(self, filling: Filling) -> RecordedRun | None:
-        """Return the run as recording hands it on, or None if the agent has done nothing."""
+    def to_recorded(self, defaults: RunDefaults) -> RecordedRun | None:
+        """Return the recorded run, or None if the agent did nothing."""
         recorder, times_s = self.recorder, self._times_s
-        if not self.acted or recorder.log.count == 0:
+        if not self.has_activity or recorder.log.count == 0:
             return None
         if not recorder.finished:
-            now_s = time.time() if self._book.at_s is None else self._book.at_s
+            now_s = time.time() if self._context.at_s is None else self._context.at_s
             recorder.started_at_s = min(times_s, default=now_s)
             recorder.clock_started_s = recorder.started_at_s  # steps have epoch seconds
             recorder.outcome(self.result, success=self.success)
             recorder.error_type = self.error_type
-            has_end = self._has_answered or not self._must_answer
+            has_end = self._has_answered or not self._requires_answer
             recorder.finish(complete=has_end and not self.interrupted)
             took_ms = round((max(times_s) - min(times_s)) * 1000) if times_s else None
             recorder.duration_ms = took_ms
-        run = assemble(recorder, **filling._asdict())
-        told = {} if recorder.is_success_assumed else {"success_source": "verdict"}
-        return None if run is None else run.model_copy(update={"part": None, **told})
+        run = assemble(recorder, **defaults._asdict())
+        update = {} if recorder.is_success_assumed else {"success_source": "verdict"}
+        return None if run is None else run.model_copy(update={"part": None, **update})
 
-    def _note(self, kind: StepType, at_s: float | None, **noted: Any) -> None:
-        step = self.recorder.note(kind, **noted)
+    def _note(self, kind: StepType, at_s: float | None, **details: Any) -> None:
+        step = self.recorder.note(kind, **details)
         if step is not None:
             step["at"] = at_s
         if at_s is not None:
@@ -193,10 +202,14 @@ class SourceRun:
 
 
 @dataclass
-class Book:
-    """What the reader of one file keeps: counts of what it skips, and the run of a session.
+class ImportContext:
+    """The options and the state of reading one file.
 
-    ``retracted`` are ids of runs that were read, and abandoned later on in their session.
+    Attributes:
+        at_s: The time of runs without timestamps.
+        run: The open run of a session.
+        skipped: Counts of skipped items, by reason.
+        retracted: The ids of runs whose branch was abandoned later in the session.
     """
 
     source: str
@@ -211,57 +224,61 @@ class Book:
     def skip(self, reason: str) -> None:
         self.skipped[reason] += 1
 
-    def turn(self, key: str, session: str | None) -> Iterator[SourceRun]:
-        """Begin a run at what a person says, unless whole sessions are wanted; yield the last."""
+    def start_turn(self, key: str, session: str | None) -> Iterator[SourceRun]:
+        """Start a run at a person's message, unless ``whole_sessions``; yield the previous run."""
         if self.run is None or not self.whole_sessions:
-            yield from self.end()
-            self.run = SourceRun(self, key, session, must_answer=True)
+            yield from self.end_run()
+            self.run = SourceRun(self, key, session, requires_answer=True)
 
-    def end(self) -> Iterator[SourceRun]:
-        """Yield the run of the session that is over."""
+    def end_run(self) -> Iterator[SourceRun]:
+        """Yield the open run, if any."""
         if self.run is not None:
             yield self.run
         self.run = None
 
 
-def written(value: object) -> str:
-    """Return a value as JSON; one nested too deeply is cut."""
+def to_json(value: object) -> str:
+    """Return a value as JSON, truncated where it is nested too deeply."""
     try:
         return json.dumps(value, sort_keys=True)
     except RecursionError:
         return json.dumps(jsonable(value, _CHUNK), sort_keys=True)
 
 
-def digest(value: object) -> str:
-    """Return a fingerprint of a document that has no id of its own."""
-    return sha256(written(value).encode()).hexdigest()[:32]
+def fingerprint(value: object) -> str:
+    """Return a key for a document without an id."""
+    return sha256(to_json(value).encode()).hexdigest()[:32]
 
 
-def values_in(path: Path, book: Book) -> Iterator[object]:
-    """Yield the JSON values of a file, also of one in gzip, with at most one of them in memory.
+def read_values(path: Path, context: ImportContext) -> Iterator[object]:
+    """Yield the JSON values of a file, plain or gzipped, with one of them in memory at a time.
 
-    They are one a line, the elements of an array, or a document. What cannot be read is counted.
+    A file has one value per line, an array of values, or a single one. Counts unreadable ones.
     """
     try:
         with path.open("rb") as file:
-            is_packed = file.read(2) == b"\x1f\x8b"
-        with cast("BinaryIO", gzip.open(path)) if is_packed else path.open("rb") as file:
-            read = _reader_of(file.read(_HEAD_BYTES).decode("utf-8-sig", "replace").lstrip())
+            is_gzip = file.read(2) == b"\x1f\x8b"
+        with cast("BinaryIO", gzip.open(path)) if is_gzip else path.open("rb") as file:
+            read = _select_reader(file.read(_HEAD_BYTES).decode("utf-8-sig", "replace").lstrip())
             file.seek(0)
-            yield from read(file, book)
+            yield from read(file, context)
     except (OSError, UnicodeError, EOFError, zlib.error):
-        book.skip("unreadable")
+        context.skip("unreadable")
 
 
-def _reader_of(head: str) -> Callable[[BinaryIO, Book], Iterator[object]]:
-    first, newline, more = head.partition("\n")
-    is_whole = not newline or not more.strip() or _is_json(first)
-    if _MESSAGE.match(head):  # a bare list of messages, one a line or one a file
-        return _lines if is_whole else _values
+def _select_reader(head: str) -> Callable[[BinaryIO, ImportContext], Iterator[object]]:
+    first, newline, rest = head.partition("\n")
+    is_complete = not newline or not rest.strip() or _is_json(first)
+    if _MESSAGE_LIST.match(head):  # a bare list of messages, per line or per file
+        return _read_lines if is_complete else _read_documents
     if head.startswith("["):
-        return _lines if first.startswith("[[") and _is_json(first) else partial(_values, at=1)
-    is_cut = head.startswith("{") and not is_whole and first.rstrip()[-1:] in "{[,"
-    return _values if is_cut else _lines
+        return (
+            _read_lines
+            if first.startswith("[[") and _is_json(first)
+            else partial(_read_documents, at=1)
+        )
+    spans_lines = head.startswith("{") and not is_complete and first.rstrip()[-1:] in "{[,"
+    return _read_documents if spans_lines else _read_lines
 
 
 def _is_json(line: str) -> bool:
@@ -273,41 +290,41 @@ def _is_json(line: str) -> bool:
     return True
 
 
-def _lines(file: BinaryIO, book: Book) -> Iterator[object]:
-    while line := file.readline(_MOST_LINE + 1):
-        if len(line) > _MOST_LINE:
-            book.skip("too_long")
+def _read_lines(file: BinaryIO, context: ImportContext) -> Iterator[object]:
+    while line := file.readline(_MAX_LINE_BYTES + 1):
+        if len(line) > _MAX_LINE_BYTES:
+            context.skip("too_long")
             while line and not line.endswith(b"\n"):
                 line = file.readline(_CHUNK)
         elif line.strip():
             try:
                 yield json.loads(line)
             except RecursionError:
-                book.skip("too_deep")
+                context.skip("too_deep")
             except ValueError:
-                book.skip("not_json")
+                context.skip("not_json")
 
 
-def _values(file: BinaryIO, book: Book, at: int = 0) -> Iterator[object]:
-    """Yield the documents of a file, or from the character ``at`` the elements of an array."""
+def _read_documents(file: BinaryIO, context: ImportContext, at: int = 0) -> Iterator[object]:
+    """Yield the documents of a file, or the elements of an array that starts before ``at``."""
     source = getreader("utf-8-sig")(file, "replace")
     decode, is_array = json.JSONDecoder().raw_decode, at > 0
     left = source.read(_CHUNK).lstrip()
     while True:
-        while left[at : at + 1] in _BETWEEN:
+        while left[at : at + 1] in _SEPARATORS:
             at += 1
         if left.startswith("]", at):
             break
         try:
             value, at = decode(left, at)
         except RecursionError:
-            book.skip("too_deep")
+            context.skip("too_deep")
             break
         except ValueError:
             more = source.read(max(_CHUNK, len(left) - at))
-            if not more or len(left) - at + len(more) > _MOST_DOCUMENT:
+            if not more or len(left) - at + len(more) > _MAX_DOCUMENT_CHARACTERS:
                 if more or left[at:] or is_array:
-                    book.skip("too_long" if more else "not_json")
+                    context.skip("too_long" if more else "not_json")
                 break
             left, at = left[at:] + more, 0
         else:

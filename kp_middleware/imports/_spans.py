@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kp_middleware.imports._source import Book, SourceRun, mean_verdict, written
+from kp_middleware.imports._source import ImportContext, SourceRun, mean_verdict, to_json
 from kp_middleware.spans.dialects import (
     Event,
     Kind,
@@ -74,7 +74,7 @@ def _row_name(row: Json) -> str:
 
 
 def _group_by_trace(
-    values: Iterable[object], format_: _Format, book: Book
+    values: Iterable[object], format_: _Format, context: ImportContext
 ) -> Iterator[tuple[str, list[Json]]]:
     """Yield each trace with its rows in order; skip rows beyond 20,000 or 32 MB per trace."""
     with closing(sqlite3.connect("")) as file:  # SQLite removes it even after a crash
@@ -83,9 +83,9 @@ def _group_by_trace(
             row = as_dict(value)
             key, place = _field(row, format_.trace, as_name), _field(row, format_.order, _sort_key)
             if key is None:
-                book.skip("unknown_type")
+                context.skip("unknown_type")
                 continue
-            file.execute("INSERT INTO rows VALUES (?, ?, ?)", (key, place, written(row)))
+            file.execute("INSERT INTO rows VALUES (?, ?, ?)", (key, place, to_json(row)))
         file.execute("CREATE INDEX by_trace ON rows (trace, place)")
         of_trace = "SELECT body FROM rows WHERE trace = ? ORDER BY place, rowid"
         traces = file.execute("SELECT trace FROM rows GROUP BY trace ORDER BY min(rowid)")
@@ -96,7 +96,7 @@ def _group_by_trace(
                 if len(rows) < _MAX_SPANS and characters <= _MAX_CHARACTERS:
                     rows.append(json.loads(body))
                 else:
-                    book.skip("too_long")
+                    context.skip("too_long")
             yield key, rows
 
 
@@ -106,10 +106,10 @@ def _sort_key(value: object) -> str | None:
     return as_name(text.zfill(20) if text.isdecimal() else text)
 
 
-def _build_trees(rows: list[Json], format_: _Format, book: Book) -> list[BufferedSpan]:
+def _build_trees(rows: list[Json], format_: _Format, context: ImportContext) -> list[BufferedSpan]:
     """Build the span trees and return their outermost spans; the last span of an id wins."""
     starts = [_epoch_s(_field(row, format_.start)) for row in rows]
-    first_s = next((at_s for at_s in starts if at_s is not None), book.at_s or 0.0)
+    first_s = next((at_s for at_s in starts if at_s is not None), context.at_s or 0.0)
     spans: dict[int | str, BufferedSpan] = {}
     parents: dict[int | str, str | None] = {}
     for count, (row, start_s) in enumerate(zip(rows, starts, strict=True)):
@@ -169,15 +169,15 @@ def is_otlp(line: Json) -> bool:
     return any(key in line for key in _RESOURCE_KEYS) or "trace_id" in as_dict(line, "context")
 
 
-def read_otlp(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
+def read_otlp(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
     """Yield a run for each outermost agent of a trace; its spans can be anywhere in the file."""
     spans = (span for value in values for span in _unpack_spans(as_dict(value)))
-    for trace, rows in _group_by_trace(spans, _OTLP, book):
-        roots = [root for top in _build_trees(rows, _OTLP, book) for root in find_roots(top)]
+    for trace, rows in _group_by_trace(spans, _OTLP, context):
+        roots = [root for top in _build_trees(rows, _OTLP, context) for root in find_roots(top)]
         if not roots:
-            book.skip("no_agent")
+            context.skip("no_agent")
         for root in roots:
-            yield from SourceRun(book, f"{trace}:{root.id}").replayed(root)
+            yield from SourceRun(context, f"{trace}:{root.id}").replay_spans(root)
 
 
 def _unpack_spans(value: Json) -> Iterator[Json]:
@@ -255,10 +255,10 @@ _OTLP: Final = _Format(
 
 
 def _single_run(
-    trace: str, rows: list[Json], format_: _Format, book: Book, *, success: bool | None
+    trace: str, rows: list[Json], format_: _Format, context: ImportContext, *, success: bool | None
 ) -> Iterator[SourceRun]:
     """Yield one run for a trace, however many outermost spans it has."""
-    tops = _build_trees(rows, format_, book)
+    tops = _build_trees(rows, format_, context)
     if not tops:
         return
     inner = {
@@ -278,7 +278,7 @@ def _single_run(
         if top is not root:
             top.parent, root.children[top.id] = root, top
     root.kind = "agent"
-    yield from SourceRun(book, trace).replayed(root, success=success)
+    yield from SourceRun(context, trace).replay_spans(root, success=success)
 
 
 _KINDS: Final[dict[str, Kind]] = {
@@ -290,17 +290,17 @@ _KINDS: Final[dict[str, Kind]] = {
 }
 
 
-def read_langsmith(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
+def read_langsmith(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
     """Yield the run of each trace, as written by ``list_runs`` or LangSmith's command line."""
     objects = map(as_dict, values)
     runs = (row if "run_type" in row or as_name(row.get("trace_id")) else {} for row in objects)
-    for key, rows in _group_by_trace(runs, _LANGSMITH, book):
+    for key, rows in _group_by_trace(runs, _LANGSMITH, context):
         agents = {as_name(row.get("id")): _agent_name(row) for row in rows}
         for row in rows:
             row["parent_agent"] = agents.get(as_name(row.get("parent_run_id")))
         feedback = (stats for row in rows for stats in as_dict(row, "feedback_stats").values())
         success = mean_verdict(as_dict(stats).get("avg") for stats in feedback)
-        yield from _single_run(key, rows, _LANGSMITH, book, success=success)
+        yield from _single_run(key, rows, _LANGSMITH, context, success=success)
 
 
 def _agent_name(row: Json) -> str | None:
@@ -342,12 +342,12 @@ _END_KEYS: Final = ("end_time", "endTime")
 _PARENT_KEYS: Final = ("parent_observation_id", "parentObservationId")
 
 
-def read_langfuse(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
+def read_langfuse(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
     """Yield the run of each trace, from the blob export or the JSON of a trace's page."""
-    for key, rows in _group_by_trace(_unpack_observations(values), _LANGFUSE, book):
+    for key, rows in _group_by_trace(_unpack_observations(values), _LANGFUSE, context):
         scores = (score.get("value") for row in rows for score in as_dicts(row.get("scores")))
         spans = [row for row in rows if row.get("type") != "EVENT"]
-        yield from _single_run(key, spans, _LANGFUSE, book, success=mean_verdict(scores))
+        yield from _single_run(key, spans, _LANGFUSE, context, success=mean_verdict(scores))
 
 
 def _unpack_observations(values: Iterable[object]) -> Iterator[object]:

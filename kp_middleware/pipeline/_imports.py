@@ -14,14 +14,14 @@ from kp_middleware.embedding import Embedder
 from kp_middleware.errors import DatabaseError
 from kp_middleware.imports import (
     FORMATS,
-    Book,
-    Filling,
+    ImportContext,
+    RunDefaults,
     SourceRun,
-    Spool,
-    files_of,
-    folders_of,
-    format_in,
-    runs_in,
+    StagedRuns,
+    default_folders,
+    detect_format,
+    find_files,
+    read_runs,
 )
 from kp_middleware.instants import epoch_s
 from kp_middleware.pipeline._steps import Stages
@@ -47,7 +47,7 @@ class ImportRequest(NamedTuple):
         """Return what is wanted, by default from where the tool keeps its runs; else ValueError."""
         if format_ not in {"auto", *FORMATS}:
             raise ValueError(f"{format_!r} is no format: there are {', '.join([*FORMATS, 'auto'])}")
-        named, usual = [*map(Path, paths)], folders_of(format_)
+        named, usual = [*map(Path, paths)], default_folders(format_)
         if not (named or usual):
             raise ValueError(f"name the files or folders: {format_} has no usual place")
         there = tuple(path for path in named or usual if path.exists())
@@ -93,8 +93,8 @@ class Import:
         self._store = store
         self._stages = Stages(store, settings, embedder)
         self._limits = self._stages.intake.limits
-        self._spool = Spool()
-        self._filling = Filling(
+        self._staged = StagedRuns()
+        self._defaults = RunDefaults(
             wanted.domain or settings.domain,
             settings.visibility if wanted.shareable else "private",
             settings.privacy_level,
@@ -108,12 +108,12 @@ class Import:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._spool.close()
+        self._staged.close()
 
     @property
     def result(self) -> Imported:
         counts = dict(self.formats), dict(self._skipped)
-        return Imported(*self._spool.found, len(self._spool), self._known, *counts)
+        return Imported(*self._staged.totals, len(self._staged), self._known, *counts)
 
     @property
     def has_unscored(self) -> bool:
@@ -123,14 +123,14 @@ class Import:
     def read(self) -> Iterator[int]:
         """Read the sources; yield how many runs were found so far."""
         for root in self._wanted.paths:
-            beside = Book(self._wanted.format)
-            for path in files_of(self._wanted.format, root, beside):
+            beside = ImportContext(self._wanted.format)
+            for path in find_files(self._wanted.format, root, beside):
                 yield from self._read(path)
             self._skipped += beside.skipped
 
     def write(self) -> Iterator[int]:
         """Write and score what was read, in the order of its times; yield how many are done."""
-        yield from self._stages.bring_in(self._spool.ordered())
+        yield from self._stages.bring_in(self._staged.by_start())
 
     def score_left(self) -> Iterator[int]:
         """Score what an import that was stopped has left unscored; yield how many are done."""
@@ -143,38 +143,38 @@ class Import:
         wanted, written_s = self._wanted, path.stat().st_mtime
         if wanted.since_s is not None and written_s < wanted.since_s:
             return
-        format_ = format_in(path) if wanted.format == "auto" else wanted.format
+        format_ = detect_format(path) if wanted.format == "auto" else wanted.format
         if format_ is None:
             self._skipped["unknown_format"] += 1
             return
         self.formats[format_] += 1
-        book = Book(
+        context = ImportContext(
             format_, self._limits, whole_sessions=wanted.whole_sessions, at_s=written_s, path=path
         )
-        for done, run in enumerate(runs_in(path, book)):
-            self._take(run, book)
+        for done, run in enumerate(read_runs(path, context)):
+            self._take(run, context)
             yield done
-        self._spool.remove(book.retracted)
-        self._skipped += book.skipped
+        self._staged.remove(context.retracted)
+        self._skipped += context.skipped
 
-    def _take(self, run: SourceRun | ReasoningTrace, book: Book) -> None:
+    def _take(self, run: SourceRun | ReasoningTrace, context: ImportContext) -> None:
         wanted, recorded = self._wanted, None
         if isinstance(run, ReasoningTrace):
             told = {"task_domain": wanted.domain or run.metadata.task_domain}
             if not wanted.shareable:
-                told["visibility"] = self._filling.visibility
+                told["visibility"] = self._defaults.visibility
             metadata = run.metadata.model_copy(update=told)
             recorded = bounded(run.model_copy(update={"metadata": metadata}), self._limits)
-        elif (recorded := run.recorded(self._filling)) is None:
-            book.skip("no_answer")
+        elif (recorded := run.to_recorded(self._defaults)) is None:
+            context.skip("no_answer")
             return
         began_s = epoch_s(recorded.trace.metadata.created_at)
         if wanted.since_s is not None and began_s < wanted.since_s:
             return
-        is_new, is_final = self._spool.note(recorded), isinstance(run, ReasoningTrace)
+        is_new, is_final = self._staged.register(recorded), isinstance(run, ReasoningTrace)
         stored = self._store.stored_version(recorded.trace.id)
         if stored is None or (not is_final and stored.is_outdated_by(recorded)):
-            self._spool.put(recorded)
+            self._staged.stage(recorded)
         elif is_new:
             self._known += 1
 

@@ -21,7 +21,14 @@ from import_samples import (
     phoenix_spans,
 )
 
-from kp_middleware.imports import FORMATS, Book, Filling, files_of, format_in, runs_in
+from kp_middleware.imports import (
+    FORMATS,
+    ImportContext,
+    RunDefaults,
+    detect_format,
+    find_files,
+    read_runs,
+)
 
 SHARED = Path(__file__).parents[3] / "shared" / "adapters" / "imports"
 THEIRS = sorted([*SHARED.glob("*.jsonl"), *SHARED.glob("*.sqlite")]) if SHARED.is_dir() else []
@@ -42,9 +49,9 @@ ODD = st.recursive(
 
 
 def read_all(path, format_):
-    book = Book(format_)
-    runs = [run.recorded(Filling()) for run in runs_in(path, book)]
-    return [run for run in runs if run is not None], book
+    context = ImportContext(format_)
+    runs = [run.to_recorded(RunDefaults()) for run in read_runs(path, context)]
+    return [run for run in runs if run is not None], context
 
 
 def mutated(value, data):
@@ -69,10 +76,10 @@ def test_wrong_types_anywhere_are_no_traceback(tmp_path, format_, data):
     values[at] = mutated(values[at], data)
     path.write_text(lines(*values))
 
-    runs, book = read_all(path, format_)
+    runs, context = read_all(path, format_)
 
     assert all(run.shape.steps for run in runs)
-    assert set(book.skipped) <= {"unknown_type", "not_json", "no_agent", "no_content"}
+    assert set(context.skipped) <= {"unknown_type", "not_json", "no_agent", "no_content"}
 
 
 @pytest.mark.parametrize("format_", SAMPLES)
@@ -92,7 +99,7 @@ def test_the_shared_samples_cut_anywhere_give_what_can_be_read(tmp_path, sample,
     path = tmp_path / "sample"
     path.write_bytes(sample.read_bytes())
 
-    assert_readable_wherever_cut(path, format_in(sample), every=every)
+    assert_readable_wherever_cut(path, detect_format(sample), every=every)
 
 
 def assert_readable_wherever_cut(path, format_, *, every):
@@ -101,10 +108,10 @@ def assert_readable_wherever_cut(path, format_, *, every):
 
     for end in range(0, len(content), every):
         path.write_bytes(content[:end])
-        runs, book = read_all(path, format_)
-        cuts = book.skipped["not_json"] + book.skipped["unreadable"]
+        runs, context = read_all(path, format_)
+        cuts = context.skipped["not_json"] + context.skipped["unreadable"]
         assert cuts <= 1 + content[:end].count(b"not JSON")
-        assert "invalid" not in book.skipped
+        assert "invalid" not in context.skipped
         now = sum(run.shape.steps for run in runs)
         assert now >= steps or format_ in {"claude-code", "messages"}
         steps = now
@@ -115,10 +122,10 @@ def test_a_line_that_is_too_long_is_skipped_and_counted(tmp_path):
     path = tmp_path / "sample"
     path.write_text(lines(long, *claude_session()))
 
-    runs, book = read_all(path, "claude-code")
+    runs, context = read_all(path, "claude-code")
 
     assert len(runs) == 2
-    assert book.skipped["too_long"] == 1
+    assert context.skipped["too_long"] == 1
 
 
 @pytest.mark.parametrize("format_", READABLE)
@@ -126,9 +133,9 @@ def test_what_is_nested_too_deeply_is_skipped_and_counted(tmp_path, format_):
     path = tmp_path / "sample"
     path.write_text("[" * 100_000 + "\n" + '{"a":' * 100_000 + "\n" + SAMPLES[format_])
 
-    _, book = read_all(path, format_)
+    _, context = read_all(path, format_)
 
-    assert book.skipped["too_deep"] >= 1
+    assert context.skipped["too_deep"] >= 1
 
 
 @pytest.mark.parametrize("depth", [300, 900])
@@ -137,9 +144,9 @@ def test_what_is_just_readable_does_not_fail_later(tmp_path, depth):
     path = tmp_path / "sample"
     path.write_text(lines({"messages": conversation(deep)}))
 
-    runs, book = read_all(path, "messages")
+    runs, context = read_all(path, "messages")
 
-    assert len(runs) + book.skipped.total() == 1
+    assert len(runs) + context.skipped.total() == 1
 
 
 def test_links_are_not_followed(tmp_path):
@@ -150,12 +157,12 @@ def test_links_are_not_followed(tmp_path):
     (root / "folder").symlink_to(tmp_path / "elsewhere")
     (root / "file.jsonl").symlink_to(tmp_path / "elsewhere" / "a.jsonl")
     (root / "own.jsonl").write_text(SAMPLES["codex"])
-    book = Book("codex")
+    context = ImportContext("codex")
 
-    found = [*files_of("codex", root, book)]
+    found = [*find_files("codex", root, context)]
 
     assert found == [root / "own.jsonl"]
-    assert book.skipped == {"link": 2}
+    assert context.skipped == {"link": 2}
 
 
 def test_files_of_another_user_are_not_read(tmp_path):
@@ -164,12 +171,12 @@ def test_files_of_another_user_are_not_read(tmp_path):
         path = tmp_path / "theirs.jsonl"
         path.write_text(SAMPLES["codex"])
         os.chown(path, 12_345, -1)
-    book = Book("codex")
+    context = ImportContext("codex")
 
-    found = [*files_of("codex", path, book)]
+    found = [*find_files("codex", path, context)]
 
     assert found == []
-    assert book.skipped == {"not_yours": 1}
+    assert context.skipped == {"not_yours": 1}
 
 
 @pytest.mark.parametrize("format_", ["langsmith", "langfuse", "otlp"])
@@ -183,10 +190,10 @@ def test_parents_in_a_circle_and_parents_a_thousand_deep_are_runs(tmp_path, form
     deep = [{**second, **named(number, second), at: f"d{number - 1}"} for number in range(1000)]
 
     path.write_text(lines(*circle, *deep))
-    runs, book = read_all(path, format_)
+    runs, context = read_all(path, format_)
 
     assert runs
-    assert set(book.skipped) <= {"no_agent"}
+    assert set(context.skipped) <= {"no_agent"}
 
 
 def named(number, row):
@@ -232,7 +239,7 @@ def test_parts_of_sessions_are_no_sessions(tmp_path):
     (tmp_path / "s1" / "subagents" / "a.jsonl").write_text(SAMPLES["claude-code"])
     (tmp_path / "s1.jsonl").write_text(SAMPLES["claude-code"])
 
-    found = [*files_of("claude-code", tmp_path, Book("claude-code"))]
+    found = [*find_files("claude-code", tmp_path, ImportContext("claude-code"))]
 
     assert found == [tmp_path / "s1.jsonl"]
 
@@ -257,9 +264,9 @@ def test_a_file_that_is_no_text_is_counted(tmp_path):
     path = tmp_path / "sample.jsonl"
     path.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 8)
 
-    _, book = read_all(path, "messages")
+    _, context = read_all(path, "messages")
 
-    assert book.skipped == {"unreadable": 1}
+    assert context.skipped == {"unreadable": 1}
 
 
 def test_a_file_of_gzip_is_read_as_what_is_in_it(tmp_path):
@@ -269,11 +276,11 @@ def test_a_file_of_gzip_is_read_as_what_is_in_it(tmp_path):
     cut.write_bytes(packed.read_bytes()[:-2000])
 
     kept, _ = read_all(packed, "messages")
-    some, book = read_all(cut, "messages")
+    some, context = read_all(cut, "messages")
 
     assert len(kept) == len(read_all(plain, "messages")[0]) == 200
     assert 0 < len(some) < 200
-    assert book.skipped["unreadable"] == 1
+    assert context.skipped["unreadable"] == 1
 
 
 def test_an_array_that_is_cut_gives_the_elements_before(tmp_path):
@@ -281,10 +288,10 @@ def test_an_array_that_is_cut_gives_the_elements_before(tmp_path):
     whole = json.dumps([{"messages": conversation()} for _ in range(200)])
     path.write_text(whole[: len(whole) // 2])
 
-    runs, book = read_all(path, "messages")
+    runs, context = read_all(path, "messages")
 
     assert 90 < len(runs) < 110
-    assert book.skipped["not_json"] == 1
+    assert context.skipped["not_json"] == 1
 
 
 def test_an_error_full_of_quotes_is_read_at_once(tmp_path):

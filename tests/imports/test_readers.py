@@ -17,7 +17,7 @@ from import_samples import (
     told,
 )
 
-from kp_middleware.imports import Book, Filling, format_in, runs_in
+from kp_middleware.imports import ImportContext, RunDefaults, detect_format, read_runs
 from kp_middleware.traces import ReasoningTrace, Step
 
 
@@ -26,13 +26,13 @@ def test_a_format_is_told_from_its_first_lines(tmp_path, format_):
     path = tmp_path / "sample"
     path.write_text(SAMPLES[format_])
 
-    found = format_in(path)
+    found = detect_format(path)
 
     assert found == format_
 
 
 def test_a_run_of_claude_code_begins_at_each_message_of_a_person(read):
-    (first, second), book = read("claude-code", lines(*claude_session()))
+    (first, second), context = read("claude-code", lines(*claude_session()))
 
     assert told(first) == [
         ("observation", "", "Refund order A1."),
@@ -51,7 +51,7 @@ def test_a_run_of_claude_code_begins_at_each_message_of_a_person(read):
     assert first.trace.steps[2].tool.mcp_server == "shop"
     assert first.trace.steps[3].latency_ms == 2000
     assert second.trace.task.objective == "Then tomorrow."
-    assert book.skipped == {"unknown_type": 1}
+    assert context.skipped == {"unknown_type": 1}
 
 
 def test_what_the_program_says_in_a_persons_name_begins_no_run(read):
@@ -94,9 +94,9 @@ def test_what_sub_agents_did_is_in_the_run_that_began_them(tmp_path):
         + '{"cut'
     )
     (folder / "link.jsonl").symlink_to(folder / "agent-x.jsonl")
-    book = Book("claude-code", path=tmp_path / "s1.jsonl")
+    context = ImportContext("claude-code", path=tmp_path / "s1.jsonl")
 
-    (run,) = [run.recorded(Filling()) for run in runs_in(tmp_path / "s1.jsonl", book)]
+    (run,) = [run.to_recorded(RunDefaults()) for run in read_runs(tmp_path / "s1.jsonl", context)]
 
     assert [
         (step[1] or step[2], facts.agent) for step, facts in zip(told(run), run.facts, strict=True)
@@ -108,7 +108,7 @@ def test_what_sub_agents_did_is_in_the_run_that_began_them(tmp_path):
         ("Task", None),
         ("There are three.", None),
     ]
-    assert book.skipped == {"not_json": 1, "link": 1}
+    assert context.skipped == {"not_json": 1, "link": 1}
 
 
 def test_a_branch_that_was_abandoned_is_no_run(read):
@@ -124,7 +124,7 @@ def test_a_branch_that_was_abandoned_is_no_run(read):
 
 
 def test_a_session_of_codex_is_what_the_model_saw(read):
-    (first, second), book = read("codex", lines(*codex_session()))
+    (first, second), context = read("codex", lines(*codex_session()))
 
     assert told(first) == [
         ("observation", "", "List the files."),
@@ -136,7 +136,7 @@ def test_a_session_of_codex_is_what_the_model_saw(read):
     assert (first.input_tokens, first.output_tokens, first.model) == (7, 2, "a-model")
     assert first.trace.steps[3].latency_ms == 1000
     assert (first.complete, second.complete) == (True, False)
-    assert (first.thread_id, book.skipped) == ("s2", {})
+    assert (first.thread_id, context.skipped) == ("s2", {})
 
 
 @pytest.mark.parametrize(("format_", "session"), [
@@ -220,9 +220,11 @@ def test_blocks_of_anthropic_and_items_of_responses_are_messages_too(read):
 def test_a_file_may_be_one_document_or_an_array_of_them(read, indent, as_list):
     document = {"traj": conversation(), "reward": 1}
 
-    (run,), book = read("messages", json.dumps([document] if as_list else document, indent=indent))
+    (run,), context = read(
+        "messages", json.dumps([document] if as_list else document, indent=indent)
+    )
 
-    assert (run.trace.task.objective, book.skipped) == ("Refund order A1.", {})
+    assert (run.trace.task.objective, context.skipped) == ("Refund order A1.", {})
 
 
 def test_a_bare_list_of_messages_is_one_run(read):
@@ -329,9 +331,9 @@ def test_our_own_documents_keep_their_ids(tmp_path):
     trace = ReasoningTrace.of("add", [Step(step_id=0, type="thought", content="3")])
     path = tmp_path / "export.jsonl"
     path.write_text(trace.model_dump_json() + '\n{"@type": "ReasoningTrace"}\n{"a": 1}\n')
-    book = Book("traces")
+    context = ImportContext("traces")
 
-    runs = [*runs_in(path, book)]
+    runs = [*read_runs(path, context)]
 
     assert runs == [trace]
-    assert book.skipped == {"invalid": 1, "unknown_type": 1}
+    assert context.skipped == {"invalid": 1, "unknown_type": 1}

@@ -18,12 +18,12 @@ REFUND = [
 def test_a_trace_is_gathered_from_all_lines_of_the_collector(read, snake):
     first, second = otlp_spans(snake=snake)
 
-    (run, other), book = read("otlp", lines(first, *otlp_spans("77aa"), second))
+    (run, other), context = read("otlp", lines(first, *otlp_spans("77aa"), second))
 
     assert told(run) == told(other) == REFUND
     assert (run.thread_id, run.agent_name, run.model) == ("a-talk", "desk", "a-model")
     assert (run.trace.metadata.created_at, run.duration_ms) == ("2026-11-01T09:00:00.000Z", 6000)
-    assert (run.input_tokens, run.complete, book.skipped) == (10, True, {})
+    assert (run.input_tokens, run.complete, context.skipped) == (10, True, {})
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["one a line", "an answer"])
@@ -81,10 +81,10 @@ def test_what_is_no_agents_and_what_tells_nothing_is_counted(read):
             span["attributes"] = [one for one in span["attributes"] if one["key"] in keys]
             span["status"] = {}
 
-    runs, book = read("otlp", lines(*request, *silent, {"a": 1}))
+    runs, context = read("otlp", lines(*request, *silent, {"a": 1}))
 
     assert runs == []
-    assert book.skipped == {"no_agent": 1, "no_content": 1, "unknown_type": 1}
+    assert context.skipped == {"no_agent": 1, "no_content": 1, "unknown_type": 1}
 
 
 def test_results_of_tools_without_spans_are_in_what_the_model_was_given(read):

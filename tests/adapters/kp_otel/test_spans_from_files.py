@@ -6,8 +6,7 @@ import pytest
 from played import START_NS, play
 from told_runs import FOLDER, Book, load, names, told
 
-from kp_middleware.imports import Book as ImportBook
-from kp_middleware.imports import Filling, runs_in
+from kp_middleware.imports import ImportContext, RunDefaults, read_runs
 from kp_otel import KPSpanProcessor
 
 DUMPS = [name for name in names() if not name.startswith(("crewai_native", "openai_agents_native"))]
@@ -28,7 +27,7 @@ def test_what_the_collector_kept_of_real_frameworks_is_what_is_recorded_live(tmp
 
         lines = [json.dumps(as_otlp(span)) for span in reversed(document["spans"])]
         path.write_text("\n".join(lines))
-        found = [run.recorded(Filling()) for run in runs_in(path, ImportBook("otlp"))]
+        found = [run.to_recorded(RunDefaults()) for run in read_runs(path, ImportContext("otlp"))]
 
         runs = [run for run in found if run is not None]
         runs.sort(key=lambda run: run.trace.metadata.created_at)
