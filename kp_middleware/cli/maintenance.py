@@ -38,7 +38,7 @@ def backup(db: Path, *, file: Path, force: bool) -> None:
         options.new_file(file, db=db, force=force) as unfinished,
         Progress("pages copied") as shown,
     ):
-        count = history.back_up(unfinished, tell=shown.reach)
+        count = history.back_up(unfinished, on_progress=shown.reach)
     size_bytes = file.stat().st_size
     words = f"{file}  {size_bytes / 1e6:,.1f} MB, {counted(count, 'run')}"
     found = {"path": str(file), "size_bytes": size_bytes, "traces": count}
@@ -88,11 +88,13 @@ def prune(db: Path, *, older: str | None, yes: bool, shrink: bool, **rules: Any)
         raise click.UsageError("choose runs with --older, --keep or --below")
     with closing(options.open_to_write(db) if yes else Database(db, read_only=True)) as file:
         pruning, history = Pruning(file), History(file)
-        doomed = pruning.doomed(before=older, **rules)
-        count, counts = pruning.count(doomed), history.counts()
+        selected = pruning.select(before=older, **rules)
+        count, counts = pruning.count(selected), history.counts()
         before = db.stat().st_size
         if yes:
-            batches = progress(pruning.batches(doomed), total=count, what="runs removed", size=int)
+            batches = progress(
+                pruning.batches(selected), total=count, what="runs removed", size=int
+            )
             count = 0
             for removed in batches:
                 count += removed

@@ -242,11 +242,11 @@ def shared_pace(registry: Registry, settings: Settings, link: Link | None) -> Sh
     if link is not None:
         of_all = PostgresPace(link, registry=url, agent_id=agent_id, key_hash=key_hash)
         return SharedPace(of_all, longest_request_s=registry.timeout_s, clock=of_all.clock)
-    usual, beside = (
+    usual, fallback = (
         PacingTable(path, registry=url, agent_id=agent_id, key_hash=key_hash)
         for path in locations.pacing_files(settings.db)
     )
-    return SharedPace(usual, beside=beside, longest_request_s=registry.timeout_s)
+    return SharedPace(usual, fallback=fallback, longest_request_s=registry.timeout_s)
 
 
 def drain(settings: Settings, *, timeout_s: float, look: Callable[[], None]) -> str | None:

@@ -361,8 +361,8 @@ class PostgresPace:
         except KnowledgePulseError as error:
             raise TimeoutError(str(error)) from None
 
-    def look(self) -> Pace | None:
-        """Return None: there is no reading without asking."""
+    def read(self) -> Pace | None:
+        """Return None: the server cannot be read without a request."""
 
 
 def _bucket(agent_id: str | None, key_hash: str) -> str:

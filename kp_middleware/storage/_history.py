@@ -25,8 +25,8 @@ from kp_middleware.storage._records import (
     Run,
     SimilarRun,
     StepRecord,
-    marked,
-    run_of,
+    build_run,
+    document_sql,
 )
 from kp_middleware.storage._shared_runs import SharedBacklog, SharedRuns
 
@@ -105,7 +105,7 @@ class History(Overviews, Maintenance):
             " FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq WHERE t.seq = ?",
             (seq,),
         )
-        return run_of(
+        return build_run(
             row,
             self._named("SELECT * FROM steps WHERE trace_seq = ? ORDER BY step_id", (seq,)),
             self._named("SELECT * FROM outbox WHERE trace_seq = ?", (seq,)),
@@ -115,7 +115,9 @@ class History(Overviews, Maintenance):
 
     def document(self, seq: int) -> str | None:
         """Return the recorded ReasoningTrace as JSON; None if it was lost in a damaged file."""
-        sql = f"SELECT {marked('d.body')} FROM documents d JOIN traces t ON t.seq = d.trace_seq"
+        sql = (
+            f"SELECT {document_sql('d.body')} FROM documents d JOIN traces t ON t.seq = d.trace_seq"
+        )
         return self._text(f"{sql} WHERE d.trace_seq = ?", (seq,))
 
     def adjacent(self, seq: int) -> tuple[str | None, str | None]:

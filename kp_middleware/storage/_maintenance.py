@@ -34,9 +34,11 @@ class FileStatus(NamedTuple):
     schema: int
     oldest: str | None
     newest: str | None
-    waiting_since: Mapping[str, str]  # ``unscored``, ``paused``, ``pending``: when the oldest began
+    waiting_since: Mapping[
+        str, str
+    ]  # the start of the oldest ``unscored``, ``paused``, ``pending`` run
     registries: tuple[str, ...]
-    dropped: int  # lost because the queue of unwritten runs was full
+    dropped: int  # runs lost because the queue was full
     set_aside: tuple[str, ...]  # copies of damaged files
 
 
@@ -54,8 +56,8 @@ SQLITE_VERSION: Final = sqlite3.sqlite_version
 """The version of Python's SQLite library."""
 
 _PAGES: Final = 500  # 2 MB: some milliseconds
-_OFTEN: Final = 20_000  # virtual instructions: less than a millisecond
-_NO_ROOM: Final = "make room there, or name another folder"
+_INTERVAL: Final = 20_000  # virtual instructions: less than a millisecond
+_NO_SPACE: Final = "free disk space, or name another folder"
 _DAMAGED: Final = (
     "is damaged, and so would be the backup",
     "record a run to restore the readable part, and try again",
@@ -66,7 +68,7 @@ Soundness: TypeAlias = Literal["sound", "damaged", "not known"]
 
 
 class Maintenance(Queries):
-    """The status of one file, whether it is sound, and copies of it."""
+    """Status, integrity check and backup of one file."""
 
     def file_status(self, path: Path) -> FileStatus:
         oldest, newest, unscored, paused, pending, dropped = self._row(_STATUS)
@@ -88,12 +90,12 @@ class Maintenance(Queries):
         """Check the integrity of the file's pages and rows, not of its indices."""
         return soundness_of(self._sqlite, limit_s)
 
-    def back_up(self, into: Path, *, tell: Callable[[int, int], None]) -> int:
+    def back_up(self, into: Path, *, on_progress: Callable[[int, int], None]) -> int:
         """Write a consistent copy of the file, check it, and return its number of runs.
 
-        Other programs continue writing and never wait for this; their WAL grows until it is done.
-        The copy has no WAL, so that it can be read from a read-only folder. ``VACUUM INTO`` is not
-        used because it fails on a read-only file with generated columns (SQLite 3.40).
+        Other programs continue writing without waiting; their WAL grows until the end. The copy
+        has no WAL, to be readable from a read-only folder. ``VACUUM INTO`` is not used because it
+        fails on a read-only file with generated columns (SQLite 3.40).
         """
         *_, source = self._row("PRAGMA database_list")
         try:
@@ -102,7 +104,9 @@ class Maintenance(Queries):
                 try:
                     self._run("SELECT count(*) FROM meta")  # starts the snapshot
                     self._sqlite.backup(
-                        copy, pages=_PAGES, progress=lambda _, left, all_: tell(all_ - left, all_)
+                        copy,
+                        pages=_PAGES,
+                        progress=lambda _, left, total: on_progress(total - left, total),
                     )
                 finally:
                     self._run("ROLLBACK")
@@ -112,7 +116,7 @@ class Maintenance(Queries):
         except sqlite3.Error as error:
             if not is_damage(error):
                 problem = f"cannot be written to ({error})"
-                raise DatabaseError(into.parent, problem, _NO_ROOM) from error
+                raise DatabaseError(into.parent, problem, _NO_SPACE) from error
             raise DatabaseError(source, *_DAMAGED) from error
         raise DatabaseError(source, *_DAMAGED)
 
@@ -122,9 +126,9 @@ class Maintenance(Queries):
 
 
 def soundness_of(connection: sqlite3.Connection, limit_s: float = float("inf")) -> Soundness:
-    """Check the pages of a file."""
+    """Check the integrity of the pages of a file."""
     until = time.monotonic() + limit_s
-    connection.set_progress_handler(lambda: time.monotonic() > until, _OFTEN)
+    connection.set_progress_handler(lambda: time.monotonic() > until, _INTERVAL)
     try:
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
@@ -138,9 +142,9 @@ def soundness_of(connection: sqlite3.Connection, limit_s: float = float("inf")) 
     return "sound" if found == "ok" else "damaged"
 
 
-_AT_ONCE: Final = 8  # runs in one transaction: others wait for some milliseconds
+_BATCH: Final = 8  # runs in one transaction: others wait for some milliseconds
 _NEVER: Final = "9999"  # later than any instant
-_DOOMED: Final = """
+_SELECTED: Final = """
     FROM traces t
     WHERE t.seq > :after AND t.seq < :newest AND t.started_at < :before
       AND (:domain IS NULL OR t.domain = :domain) AND (:below IS NULL OR t.score < :below)
@@ -152,13 +156,13 @@ _DOOMED: Final = """
 
 
 PruneSelection: TypeAlias = Mapping[str, object]
-"""The traces to remove, as values of the condition."""
+"""The traces to remove, as parameters of the query."""
 
 
 class Pruning(Queries):
     """Removal of traces from one file, in batches small enough not to block other programs."""
 
-    def doomed(
+    def select(
         self,
         *,
         before: str | None = None,
@@ -167,40 +171,40 @@ class Pruning(Queries):
         below: float | None = None,
         keep_sent: bool = False,
     ) -> PruneSelection:
-        """Select the traces to remove: those that none of these options keeps.
+        """Select the traces to remove.
 
-        Later ones than ``before`` are kept, the newest ``keep``, other domains than ``domain``,
-        and those that score ``below`` or more, or have no score.
+        Retained are traces that started at ``before`` or later, the newest ``keep``, those of other
+        domains than ``domain``, and those without a score or one of ``below`` or more.
         """
         newest = self._value(
             "SELECT seq FROM traces WHERE :domain IS NULL OR domain = :domain"
             " ORDER BY seq DESC LIMIT 1 OFFSET :kept",
             {"domain": domain, "kept": max(0, (keep or 0) - 1)},
         )
-        first_kept = 0 if newest is None else newest + (not keep)  # 0: there are fewer
-        kept = {"newest": first_kept, "before": before or _NEVER, "keep_sent": keep_sent}
-        return {**kept, "domain": domain, "below": below}
+        limit = 0 if newest is None else newest + (not keep)  # 0: there are fewer
+        retained = {"newest": limit, "before": before or _NEVER, "keep_sent": keep_sent}
+        return {**retained, "domain": domain, "below": below}
 
-    def count(self, doomed: PruneSelection) -> int:
-        return int(self._value(f"SELECT count(*) {_DOOMED}", {**doomed, "after": 0}))
+    def count(self, selection: PruneSelection) -> int:
+        return int(self._value(f"SELECT count(*) {_SELECTED}", {**selection, "after": 0}))
 
-    def batches(self, doomed: PruneSelection) -> Iterator[int]:
+    def batches(self, selection: PruneSelection) -> Iterator[int]:
         """Remove the selected traces, oldest first; yield the number removed by each batch."""
-        few = f"SELECT t.seq {_DOOMED} ORDER BY t.seq LIMIT {_AT_ONCE}"
-        some = f"SELECT t.seq {_DOOMED} AND t.seq IN (SELECT value FROM json_each(:seqs))"
+        batch = f"SELECT t.seq {_SELECTED} ORDER BY t.seq LIMIT {_BATCH}"
+        unchanged = f"SELECT t.seq {_SELECTED} AND t.seq IN (SELECT value FROM json_each(:seqs))"
         last = 0
-        # First looked for without the lock: that may take longer than others should wait.
-        while seqs := self._column(few, {**doomed, "after": last}):
+        # Select without the lock, which may take longer than others should wait.
+        while seqs := self._column(batch, {**selection, "after": last}):
             last = seqs[-1]
             removed = self._column(
-                f"DELETE FROM traces WHERE seq IN ({some}) RETURNING seq",
-                {**doomed, "after": 0, "seqs": json.dumps(seqs)},
+                f"DELETE FROM traces WHERE seq IN ({unchanged}) RETURNING seq",
+                {**selection, "after": 0, "seqs": json.dumps(seqs)},
             )
             yield len(removed)
 
 
 def vacuum(connection: Connection) -> None:
-    """Return unused space to the disk; others wait meanwhile, about a second per 100 MB."""
+    """Return unused space to the disk; other programs wait about a second per 100 MB."""
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -217,14 +221,14 @@ _TABLES: Final = {
     "feedback": "seq",
     "aliases": "trace_seq",
 }
-_WORDS: Final = (
+_INDEX_COMMANDS: Final = (
     "INSERT INTO traces_fts (traces_fts) VALUES ('{}')",
     "INSERT INTO asked_fts (asked_fts) VALUES ('{}')",
 )
-_NO_KEY: Final = 2**40  # more than anybody records: a damaged page may contain any number
-_MOST_ASIDE: Final = 3
+_MAX_KEY: Final = 2**40  # a damaged page may contain any number
+_MAX_COPIES: Final = 3
 
-_BLOCK_WHAT_MAY_HAVE_LEFT: Final = """
+_BLOCK_POSSIBLY_SENT: Final = """
     INSERT INTO outbox (trace_seq, state, reason, registry, redactor, idempotency_key)
     SELECT seq, 'blocked', ?, ?, ?, '' FROM traces
     WHERE decision = 'forward' AND visibility <> 'private'
@@ -238,15 +242,15 @@ _AS_BYTES: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # Windows would con
 def rescue(path: Path, *, registry: str, redactor: str) -> Rescue | None:
     """Set aside a copy of a damaged file, and restore the readable rows in place.
 
-    The file keeps its path and inode: other processes have it open, and SQLite finds a WAL by the
-    name of its file. They see the change as they would see any transaction.
+    The path and inode stay the same, because other processes have the file open, and SQLite finds
+    a WAL by name. They see the change like any transaction.
 
-    A cleared trace that has lost its outbox item may have been sent: it is blocked.
+    A forwarded trace that has lost its outbox item may have been sent: it is blocked.
     """
     path = path.resolve()
     try:
-        with exclusive_lock(path.with_name(f"{path.name}.rescue-lock"), waits=False) as ours:
-            descriptor = _ours(path) if ours and _is_damaged(path) else None
+        with exclusive_lock(path.with_name(f"{path.name}.rescue-lock"), waits=False) as is_locked:
+            descriptor = _open_ours(path) if is_locked and _is_damaged(path) else None
             if descriptor is None:
                 return None
             return _rescue(path, descriptor, (MAY_HAVE_BEEN_SENT, registry, redactor))
@@ -254,12 +258,12 @@ def rescue(path: Path, *, registry: str, redactor: str) -> Rescue | None:
         raise to_database_error(path, error) from error
 
 
-def _ours(path: Path) -> int | None:
-    """Open the file as bytes; None if its header, which SQLite may fail to read, is another's."""
+def _open_ours(path: Path) -> int | None:
+    """Open the file as bytes; return None if its header names another program."""
     descriptor = os.open(path, _AS_BYTES)
     header = os.read(descriptor, 72)
-    cut = len(header) < 72  # too short for an application id: nothing to lose
-    if header.startswith(_MAGIC) and (cut or header[68:] == APPLICATION_ID.to_bytes(4)):
+    is_cut = len(header) < 72  # too short for an application id: nothing to lose
+    if header.startswith(_MAGIC) and (is_cut or header[68:] == APPLICATION_ID.to_bytes(4)):
         return descriptor  # stays open: closing it would release SQLite's locks
     os.close(descriptor)
     return None
@@ -268,8 +272,8 @@ def _ours(path: Path) -> int | None:
 def _is_damaged(path: Path) -> bool:
     try:
         with closing(connect(path)) as connection:
-            for words in _WORDS:
-                connection.execute(words.format("integrity-check"))
+            for command in _INDEX_COMMANDS:
+                connection.execute(command.format("integrity-check"))
             return soundness_of(connection) == "damaged"
     except Exception as error:
         if is_damage(error):
@@ -284,16 +288,16 @@ def _rescue(path: Path, descriptor: int, blocked: tuple[str, str, str]) -> Rescu
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as old:
             old.text_factory = lambda raw: raw.decode("utf-8", "replace")
-            old.execute("PRAGMA writable_schema = ON")  # or nothing of a cut file can be read
+            old.execute("PRAGMA writable_schema = ON")  # else a truncated file is unreadable
             old.execute("BEGIN IMMEDIATE")  # no other process writes to it
             _set_aside(descriptor, path, aside)
             with closing(connect(fresh)) as new:
-                traces = _copied(old, new, blocked)
+                traces = _copy_rows(old, new, blocked)
                 old.rollback()
                 new.backup(old)
     finally:
         _remove(fresh)
-    for older in _set_aside_copies(path)[:-_MOST_ASIDE]:  # a failing disk may damage it repeatedly
+    for older in _set_aside_copies(path)[:-_MAX_COPIES]:  # a failing disk may damage it repeatedly
         _remove(older)
     return Rescue(aside, traces)
 
@@ -303,43 +307,45 @@ def _set_aside_copies(path: Path) -> list[Path]:
 
 
 def _set_aside(descriptor: int, path: Path, aside: Path) -> None:
-    """Copy the file and its WAL byte by byte, so that an expert can still examine them."""
+    """Copy the file and its WAL byte by byte, for later examination."""
     make_private(aside)
     os.lseek(descriptor, 0, os.SEEK_SET)
     with aside.open("wb") as copy:
-        while piece := os.read(descriptor, 1 << 20):
-            copy.write(piece)
+        while chunk := os.read(descriptor, 1 << 20):
+            copy.write(chunk)
     with suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as wal:
         make_private(Path(f"{aside}-wal"))  # closing a WAL releases no locks of SQLite's
         with Path(f"{aside}-wal").open("wb") as copy:
             shutil.copyfileobj(wal, copy)
 
 
-def _remove(fresh: Path) -> None:
-    for name in ("", "-wal", "-shm", "-journal"):
-        Path(f"{fresh}{name}").unlink(missing_ok=True)
+def _remove(database: Path) -> None:
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        Path(f"{database}{suffix}").unlink(missing_ok=True)
 
 
-def _copied(old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str, str, str]) -> int:
+def _copy_rows(
+    old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str, str, str]
+) -> int:
     new.execute("PRAGMA foreign_keys = OFF")
     with transaction(new):
         for table, key in _TABLES.items():
-            shared = sorted(_names(new, table) & _names(old, table))
-            columns, marks = ", ".join(shared), ", ".join("?" * len(shared))
-            insert = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"
+            shared = sorted(_columns(new, table) & _columns(old, table))
+            columns, values = ", ".join(shared), ", ".join("?" * len(shared))
+            insert = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({values})"
             select = f"SELECT {key}, {columns} FROM {table} WHERE {key} >= ? ORDER BY {key}"
             for row in _readable(old, select) if shared else ():
                 with suppress(sqlite3.IntegrityError):  # overwritten rows may be invalid
                     new.execute(insert, row)
-        _mend(new)
-        new.execute(_BLOCK_WHAT_MAY_HAVE_LEFT, blocked)
-        for words in _WORDS:
-            new.execute(words.format("rebuild"))
+        _repair_references(new)
+        new.execute(_BLOCK_POSSIBLY_SENT, blocked)
+        for command in _INDEX_COMMANDS:
+            new.execute(command.format("rebuild"))
     (traces,) = new.execute("SELECT count(*) FROM traces").fetchone()
     return int(traces)
 
 
-def _names(connection: sqlite3.Connection, table: str) -> set[str]:
+def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
     with suppress(sqlite3.DatabaseError):
         return {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
     return set()
@@ -348,23 +354,23 @@ def _names(connection: sqlite3.Connection, table: str) -> set[str]:
 def _readable(old: sqlite3.Connection, select: str) -> Iterator[Sequence[object]]:
     """Yield the readable rows in the order of their keys.
 
-    After an unreadable one each next key is tried, and in steps that grow where none can be read:
-    of what follows a large damage, one row in a hundred of its size may be lost.
+    After an unreadable key the next ones are tried in growing steps: after a large damaged part,
+    rows up to 1 % of its size may be lost.
     """
     key, step = 0, 1.0
-    while key < _NO_KEY:
+    while key < _MAX_KEY:
         try:
-            for found, *row in old.execute(select, (key,)):
-                if key <= found < _NO_KEY:
-                    key, step = found, 1.0
+            for row_key, *row in old.execute(select, (key,)):
+                if key <= row_key < _MAX_KEY:
+                    key, step = row_key, 1.0
                 yield row
             return
         except sqlite3.DatabaseError:
             key, step = key + int(step), step * 1.01
 
 
-def _mend(new: sqlite3.Connection) -> None:
-    """Remove rows without a trace, and mark waiting traces that lost their data as failed."""
+def _repair_references(new: sqlite3.Connection) -> None:
+    """Remove rows without a trace, and fail unfinished traces that lost their data."""
     new.execute("UPDATE vectors SET trace_seq = (SELECT seq FROM traces WHERE id = key)")
     for table in _TABLES.keys() - {"traces", "vectors"}:
         new.execute(f"DELETE FROM {table} WHERE trace_seq NOT IN (SELECT seq FROM traces)")

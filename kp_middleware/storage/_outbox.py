@@ -1,4 +1,4 @@
-"""The outbox: one item for each trace to send, with its exact body, kept in step with the trace."""
+"""The outbox: one item for each trace to send, with its exact body, updated with the trace."""
 
 import json
 import os
@@ -12,20 +12,20 @@ from kp_middleware.errors import RegistryError, RegistryRejectedError, TraceNotF
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
 from kp_middleware.reasons import reason_text
-from kp_middleware.storage._records import ASSUMED, marked
+from kp_middleware.storage._records import ASSUMED, document_sql
 from kp_middleware.storage._store import CANCELLED_BY_HAND, MAY_HAVE_BEEN_SENT
 
 Renewal: TypeAlias = Literal["unchanged", "rewritten", "released"]
 
 STILL_SENT: Final = "still sent"
-"""The outcome of a retry of what was sent and may not go again."""
+"""The result of retrying an item that was sent and must not be sent again."""
 
 _BY_HAND: Final = f"(state = 'cancelled' AND reason = '{CANCELLED_BY_HAND}')"
 _TO_RETRY: Final = f"(state IN ('rejected', 'blocked') OR {_BY_HAND})"
 _UNSENT: Final = "state IN ('pending', 'blocked', 'rejected')"
 _NOT_SENT: Final = f"({_UNSENT} OR {_BY_HAND})"
 _ENTRY: Final = f"""
-    SELECT o.state, o.reason, CAST(o.body AS BLOB), {marked("d.body")}, t.score, o.redactor
+    SELECT o.state, o.reason, CAST(o.body AS BLOB), {document_sql("d.body")}, t.score, o.redactor
     FROM outbox o JOIN documents d USING (trace_seq) JOIN traces t ON t.seq = o.trace_seq
     WHERE o.trace_seq = ?
 """
@@ -35,7 +35,7 @@ _TRACE_OF_ITEM: Final = f"""
            {ASSUMED}, t.confidence, t.score
     FROM outbox o JOIN traces t ON t.seq = o.trace_seq WHERE o.trace_seq = ?
 """
-_PUT_RIGHT: Final = """
+_UPDATE_BODY: Final = """
     UPDATE outbox SET body = json_set(
       json_patch(body, json_object('metadata', json_object('success_source', :assumed))),
       '$.metadata.success', json(:success_json), '$.outcome.confidence',
@@ -84,12 +84,12 @@ _ADD: Final = """
     WHERE outbox.state = 'cancelled' AND outbox.reason IS NOT ?
 """
 _LEASE_S: Final = 40.0  # a request takes 10 s at most; as long as a turn of the shared pace
-_LOOK_AGAIN_S: Final = 1.0
-_LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # no answer of the registry postpones an item further
-_CLOCKS_DIFFER_S: Final = 60.0
-_LAST_WAIT_MS: Final = 300  # for a locked file, when the process exits
-_TRIED_OFTEN: Final = 2
-_BY_OTHER_RULES: Final = (
+_POLL_S: Final = 1.0
+_LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # the registry never postpones an item further
+_CLOCK_SKEW_S: Final = 60.0
+_EXIT_WAIT_MS: Final = 300  # for a locked file
+_FEW_ATTEMPTS: Final = 2
+_OTHER_RULES: Final = (
     "prepared with other redact_ settings; to apply these: kp-middleware outbox rescan --force"
 )
 
@@ -111,7 +111,7 @@ class Entry(NamedTuple):
     body: bytes | None  # None if redaction failed
     document: str
     score: float
-    redactor: str  # of the rules that made the body, or blocked it
+    redactor: str  # the rules that made the body or blocked the item
 
 
 class Sent(NamedTuple):
@@ -123,7 +123,7 @@ class Sent(NamedTuple):
 
 
 class OutboxItems(Queries):
-    """The items of one file's outbox, kept in step with their traces."""
+    """The outbox items of one file, updated with their traces."""
 
     def _change(
         self, seq: int, condition: str = "TRUE", /, *values: object, **columns: object
@@ -133,26 +133,25 @@ class OutboxItems(Queries):
         self._run(sql, (*columns.values(), seq, *values))
 
     def _sync(self, seq: int, *, agent_id: str | None) -> None:
-        """Update the item of a trace, if there is one, after the trace has changed.
+        """Update the item, if any, of a trace that has changed.
 
         A pending item that no longer clears is cancelled; a blocked one stays blocked, because it
-        might be queued again with weaker redaction rules. The body of an unsent item gets the
-        trace's success and whether it is assumed, confidence and score, which need no redaction. An
-        item that was sent, is being sent, or may have been sent before its file was damaged, is not
-        changed.
+        might be queued again with weaker redaction rules. The body of an unsent item is updated
+        with the success, confidence and score, which need no redaction. Items that are being sent,
+        were sent, or may have been sent before the file was damaged, are not changed.
         """
         row = self._row(_TRACE_OF_ITEM, (seq,))
         if row is None or row[0] not in _SYNCED or row[1] == MAY_HAVE_BEEN_SENT:
             return
         state, _, rejections, decision, code, args, success, assumed, confidence, score = row
         if decision == "withhold" and state == "pending":
-            why = f"it cleared the gate before it was re-evaluated: {reason_text(code, args)}"
-            gone = dict.fromkeys(("body", "next_attempt_at", "last_error"))
-            self._change(seq, state="cancelled", reason=why, redactions="{}", **gone)
+            reason = f"it cleared the gate before it was re-evaluated: {reason_text(code, args)}"
+            cleared = dict.fromkeys(("body", "next_attempt_at", "last_error"))
+            self._change(seq, state="cancelled", reason=reason, redactions="{}", **cleared)
             return
-        facts = {"success": bool(success), "confidence": confidence, "score": score}
-        as_json = {f"{name}_json": json.dumps(fact) for name, fact in facts.items()}
-        body = self._value(_PUT_RIGHT, {"seq": seq, "assumed": assumed, **facts, **as_json})
+        values = {"success": bool(success), "confidence": confidence, "score": score}
+        as_json = {f"{name}_json": json.dumps(value) for name, value in values.items()}
+        body = self._value(_UPDATE_BODY, {"seq": seq, "assumed": assumed, **values, **as_json})
         if body is not None:
             key = idempotency_key(body.encode(), agent_id=agent_id, rejections=rejections)
             self._change(seq, idempotency_key=key)
@@ -161,8 +160,7 @@ class OutboxItems(Queries):
 class OutboxTable(OutboxItems):
     """The outbox of one file, for one registry and agent.
 
-    An item postponed further ahead than the longest wait was postponed before the clock was set
-    back: it is due.
+    An item postponed beyond the longest wait is due: the clock was set back meanwhile.
     """
 
     def __init__(
@@ -194,7 +192,7 @@ class OutboxTable(OutboxItems):
 
     def next_due(self) -> float | None:
         now = self._clock()
-        soon = instant(now + _LOOK_AGAIN_S)
+        soon = instant(now + _POLL_S)
         values = {"registry": self._registry, "soon": soon, **_longest(now)}
         due_at = self._text(_NEXT_DUE, values)
         return None if due_at is None else due_s(due_at)
@@ -239,7 +237,7 @@ class OutboxTable(OutboxItems):
 
     def release(self, item: OutboxItem, /) -> None:
         wait_ms = self._value("PRAGMA busy_timeout")
-        self._run(f"PRAGMA busy_timeout = {_LAST_WAIT_MS}")
+        self._run(f"PRAGMA busy_timeout = {_EXIT_WAIT_MS}")
         try:
             with transaction(self._connection):
                 self._end(item, attempts=0, state="pending")
@@ -251,7 +249,7 @@ class OutboxTable(OutboxItems):
         self._run(
             "UPDATE outbox SET next_attempt_at = NULL WHERE state = 'pending'"
             " AND registry = ? AND attempts < ? AND next_attempt_at > ?",
-            (self._registry, _TRIED_OFTEN, instant(self._clock())),
+            (self._registry, _FEW_ATTEMPTS, instant(self._clock())),
         )
 
     def any_pending(self) -> bool:
@@ -273,18 +271,18 @@ class OutboxTable(OutboxItems):
         redactions: Mapping[str, int],
         reason: str | None = None,
     ) -> None:
-        """Insert an item unless there is one; replace a cancelled one unless cancelled by hand.
+        """Insert an item, or replace one that the user did not cancel.
 
-        An item that other redaction rules had prepared is blocked: the current ones may be weaker.
+        An item from other redaction rules is blocked, because the current ones may be weaker.
         """
         with transaction(self._connection):
             before, rejections = self._row(
                 "SELECT max(redactor), total(rejections) FROM outbox WHERE trace_seq = ?",
                 (trace_seq,),
             )
-            others_rules = before and before.partition("+")[2] != redactor.partition("+")[2]
-            if others_rules and body is not None:
-                reason, body, redactor = _BY_OTHER_RULES, None, before
+            has_other_rules = before and before.partition("+")[2] != redactor.partition("+")[2]
+            if has_other_rules and body is not None:
+                reason, body, redactor = _OTHER_RULES, None, before
             state = "blocked" if body is None else "pending"
             key = idempotency_key(body or b"", agent_id=self._agent_id, rejections=int(rejections))
             item = (trace_seq, state, reason, key, self._registry, redactor)
@@ -303,14 +301,14 @@ class OutboxTable(OutboxItems):
 
 
 def due_s(due_at: str) -> float:
-    """Return an instant in epoch seconds; 0 if it is empty, for now."""
+    """Return an instant in epoch seconds; 0, for now, if it is empty."""
     return epoch_s(due_at) if due_at else 0.0
 
 
 def _longest(now: float) -> dict[str, str]:
     return {
         "longest_wait": instant(now + _LONGEST_WAIT_S),
-        "longest_lease": instant(now + _LEASE_S + _CLOCKS_DIFFER_S),
+        "longest_lease": instant(now + _LEASE_S + _CLOCK_SKEW_S),
     }
 
 
@@ -318,7 +316,7 @@ class OutboxAdmin(OutboxItems):
     """The outbox of one file, for all registries and agents."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Make the changes of the block one: an error undoes all of them."""
+        """Make the changes of the block atomic."""
         return transaction(self._connection)
 
     def entry(self, seq: int) -> Entry:
@@ -353,20 +351,20 @@ class OutboxAdmin(OutboxItems):
         )
 
     def reopen(self, seq: int) -> bool:
-        """Reopen a sent item so that it can be sent again; return False if it was not sent.
+        """Make a sent item sendable again, as one cancelled by hand; return False if not sent.
 
-        The item becomes cancelled by hand. Its next idempotency key differs, because the registry
-        may replay its answer to a known key without storing anything.
+        Its next idempotency key differs, because the registry may replay its answer to a known
+        key without storing anything.
         """
         return self._cancel(seq, "state = 'sent'")
 
     def cancel(self, seq: int, now: float, /) -> bool:
-        """Cancel an unsent item until the user retries it; return whether that was possible."""
+        """Cancel an unsent item until the user retries it; return False if not possible."""
         lapsed = "(state = 'sending' AND claimed_until <= ?)"
         return self._cancel(seq, f"({_UNSENT} OR {lapsed})", instant(now))
 
     def retry(self, seq: int, *, agent_id: str | None) -> bool:
-        """Queue an item again with no attempts, unless its trace no longer clears."""
+        """Queue an item again, unless its trace no longer clears."""
         with transaction(self._connection):
             row = self._row(
                 "SELECT CAST(body AS BLOB), rejections + (state = 'rejected') FROM outbox"
@@ -377,15 +375,20 @@ class OutboxAdmin(OutboxItems):
                 return False
             body, rejections = row
             key = idempotency_key(body, agent_id=agent_id, rejections=rejections)
-            anew = dict.fromkeys(("reason", "next_attempt_at", "last_error", "http_status"))
+            cleared = dict.fromkeys(("reason", "next_attempt_at", "last_error", "http_status"))
             self._change(
-                seq, state="pending", attempts=0, rejections=rejections, idempotency_key=key, **anew
+                seq,
+                state="pending",
+                attempts=0,
+                rejections=rejections,
+                idempotency_key=key,
+                **cleared,
             )
             self._sync(seq, agent_id=agent_id)
         return True
 
     def block(self, seq: int, reason: str, *, redactor: str) -> None:
-        """Block an unsent item that may not be clean, and delete its body."""
+        """Block an unsent item whose body may not be clean, and delete the body."""
         self._change(seq, _NOT_SENT, state="blocked", reason=reason, redactor=redactor, body=None)
 
     def renew(
@@ -397,7 +400,7 @@ class OutboxAdmin(OutboxItems):
         redactions: Mapping[str, int],
         agent_id: str | None,
     ) -> Renewal:
-        """Replace the body of an unsent item with one made by the current redaction rules."""
+        """Replace the body of an unsent item with one from the current redaction rules."""
         with transaction(self._connection):
             row = self._row(
                 "SELECT CAST(body AS BLOB), rejections FROM outbox"
@@ -405,7 +408,7 @@ class OutboxAdmin(OutboxItems):
                 (seq,),
             )
             if row is None:
-                return "unchanged"  # it is being sent, or was sent, meanwhile
+                return "unchanged"  # meanwhile sent or being sent
             before, rejections = row
             redacted = json.dumps(dict(redactions))
             self._change(seq, redactor=redactor, redactions=redacted)
@@ -416,7 +419,7 @@ class OutboxAdmin(OutboxItems):
             if before is None:
                 self.retry(seq, agent_id=agent_id)
                 return "released"
-            self._sync(seq, agent_id=agent_id)  # feedback may have come meanwhile
+            self._sync(seq, agent_id=agent_id)  # for feedback that came meanwhile
         return "rewritten"
 
     def _cancel(self, seq: int, condition: str, *values: object) -> bool:
@@ -424,7 +427,7 @@ class OutboxAdmin(OutboxItems):
             cancelled = self._value(
                 "UPDATE outbox SET rejections = rejections + (state IN ('sent', 'rejected')),"
                 " state = 'cancelled', reason = ?, claimed_until = NULL,"
-                " claimed_by = iif(state = 'sending', NULL, claimed_by),"  # else the shared log's
+                " claimed_by = iif(state = 'sending', NULL, claimed_by),"  # or the shared log's
                 " next_attempt_at = NULL, last_error = NULL"
                 f" WHERE trace_seq = ? AND {condition} RETURNING 1",
                 (CANCELLED_BY_HAND, seq, *values),

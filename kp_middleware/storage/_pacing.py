@@ -1,4 +1,4 @@
-"""One pace and one turn to send for all processes of a user, kept across restarts in one file."""
+"""The rate limit that all processes of a user share, stored in one file."""
 
 import json
 import logging
@@ -42,7 +42,7 @@ _SCHEMA: Final = """
     ) STRICT, WITHOUT ROWID
 """
 _ROWS: Final = "SELECT registry, agent, pace, stops FROM paces"
-_FORGET_OLD: Final = "DELETE FROM paces WHERE stops = '{}' AND coalesce(pace ->> 'noted_at', 0) < ?"
+_DELETE_OLD: Final = "DELETE FROM paces WHERE stops = '{}' AND coalesce(pace ->> 'noted_at', 0) < ?"
 _LIFT: Final = "UPDATE paces SET stops = '{}' WHERE stops <> '{}'"
 _WRITE: Final = "INSERT OR REPLACE INTO paces (registry, agent, pace, stops) VALUES (?, ?, ?, ?)"
 
@@ -53,7 +53,7 @@ class AgentPace(NamedTuple):
     registry: str
     agent: str  # its id, or ``key `` and the hash of its API key
     pace: Pace  # without a stop
-    stops: Mapping[str, float]  # when each refused API key was, by the key's hash
+    stops: Mapping[str, float]  # when each refused API key was refused, by its hash
 
 
 class PacingTable:
@@ -69,7 +69,7 @@ class PacingTable:
         patience_s: float = _PATIENCE_S,
     ) -> None:
         self._path = path
-        self._whose = (registry, f"key {key_hash}" if agent_id is None else agent_id)
+        self._row_key = (registry, f"key {key_hash}" if agent_id is None else agent_id)
         self._key_hash = key_hash
         self._patience_s = patience_s
 
@@ -80,11 +80,11 @@ class PacingTable:
 
         Raises:
             TimeoutError: If another program keeps the file locked, or this one forks for long.
-            DatabaseError: If the file cannot be used; a damaged one is set aside, and next time
-                a new one is begun.
+            DatabaseError: If the file cannot be used; a damaged one is set aside, and the next
+                call creates a new one.
         """
         busy_s = self._patience_s if patience_s is None else patience_s
-        with fork_lock:  # a `TimeoutError` of its own is no fault of the file
+        with fork_lock:  # outside of `try`: its own `TimeoutError` is not about the file
             try:
                 with closing(open_to_write(self._path.expanduser(), busy_s=busy_s)) as connection:
                     self._prepare(connection)
@@ -94,18 +94,18 @@ class PacingTable:
                 if primary_code(error) in LOCKED:
                     locked = f"{self._path} is locked by another program: close it"
                     raise TimeoutError(locked) from error
-                what, remedy = "cannot be used", _REMEDY
+                problem, remedy = "cannot be used", _REMEDY
                 if is_damage(error):
-                    what, remedy = "is damaged", "remove it"
+                    problem, remedy = "is damaged", "remove it"
                     with suppress(sqlite3.Error, OSError):
                         _set_aside(self._path.expanduser())
-                problem = f"{what} ({getattr(error, 'strerror', error)})"
-                raise DatabaseError(self._path, problem, remedy) from error
+                detail = getattr(error, "strerror", error)
+                raise DatabaseError(self._path, f"{problem} ({detail})", remedy) from error
 
-    def look(self) -> Pace | None:
-        """Return the state without writing, for example on a full disk; None if there is none."""
+    def read(self) -> Pace | None:
+        """Return the state without writing, for example from a full disk, or None."""
         for registry, agent, pace, stops in read_paces(self._path):
-            if (registry, agent) == self._whose:
+            if (registry, agent) == self._row_key:
                 return replace(pace, stopped_at=stops.get(self._key_hash, -math.inf))
         return None
 
@@ -124,20 +124,20 @@ class PacingTable:
     def _changed(
         self, connection: sqlite3.Connection, change: Callable[[Pace | None], Pace]
     ) -> Pace:
-        ours = f"{_ROWS} WHERE registry = ? AND agent = ?"
-        found = connection.execute(ours, self._whose).fetchone()
-        said, stops = found[2:] if found else ("", "{}")
-        before = unpack_pace(said, stops, self._key_hash) if found else None
+        sql = f"{_ROWS} WHERE registry = ? AND agent = ?"
+        row = connection.execute(sql, self._row_key).fetchone()
+        pace, stops = row[2:] if row else ("", "{}")
+        before = unpack_pace(pace, stops, self._key_hash) if row else None
         after = change(before)
         if before is None:
-            connection.execute(_FORGET_OLD, (after.noted_at - _MONTH_S,))
+            connection.execute(_DELETE_OLD, (after.noted_at - _MONTH_S,))
         if after != before:
-            connection.execute(_WRITE, (*self._whose, *pack_pace(after, stops, self._key_hash)))
+            connection.execute(_WRITE, (*self._row_key, *pack_pace(after, stops, self._key_hash)))
         return after
 
 
 def _set_aside(path: Path) -> None:
-    """Rename a damaged file, or each file of traces would go at a pace of its own."""
+    """Rename a damaged file, or else each trace file would fall back to a rate limit of its own."""
     with closing(open_to_write(path)) as connection:
         if soundness_of(connection) == "sound":
             return  # another process was first
@@ -147,7 +147,7 @@ def _set_aside(path: Path) -> None:
 
 
 def read_paces(path: Path) -> list[AgentPace]:
-    """Read all rows of a file without writing; return none if it cannot be read."""
+    """Read all rows of a file without writing; return an empty list if it cannot be read."""
     with suppress(sqlite3.Error, OSError, RuntimeError):
         uri = f"{path.expanduser().resolve().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=0.2)) as connection:
@@ -159,7 +159,7 @@ def read_paces(path: Path) -> list[AgentPace]:
 
 
 def lift_stops(path: Path) -> bool:
-    """Allow every refused API key to be tried again; return True if there was one."""
+    """Let every refused API key be tried again; return True if there was one."""
     try:
         path = path.expanduser()
         if not path.exists():
@@ -169,7 +169,7 @@ def lift_stops(path: Path) -> bool:
                 return False
             return connection.execute(_LIFT).rowcount > 0
     except (sqlite3.Error, OSError, RuntimeError) as error:
-        problem = f"no API key can be tried again ({error})"
+        problem = f"cannot be changed to retry the API key ({error})"
         raise DatabaseError(path, problem, "make it writable for you, or remove it") from error
 
 
@@ -181,16 +181,16 @@ def _version(connection: sqlite3.Connection) -> int:
 _LOOK_AGAIN_S: Final = 0.5
 _LONG_S: Final = 600.0
 _MARGIN_S: Final = 30.0
-_AT_IT_S: Final = 30.0  # a program that has sent will send more, unless it says that it ends
-_LAST_PATIENCE_S: Final = 0.3  # where a process ends
+_HOLD_S: Final = 30.0  # a program that has sent will soon send more, unless it exits
+_EXIT_PATIENCE_S: Final = 0.3
 
 
 class SharedPace(LocalPace):
-    """Lets one process send at a time, and all of them at one pace. Nothing here raises.
+    """One rate limit for all processes, of which one sends at a time. No method raises.
 
-    What is going to be asked is in the file before it is asked: where no file can be used, nothing
-    is sent. Where ``table`` cannot be used, ``beside``, next to the file of traces, is: who sends
-    can write there. Who is silent for ``longest_request_s`` and half a minute has lost its turn.
+    Each request is written to the file before it is made; if no file can be used, nothing is sent.
+    If ``table`` cannot be used, ``fallback`` is, next to the trace file, which must be writable
+    anyway. A process that is silent for ``longest_request_s`` plus 30 s loses its turn.
     """
 
     def __init__(
@@ -198,18 +198,18 @@ class SharedPace(LocalPace):
         table: PacingTable | PostgresPace,
         *,
         longest_request_s: float,
-        beside: PacingTable | None = None,
+        fallback: PacingTable | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(Pace(), clock)
         self._table = table
-        self._beside = beside
+        self._fallback = fallback
         self._lease_s = longest_request_s + _MARGIN_S
-        self._us = f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._holder = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._known: Pace | None = None
-        self._left: Pace | None = None
+        self._carried: Pace | None = None
         self._unwritten: list[PaceChange] = []
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
 
     @property
     def problem(self) -> Problem:
@@ -220,21 +220,21 @@ class SharedPace(LocalPace):
         pace = self._change(self._taken)
         if pace is None:
             return _LOOK_AGAIN_S
-        if pace.holder == self._us:
+        if pace.holder == self._holder:
             return 0.0
         now = self._clock()
         wait_s = pace.wait_s(now)
         if wait_s > _LONG_S:
             how_long = "nothing is sent" if wait_s == math.inf else f"no sending for {wait_s:.0f} s"
-            self._say("long", "%s: %s", how_long, Problem.parse(pace.problem))
+            self._warn_once("long", "%s: %s", how_long, Problem.parse(pace.problem))
         return wait_s or min(max(pace.held_until - now, 0.01), _LOOK_AGAIN_S)
 
     def spend(self) -> Pace | None:
         pace = self._change(self._spent)
-        return pace if pace and pace.holder == self._us else None
+        return pace if pace and pace.holder == self._holder else None
 
     def settle(self, answer: PaceChange, /) -> float:
-        """Note what the answer means, later if need be; return the seconds to the next request."""
+        """Apply the answer, later if the file is locked; return the seconds to the next request."""
         settled = partial(self._settled, answer)
         pace, now = self._change(settled), self._clock()
         if pace is None:
@@ -242,50 +242,52 @@ class SharedPace(LocalPace):
             pace = answer(self._known or Pace(), now)
         wait_s = pace.wait_s(now)
         if wait_s > _LONG_S:
-            self._said.add("long")  # the sender says it in the registry's words
+            self._warned.add("long")  # the sender logs the registry's reason
         return wait_s
 
     def settle_and_release(self, answer: PaceChange, /) -> None:
-        # Where the file is locked, our turn ends by itself, and the request counts as unanswered.
+        # If the file is locked, the turn expires, and the request counts as unanswered.
         self._change(
             lambda pace, now: self._released(self._settled(answer, pace, now), now, ended=True),
-            patience_s=_LAST_PATIENCE_S,
+            patience_s=_EXIT_PATIENCE_S,
         )
 
     def release(self, *, ended: bool = False) -> None:
-        if self._known and (ended or self._known.holder == self._us):
-            self._change(partial(self._released, ended=ended))  # or the turn ends by itself
+        if self._known and (ended or self._known.holder == self._holder):
+            self._change(partial(self._released, ended=ended))  # else the turn expires
 
     def _change(self, change: PaceChange, *, patience_s: float | None = None) -> Pace | None:
         """Change the shared state; return None if no file can be used now."""
-        whole = partial(self._after, change)
+        update = partial(self._after, change)
         try:
             try:
-                pace = self._table.change(whole, patience_s=patience_s)
+                pace = self._table.change(update, patience_s=patience_s)
             except DatabaseError as error:
                 if not is_damage(error):
                     raise
-                self._left = self._known or Pace().without_burst(self._clock())
-                pace = self._table.change(whole, patience_s=patience_s)
+                self._carried = self._known or Pace().without_burst(self._clock())
+                pace = self._table.change(update, patience_s=patience_s)
         except TimeoutError as error:
-            self._say("locked", "nothing is sent for now: %s", error)
+            self._warn_once("locked", "nothing is sent for now: %s", error)
             return None
         except DatabaseError as error:
-            if self._beside is None:
-                self._say("unusable", "nothing is sent for now: %s", error)
+            if self._fallback is None:
+                self._warn_once("unusable", "nothing is sent for now: %s", error)
                 return None
-            self._say("beside", "the rate limit state is stored next to the trace file: %s", error)
-            self._left = self._left or self._known or self._table.look()
-            self._table, self._beside = self._beside, None
+            self._warn_once(
+                "fallback", "the rate limit state is stored next to the trace file: %s", error
+            )
+            self._carried = self._carried or self._known or self._table.read()
+            self._table, self._fallback = self._fallback, None
             return self._change(change, patience_s=patience_s)
-        self._known, self._left, self._unwritten = pace, None, []
+        self._known, self._carried, self._unwritten = pace, None, []
         return pace
 
     def _after(self, change: PaceChange, before: Pace | None) -> Pace:
         now = self._clock()
-        pace = before or self._known or Pace()  # where its file is gone, we know what was in it
-        if self._left is not None:
-            pace = self._left if before is None else before.stricter(self._left)
+        pace = before or self._known or Pace()  # if the file was removed, use its last known state
+        if self._carried is not None:
+            pace = self._carried if before is None else before.stricter(self._carried)
         pace = pace.plausible(now)
         pace = replace(pace, held_until=min(pace.held_until, now + self._lease_s))
         for settled in self._unwritten:
@@ -294,34 +296,34 @@ class SharedPace(LocalPace):
         return after if after == before else replace(after, noted_at=now)
 
     def _taken(self, pace: Pace, now: float) -> Pace:
-        if pace.holder not in {None, self._us} and pace.held_until > now:
+        if pace.holder not in {None, self._holder} and pace.held_until > now:
             return pace
-        if pace.holder != self._us:
+        if pace.holder != self._holder:
             pace = pace.answer_lost()
         if pace.wait_s(now) > 0:
             return self._free(pace, now)
-        return replace(pace, holder=self._us, held_until=now + self._lease_s)
+        return replace(pace, holder=self._holder, held_until=now + self._lease_s)
 
     def _spent(self, pace: Pace, now: float) -> Pace:
         taken = self._taken(pace, now)
-        return taken.spent(now) if taken.holder == self._us else taken
+        return taken.spent(now) if taken.holder == self._holder else taken
 
     def _settled(self, answer: PaceChange, before: Pace, now: float) -> Pace:
         after = answer(before, now)
-        if before.holder == self._us:
+        if before.holder == self._holder:
             return replace(after, held_until=now + self._lease_s)
-        return replace(after, asked_at=before.asked_at)  # that one is another's
+        return replace(after, asked_at=before.asked_at)  # another process's request
 
     def _released(self, pace: Pace, now: float, *, ended: bool = False) -> Pace:
-        if pace.holder not in {None, self._us}:
+        if pace.holder not in {None, self._holder}:
             return pace
         if ended:
             return replace(pace, holder=None, held_until=-math.inf)
         return self._free(pace, now) if pace.holder else pace
 
     def _free(self, pace: Pace, now: float) -> Pace:
-        return replace(pace, holder=None, held_until=min(pace.held_until, now + _AT_IT_S))
+        return replace(pace, holder=None, held_until=min(pace.held_until, now + _HOLD_S))
 
-    def _say(self, kind: str, words: str, *facts: object) -> None:
-        logger.log(logging.DEBUG if kind in self._said else logging.WARNING, words, *facts)
-        self._said.add(kind)
+    def _warn_once(self, kind: str, message: str, *args: object) -> None:
+        logger.log(logging.DEBUG if kind in self._warned else logging.WARNING, message, *args)
+        self._warned.add(kind)

@@ -32,9 +32,9 @@ class RunSummary(NamedTuple):
         snippet: After a search, the words around the match.
         threshold: The threshold of its gate.
         seq: The number of its row in the file.
-        success_source: Who says so; ``assumed`` where nobody does.
-        tokens: Of its models, in and out; None if they were not told.
-        novelty: How unlike all earlier runs it was, 0 to 1; None if it was not measured.
+        success_source: The source of ``success``; ``assumed`` if it is not known.
+        tokens: The input and output tokens of its models; None if they were not reported.
+        novelty: The novelty from 0 to 1; None if it was not measured.
     """
 
     id: str
@@ -66,30 +66,30 @@ class RunSummary(NamedTuple):
 ASSUMED: Final = (
     "iif(t.success AND coalesce(t.success_source, 'assumed') = 'assumed', 'assumed', NULL)"
 )
-"""The ``success_source`` of the document of the trace ``t``: NULL where somebody has said it."""
+"""The ``success_source`` in the document of the trace ``t``: ``assumed``, or NULL."""
 
 
 ENDING: Final = """
     t.success, t.confidence, coalesce(t.success_source, 'assumed') AS success_source,
     coalesce(t.confidence_source, 'assumed') AS confidence_source
 """
-"""The fields of an `Ending` of the trace ``t``."""
+"""The columns of the `Ending` of the trace ``t``."""
 
 
-def marked(body: str) -> str:
-    """Return the SQL for a document of the trace ``t`` that says where success is assumed."""
+def document_sql(body: str) -> str:
+    """Return SQL for the document of the trace ``t`` with its ``success_source``, if assumed."""
     return f"json_patch({body}, json_object('metadata', json_object('success_source', {ASSUMED})))"
 
 
 class Embedding(NamedTuple):
-    """The vector of a run: float32, little-endian, comparable with those of its embedder."""
+    """The vector of a run: float32, little-endian, comparable within an embedder."""
 
     embedder: str
     vector: bytes
 
 
 class SimilarRun(NamedTuple):
-    """A run, and the cosine of its embedding with that of another, from -1 to 1."""
+    """A run, and the cosine similarity of its embedding, from -1 to 1."""
 
     similarity: float
     run: RunSummary
@@ -171,11 +171,11 @@ class Scoring:
     nearest_seq: int | None
     nearest_objective: str | None
     nearest_similarity: float | None  # from -1 to 1; None: there was no run to compare with
-    p_success: float | None  # when it was ranked, 1 or 0 if it was known; None: nothing was known
-    rank_key: float | None  # what a share ranks it by, from 0 to 1
-    bar: float | None  # the rank key that a share asked for; None: no share ranked it
+    p_success: float | None  # when it was ranked, 1 or 0 if known; None: not estimated
+    rank_key: float | None  # the key by which a share ranks it, from 0 to 1
+    bar: float | None  # the rank key that a share required; None: not ranked by a share
     gate: str | None
-    threshold: float | None  # the score that the gate asked for; None: a share ranked the run
+    threshold: float | None  # the score that the gate required; None: ranked by a share
     decision: str | None
     decided_at: str | None
     took_ms: float | None  # of scoring
@@ -227,9 +227,9 @@ class Run:
         objective: The objective of the task.
         result_summary: A summary of the result.
         success: Whether its task was done.
-        confidence: The confidence in that, 0 to 1.
-        success_source: The source of it: ``said``, ``extracted``, ``assumed``, ``feedback``.
-        confidence_source: The source of that, as for ``success_source``.
+        confidence: The confidence in ``success``, 0 to 1.
+        success_source: Its source: ``said``, ``extracted``, ``assumed``, ``feedback``.
+        confidence_source: The source of the confidence, as for ``success_source``.
         error_type: The exception that ended it.
         framework: The framework: ``python``, ``langgraph`` …
         agent_id: The id of the agent.
@@ -237,8 +237,8 @@ class Run:
         model: The language model that it used.
         thread_id: The conversation that it belongs to.
         owner: The fingerprint of its owner, such as a customer; None if it has none.
-        recalled: The ids of the traces that it was told of.
-        tags: As the program set them.
+        recalled: The ids of the traces that were recalled for it.
+        tags: The tags that the program set.
         privacy_level: The privacy level: ``aggregated``, ``federated`` or ``private``.
         visibility: Who may see it: ``network``, ``org`` or ``private``.
         step_count: The number of steps, including those that a long run does not store.
@@ -251,10 +251,10 @@ class Run:
         reason_code: The code of the reason, for comparisons.
         reason_args: The arguments of the reason.
         scoring: The score and the gate's decision; None if there is none.
-        steps: In order.
+        steps: The steps, in order.
         outbox: The outbox item; None if it was never queued.
         feedback: The feedback after its end, in order.
-        estimate: What was estimated of its success; None if nothing was.
+        estimate: The estimate of its success; None if there is none.
         seq: The number of its row in the file.
     """
 
@@ -307,7 +307,7 @@ class Run:
         return None if self.scoring is None else self.scoring.score
 
 
-def run_of(
+def build_run(
     row: Mapping[str, Any],
     steps: Iterable[Mapping[str, Any]],
     outbox: Iterable[Mapping[str, Any]],

@@ -33,7 +33,7 @@ from kp_middleware.storage._maintenance import Pruning, rescue
 from kp_middleware.storage._outbox import OutboxTable
 from kp_middleware.storage._overview import read_last_decisions
 from kp_middleware.storage._past_runs import PastRun, PastRuns
-from kp_middleware.storage._records import ENDING, Run, marked
+from kp_middleware.storage._records import ENDING, Run, document_sql
 from kp_middleware.storage._shared_runs import SharedRuns
 from kp_middleware.storage._statistics import BACKLOG, Backlog, Counts, Statistics
 from kp_middleware.storage._store import (
@@ -52,17 +52,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kp_middleware")
 
-_ARE_DRY: Final = """
+_NONE_FORWARDED: Final = """
     SELECT count(*) >= 100 AND total(verdict = 'forwarded') = 0
     FROM (SELECT verdict FROM traces WHERE score IS NOT NULL ORDER BY seq DESC LIMIT 100)
 """
-_CLAIM_TO_SAY: Final = """
+_CLAIM_WARNING: Final = """
     INSERT INTO meta (key, value) VALUES ('said_that_none_cleared_at_s', :now)
     ON CONFLICT (key) DO UPDATE SET value = :now
       WHERE CAST(value AS REAL) NOT BETWEEN :now - :day AND :now
     RETURNING 1
 """
-_WAITING: Final = """
+_PAUSED: Final = """
     SELECT w.trace_seq, w.run, d.body, w.is_left FROM waiting w
     JOIN documents d ON d.trace_seq = w.trace_seq
 """
@@ -92,7 +92,7 @@ _SHARE_CREDIT: Final = """
 """
 _RECORDED: Final = "FROM traces WHERE score IS NULL AND state = 'recorded' AND shared_seq IS NULL"
 _STORED: Final = f"""
-    SELECT {marked("d.body")}, t.step_count, t.tool_count, t.recovery_count, t.score,
+    SELECT {document_sql("d.body")}, t.step_count, t.tool_count, t.recovery_count, t.score,
            coalesce(a.said, '')
     FROM traces t JOIN documents d ON d.trace_seq = t.seq
       LEFT JOIN asked a ON a.trace_seq = t.seq
@@ -130,8 +130,8 @@ class SqliteStore(Queries):
         if isinstance(self._connection, Database):
             with self._connection:
                 before, self._file = self._file, self._connection.file
-            if before != self._file and (opened := permission_warning(self._path)):
-                logger.warning("%s", opened)
+            if before != self._file and (message := permission_warning(self._path)):
+                logger.warning("%s", message)
         return self._file
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class SqliteStore(Queries):
         return PastRuns(self._connection).run(seq)
 
     def copied(self) -> Self:
-        """Return a store on a copy that goes with it: what is changed there is only supposed."""
+        """Return a store on a temporary copy, for changes that are not saved."""
         copy = sqlite3.connect("", isolation_level=None)
         with self._connection as file:
             file.backup(copy)
@@ -182,7 +182,7 @@ class SqliteStore(Queries):
         prepare: Callable[[Run, str, int], OutboxItem | None],
         since: str,
     ) -> ExportCursor:
-        """Return what an exporter beside the outbox has not been given yet."""
+        """Return the cursor of an additional exporter over the runs that it has not got yet."""
         connection, history = self._connection, History(self._connection)
         return ExportCursor(
             connection, name, history=history, choose=choose, prepare=prepare, since=since
@@ -193,18 +193,18 @@ class SqliteStore(Queries):
             return Statistics(connection).counts()
 
     def unfinished(self) -> Backlog:
-        """Return what `counts` has of work that is not done: without counting every run."""
+        """Return the counts of unfinished work, without counting all runs."""
         with closing(Database(self._path, read_only=True)) as connection:
             return Backlog._make(*connection.execute(BACKLOG))
 
     def prune(self, before: str) -> int:
         pruning = Pruning(self._connection)
-        return next(pruning.batches(pruning.doomed(before=before)), 0)
+        return next(pruning.batches(pruning.select(before=before)), 0)
 
     def forwarding_warning(self, now_s: float) -> str | None:
-        if not self._value(_ARE_DRY):
+        if not self._value(_NONE_FORWARDED):
             return None
-        is_due = self._value(_CLAIM_TO_SAY, {"now": str(now_s), "day": DAY_S})
+        is_due = self._value(_CLAIM_WARNING, {"now": str(now_s), "day": DAY_S})
         return read_last_decisions(self._connection).in_words() if is_due else None
 
     def record(
@@ -223,16 +223,16 @@ class SqliteStore(Queries):
             else:
                 seq = self._insert(run, None)
             if until is not None and run.part is not None:
-                facts = run.model_dump_json(exclude={"trace"})
-                self._add("waiting", trace_seq=seq, thread=run.part.thread, until=until, run=facts)
+                rest = run.model_dump_json(exclude={"trace"})
+                self._add("waiting", trace_seq=seq, thread=run.part.thread, until=until, run=rest)
             if aliases:
                 self.add_aliases(seq, aliases)
         return seq
 
     def add_aliases(self, seq: int, ids: Collection[str]) -> None:
-        """Add ids that also lead to this trace."""
+        """Map these ids to this trace, too."""
         sql = "INSERT OR IGNORE INTO aliases (id, trace_seq) VALUES (?, ?)"
-        self._write_each(sql, ((one, seq) for one in ids))
+        self._write_each(sql, ((id_, seq) for id_ in ids))
 
     def _replace(self, seq: int, run: "RecordedRun") -> None:
         aliases = self._column("SELECT id FROM aliases WHERE trace_seq = ?", (seq,))
@@ -267,7 +267,7 @@ class SqliteStore(Queries):
             **{name: getattr(metadata, name) for name in _OF_METADATA},
             **{name: getattr(run, name) for name in _OF_RUN},
         )
-        steps = enumerate(zip_longest(trace.steps, run.facts))  # a document's own ids may repeat
+        steps = enumerate(zip_longest(trace.steps, run.facts))  # ids may repeat
         rows = ((seq, number, *_step_row(step, facts)) for number, (step, facts) in steps)
         self._connection.executemany(_ADD_STEP, rows)
         self._add("documents", trace_seq=seq, body=trace.model_dump_json())
@@ -376,27 +376,27 @@ class SqliteStore(Queries):
         self._run(sql, (embedder, vector, seq))
 
     def paused(self, thread: str) -> list[PausedRun]:
-        return self._waiting(f"{_WAITING} WHERE w.thread = ? ORDER BY w.trace_seq", thread)
+        return self._read_paused(f"{_PAUSED} WHERE w.thread = ? ORDER BY w.trace_seq", thread)
 
     def overdue(self, now: str) -> list[PausedRun]:
-        return self._waiting(f"{_WAITING} WHERE w.until <= ? ORDER BY w.until LIMIT 1", now)
+        return self._read_paused(f"{_PAUSED} WHERE w.until <= ? ORDER BY w.until LIMIT 1", now)
 
-    def _waiting(self, sql: str, value: str) -> list[PausedRun]:
-        from kp_middleware.runs import RecordedRun  # read-only commands need none
+    def _read_paused(self, sql: str, value: str) -> list[PausedRun]:
+        from kp_middleware.runs import RecordedRun  # read-only commands do not need it
 
-        found = []
-        for seq, facts, body, is_superseded in self._run(sql, (value,)).fetchall():
-            document = {**json.loads(facts), "trace": json.loads(body)}
+        paused = []
+        for seq, rest, body, is_superseded in self._run(sql, (value,)).fetchall():
+            document = {**json.loads(rest), "trace": json.loads(body)}
             try:
                 run = RecordedRun.model_validate_json(json.dumps(document))
-            except ValueError as error:  # it would block the others
+            except ValueError as error:  # raising would block other runs
                 logger.warning("paused trace %d cannot be read, and is stored as failed", seq)
                 self._run("DELETE FROM waiting WHERE trace_seq = ?", (seq,))
                 self._run("UPDATE traces SET state = 'recorded' WHERE seq = ?", (seq,))
                 self.fail(seq, "not_resumed", str(error)[:200])
             else:
-                found.append(PausedRun(seq, run, bool(is_superseded)))
-        return found
+                paused.append(PausedRun(seq, run, bool(is_superseded)))
+        return paused
 
     def next_overdue(self) -> str | None:
         return self._text("SELECT min(until) FROM waiting")

@@ -49,7 +49,7 @@ def copy(connection, tmp_path):
     """A copy of the file as it is."""
 
     def copy():
-        History(connection).back_up(tmp_path / "copy.db", tell=lambda *_: None)
+        History(connection).back_up(tmp_path / "copy.db", on_progress=lambda *_: None)
         return tmp_path / "copy.db"
 
     return copy

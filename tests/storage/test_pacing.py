@@ -162,11 +162,11 @@ def test_a_file_that_cannot_be_written_can_be_read(table_of, path):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 9")
 
-    assert table_of().look() == PACING
+    assert table_of().read() == PACING
 
 
 def test_where_there_is_no_file_there_is_nothing_to_read(table_of, path):
-    assert table_of().look() is None
+    assert table_of().read() is None
     assert not path.parent.exists()
 
 

@@ -32,9 +32,9 @@ def seqs(connection):
 
 
 def pruned(pruning, **rules):
-    doomed = pruning.doomed(**rules)
-    counted = pruning.count(doomed)
-    assert sum(pruning.batches(doomed)) == counted
+    selection = pruning.select(**rules)
+    counted = pruning.count(selection)
+    assert sum(pruning.batches(selection)) == counted
     return counted
 
 
@@ -160,9 +160,9 @@ def test_all_that_is_its_own_goes_with_a_trace(pruning, keep_of, connection, out
 
 def test_what_begins_to_wait_meanwhile_stays(pruning, keep_of, outbox, seqs):
     keep_of(*[OLD] * 20)
-    doomed = pruning.doomed(keep=0)
+    selection = pruning.select(keep=0)
 
-    batches = pruning.batches(doomed)
+    batches = pruning.batches(selection)
     removed = next(batches)
     outbox.add(20, b"{}", redactor="r", redactions={})
 
@@ -172,7 +172,7 @@ def test_what_begins_to_wait_meanwhile_stays(pruning, keep_of, outbox, seqs):
 
 def test_others_may_write_between_two_batches(pruning, keep_of, db):
     keep_of(*[OLD] * 20)
-    batches = pruning.batches(pruning.doomed(keep=0))
+    batches = pruning.batches(pruning.select(keep=0))
     next(batches)
 
     with closing(connect(db)) as other:
@@ -190,6 +190,6 @@ def test_a_file_that_is_locked_is_an_error_and_nothing_is_half_gone(
         other.execute("BEGIN IMMEDIATE")
         connection.execute("PRAGMA busy_timeout = 0")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
-            next(pruning.batches(pruning.doomed(keep=0)))
+            next(pruning.batches(pruning.select(keep=0)))
 
     assert seqs() == [1]

@@ -278,7 +278,7 @@ def test_what_may_have_been_sent_is_pruned_like_any_other(sent):
 
     with closing(connect(sent)) as connection:
         pruning = Pruning(connection)
-        removed = sum(pruning.batches(pruning.doomed()))
+        removed = sum(pruning.batches(pruning.select()))
 
         assert removed == 8
         assert connection.execute("SELECT count(*) FROM outbox").fetchone() == (0,)

@@ -36,11 +36,11 @@ class Machine:
 
     def start(self, **whose):
         agent = {"registry": "https://registry.example", "agent_id": "agent-1", "key_hash": "key-1"}
-        usual, beside = (
+        usual, fallback = (
             PacingTable(path, **{**agent, **whose}, patience_s=0.01)
             for path in (self.path, self.beside)
         )
-        return SharedPace(usual, beside=beside, longest_request_s=10.0, clock=self.clock)
+        return SharedPace(usual, fallback=fallback, longest_request_s=10.0, clock=self.clock)
 
     def user_acts(self):
         """As kp-middleware outbox retry does."""
@@ -629,7 +629,7 @@ def test_where_the_shared_file_cannot_be_used_those_of_one_file_of_traces_still_
     keepers = [
         SharedPace(
             PacingTable(unusable, **whose),
-            beside=PacingTable(beside, **whose),
+            fallback=PacingTable(beside, **whose),
             longest_request_s=10,
             clock=clock,
         )

@@ -211,7 +211,7 @@ def test_a_writer_goes_on_while_the_copy_is_made(agent, db, target):
             told.append((done, count))
             writer.execute("INSERT INTO meta VALUES (?, 'meanwhile')", (f"late {done}",))
 
-        History(reader).back_up(target, tell=write_meanwhile)
+        History(reader).back_up(target, on_progress=write_meanwhile)
 
     assert len(told) > 2
     assert told[-1][0] == told[-1][1]
@@ -227,7 +227,7 @@ def test_what_interrupts_a_copy_leaves_no_journal_and_no_transaction(agent, db, 
 
     with closing(connect(db, read_only=True)) as reader:
         with pytest.raises(KeyboardInterrupt):
-            History(reader).back_up(target, tell=interrupted)
+            History(reader).back_up(target, on_progress=interrupted)
         in_transaction = reader.in_transaction
 
     assert not in_transaction
