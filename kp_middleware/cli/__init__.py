@@ -1,4 +1,4 @@
-"""Look at what was recorded: the command line."""
+"""The command line: inspect recorded runs."""
 
 from kp_middleware.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Print to the terminal: rows in each format, tables, bars, hints, and the exit codes."""
+"""Terminal output: rows in every format, tables, progress bars, hints and exit codes."""
 
 import csv
 import json
@@ -41,29 +41,29 @@ Row: TypeAlias = Mapping[str, Any]
 """One row of output, by column name."""
 
 # Exit codes
-FOUND: Final = 3  # `doctor` or `redact --check` found something; `outbox send` left something
+ATTENTION: Final = 3  # `doctor` or `redact --check` reports a problem; runs remain to be sent
 EMPTY: Final = 4  # nothing matched, and --fail-empty was given
-UNREACHABLE: Final = 5  # the registry cannot be reached
-BLOCKED: Final = 6  # redaction keeps something from being sent
+UNREACHABLE: Final = 5  # the registry is unreachable
+BLOCKED: Final = 6  # redaction blocks a run
 INTERRUPTED: Final = 130
-BROKEN_PIPE: Final = 141  # the reader of the output is gone, as after `| head`
+BROKEN_PIPE: Final = 141  # the reader closed the pipe, as `| head` does
 
-COLUMNS: Final = (  # of a run; a narrow terminal leaves out those before the objective
+COLUMNS: Final = (  # of a run; a narrow terminal drops columns, but never the objective
     *("id", "score", "success", "state", "started_at", "duration_ms", "tokens", "domain"),
     "objective",
 )
 _FIELDS: Final = (*RunSummary._fields[: RunSummary._fields.index("snippet")], "success_source")
-_NOISE: Final = 1e-9  # less than this is the last bits of a sum
+_ROUNDING_ERROR: Final = 1e-9
 _PIPE_WIDTH: Final = 100
-_TABLE_IN_PIPE: Final = 160
+_PIPE_TABLE_WIDTH: Final = 160
 _GAP: Final = 2
-_TEXT_SHARE: Final = 0.3  # of the width, for the column that is cut
-_PATIENCE_S: Final = 0.5
-_BLANKS: Final = re.compile(r" +((?:\x1b\[[\d;]*m)*)$", re.MULTILINE)
-_STEERING: Final = re.compile(  # JSON escapes all others that steer a terminal
+_TEXT_SHARE: Final = 0.3  # of the width, at least, for a truncated column
+_PROGRESS_DELAY_S: Final = 0.5
+_TRAILING_BLANKS: Final = re.compile(r" +((?:\x1b\[[\d;]*m)*)$", re.MULTILINE)
+_CONTROL_CHARACTERS: Final = re.compile(  # those that JSON does not escape
     "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
 )
-_HEADS: Final = {  # as the pages have them, of columns in words or with a unit
+_HEADINGS: Final = {  # the same as on the pages
     "success": "outcome",
     "started_at": "started",
     "duration_ms": "took",
@@ -74,18 +74,18 @@ _HEADS: Final = {  # as the pages have them, of columns in words or with a unit
 
 
 class Figure(str):
-    """A number as text, such as ``4.8%``: never cut, and justified as numbers are."""
+    """A number as text, such as ``4.8%``: right-aligned and never truncated."""
 
     __slots__ = ()
 
 
-def keep(context: click.Context, option: click.Parameter, value: object) -> None:
-    """Remember an option that is no parameter of the command, such as ``--quiet``."""
+def store_option(context: click.Context, option: click.Parameter, value: object) -> None:
+    """Store a common option, such as ``--quiet``, in the context instead of passing it."""
     if not value:
         return
-    is_new = not has_flag(str(option.name))
+    is_first = not has_flag(str(option.name))
     context.meta[f"kp_middleware.{option.name}"] = value
-    if option.name == "verbose" and is_new:
+    if option.name == "verbose" and is_first:
         logger, handler = logging.getLogger("kp_middleware"), logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
         logger.addHandler(handler)
@@ -112,7 +112,7 @@ def warn(message: str) -> None:
 
 
 class Output(NamedTuple):
-    """The requested format and columns of rows; no columns: the command's choice."""
+    """The requested format and columns of rows; without columns, the command chooses."""
 
     format: str
     columns: tuple[str, ...] = ()
@@ -124,13 +124,13 @@ class Output(NamedTuple):
         rows: Iterable[Row],
         columns: Sequence[str],
         *,
-        for_people: Callable[[Row], Row] = lambda row: row,
+        humanize: Callable[[Row], Row] = lambda row: row,
         all_columns: bool = False,
         widths: Mapping[str, int] | None = None,
     ) -> None:
-        """Print each row as it arrives; a table needs all of them first, or ``widths``.
+        """Stream the rows; a table without ``widths`` needs all of them first.
 
-        ``columns`` are those of a table and text: JSON has every key of the rows.
+        ``columns`` apply to tables and text. JSON has every key.
         """
         rows = iter(rows)
         first = next(rows, None)
@@ -140,28 +140,28 @@ class Output(NamedTuple):
                 raise click.UsageError(f"no such column: {one_line(name)} (choose from {names})")
         rows = chain(() if first is None else (first,), rows)
         shown = self.columns or tuple(columns)
-        chosen = ({name: row[name] for name in self.columns or row} for row in rows)
+        selected = ({name: row[name] for name in self.columns or row} for row in rows)
         if self.format == "table":
             wide, headers = all_columns or bool(self.columns), self.headers
-            told = map(for_people, rows)
-            for part in ([row] for row in told) if widths else ([*told],):
-                print_table(part, shown, headers=headers, all_columns=wide, widths=widths)
+            humanized = map(humanize, rows)
+            for batch in ([row] for row in humanized) if widths else ([*humanized],):
+                print_table(batch, shown, headers=headers, all_columns=wide, widths=widths)
                 headers = False
         elif self.format == "json":
-            before = "["
-            for row in chosen:
-                click.echo(f"{before}{json_line(row)}", nl=False)
-                before = ",\n "
-            click.echo("[]" if before == "[" else "]")
+            prefix = "["
+            for row in selected:
+                click.echo(f"{prefix}{json_line(row)}", nl=False)
+                prefix = ",\n "
+            click.echo("[]" if prefix == "[" else "]")
         elif self.format == "nl":
-            for row in chosen:
+            for row in selected:
                 click.echo(json_line(row))
         else:
             self._print_text(rows, shown)
         self.fail_if_empty(first is None)
 
     def fail_if_empty(self, is_empty: object) -> None:
-        """Exit with 4 if there is nothing and ``--fail-empty`` was given."""
+        """Exit with 4 if there are no rows and ``--fail-empty`` was given."""
         if is_empty and self.fail_empty:
             sys.exit(EMPTY)
 
@@ -178,14 +178,14 @@ class Output(NamedTuple):
             sys.stdout.flush()
 
 
-def answer(value: object, words: "str | Iterable[RenderableType]") -> None:
-    """Print what a command has to say: with ``--json`` the value, else the words."""
+def print_result(value: object, text: "str | Iterable[RenderableType]") -> None:
+    """Print a command's result: ``value`` with ``--json``, otherwise ``text``."""
     if has_flag("as_json"):
         print_json(value)
-    elif isinstance(words, str):
-        click.echo(words)
+    elif isinstance(text, str):
+        click.echo(text)
     else:
-        show(*words)
+        print_rich(*text)
 
 
 def print_json(value: object) -> None:
@@ -194,76 +194,78 @@ def print_json(value: object) -> None:
 
 
 def json_line(value: object, *, indent: int | None = None) -> str:
-    """Return a value as JSON: text unescaped, but for what steers a terminal."""
+    """Return a value as JSON. Only control characters are escaped."""
     return escaped(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def escaped(text: str) -> str:
-    r"""Return the same JSON with nothing in it that steers a terminal.
+    r"""Escape the terminal control characters in JSON text.
 
     >>> escaped('"caf\u00e9 \u009b2J"')
     '"café \\u009b2J"'
     """
-    return _STEERING.sub(lambda sign: json.dumps(sign[0])[1:-1], text)
+    return _CONTROL_CHARACTERS.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
-def tell_how_many(count: int, limit: int, shown: int) -> None:
-    """Say on standard error if nothing matched, or if there is more than was shown."""
+def hint_at_limit(count: int, limit: int, shown: int) -> None:
+    """Print a hint if nothing matched, or if ``limit`` cut the list."""
     if not shown:
         hint("nothing matches")
     elif count > limit:
-        told = f"{count:,}" if count <= COUNTED else f"more than {COUNTED:,}"
-        hint(f"{told} in all: -n shows more")
+        total = f"{count:,}" if count <= COUNTED else f"more than {COUNTED:,}"
+        hint(f"{total} in all: -n shows more")
 
 
 def run_row(run: RunSummary) -> dict[str, Any]:
-    """Return a run as programs get it: ``success`` is 0 or 1, and None where it is assumed."""
+    """Return a run as a row of JSON: ``success`` is 0, 1, or None if unknown."""
     row = {name: getattr(run, name) for name in _FIELDS}
     row |= {"success": zero_or_one(run.known_success), "tokens": run.tokens, "novelty": run.novelty}
     return row if run.snippet is None else row | {"snippet": run.snippet}
 
 
-def run_for_people(row: Row) -> dict[str, Any]:
-    """Return a row of a list as a person reads it: a short id, minutes, a signed margin."""
+def humanize_run(row: Row) -> dict[str, Any]:
+    """Return a row for a table: short id, start to the minute, signed margin."""
     row = {**row, "id": short_id(row["id"]), "success": outcome(row["success"])}
-    if at := row.get("started_at"):
-        is_of_this_year = at[:4] == time.strftime("%Y")
-        row["started_at"] = f"{day(at, year=False)} {at[11:16]}" if is_of_this_year else day(at)
+    if started := row.get("started_at"):
+        is_this_year = started[:4] == time.strftime("%Y")
+        date = day(started, year=not is_this_year)
+        row["started_at"] = f"{date} {started[11:16]}" if is_this_year else date
     if row.get("margin") is not None:
-        sign = "-" if row["margin"] < -_NOISE else "+"
+        sign = "-" if row["margin"] < -_ROUNDING_ERROR else "+"
         row["margin"] = f"{sign}{distance(row['margin'], least=4)}"
     return row
 
 
 def screen_width() -> int:
-    """Return the columns of the terminal, or 100 in a pipe."""
+    """Return the width of the terminal in columns, or 100 in a pipe."""
     if not sys.stdout.isatty():
         return _PIPE_WIDTH
     return shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
 
 
-def show(*parts: "RenderableType", width: int | None = None) -> None:
-    """Print what rich draws, without trailing blanks. Strings are plain text, never markup."""
-    sys.stdout.write(drawn(*parts, width=width))  # click would strip colour codes out of data
+def print_rich(*renderables: "RenderableType", width: int | None = None) -> None:
+    """Print rich renderables, without trailing blanks. Strings are not markup."""
+    # click.echo would strip the colours
+    sys.stdout.write(render(*renderables, width=width))
     sys.stdout.flush()
 
 
-def drawn(*parts: "RenderableType", width: int | None = None) -> str:
-    """Return what rich draws. Rich itself would end the program when nobody reads the pipe."""
+def render(*renderables: "RenderableType", width: int | None = None) -> str:
+    """Return rich renderables as text. Rich's own print exits on a broken pipe."""
     from rich.console import Console
 
-    is_plain = has_flag("no_color") or bool(os.environ.get("NO_COLOR"))
+    is_colorless = has_flag("no_color") or bool(os.environ.get("NO_COLOR"))
     console = Console(
-        color_system=None if is_plain else "auto",
+        color_system=None if is_colorless else "auto",
         width=width or screen_width(),
         highlight=False,
         markup=False,
         emoji=False,
     )
     with console.capture() as captured:
-        for part in parts:
-            console.print(part, crop=False)
-    return _BLANKS.sub(r"\1", captured.get())
+        for renderable in renderables:
+            console.print(renderable, crop=False)
+    return _TRAILING_BLANKS.sub(r"\1", captured.get())
 
 
 def grid(*columns: Mapping[str, Any], gap: int = _GAP) -> "Table":
@@ -277,14 +279,14 @@ def grid(*columns: Mapping[str, Any], gap: int = _GAP) -> "Table":
 
 
 def indented(text: str, first: str = "", indent: int = 0) -> "Table":
-    """Return a wrapped paragraph behind a mark."""
+    """Return a wrapped paragraph, with ``first`` before its first line."""
     table = grid({"width": max(width_of(first), indent)}, {"overflow": "fold"}, gap=0)
-    table.add_row(plain(first), plain(text))
+    table.add_row(safe_text(first), safe_text(text))
     return table
 
 
-def plain(text: str) -> "Text":
-    """Return a text that a terminal shows as it is: no markup, no control characters."""
+def safe_text(text: str) -> "Text":
+    """Return a text without markup or control characters."""
     from rich.text import Text
 
     return Text(printable(text))
@@ -298,51 +300,63 @@ def print_table(
     all_columns: bool = False,
     widths: Mapping[str, int] | None = None,
 ) -> None:
-    """Print a table as wide as the terminal.
+    """Print a table that fits the terminal.
 
-    Numbers, ids and names are never cut; a text in the last column is, to what is left or three
-    tenths. Columns without a value are left out, and those that do not fit, from the right.
-    ``widths`` are for rows that are printed one by one.
+    Drops empty columns, and columns from the right until the rest fits. Truncates only text in the
+    last column, to no less than three tenths of the width. Pass ``widths`` to print row by row.
     """
+    is_terminal = sys.stdout.isatty()
+    may_drop = is_terminal and not all_columns
+    available = screen_width() if is_terminal else _PIPE_TABLE_WIDTH
+    headings = {
+        name: one_line(name if all_columns else _HEADINGS.get(name, name)) for name in columns
+    }
+    cells = {name: [cell(row[name], name) for row in rows] for name in columns}
+    if rows and widths is None and may_drop:
+        columns = [name for name in columns if any(cells[name])]
+    fitted = {name: max(map(width_of, [headings[name], *cells[name]])) for name in columns}
+    fitted.update(widths or {})
+    last, least = columns[-1], int(available * _TEXT_SHARE)
+    has_text = last not in {"", "id"} and not last.endswith("_id")
+    has_text = has_text and any(type(row[last]) is str for row in rows)
+    full_width = fitted[last]
+    if has_text:
+        fitted[last] = min(full_width, least)
+    shown = [*columns]
+    while may_drop and len(shown) > 2 and _total(shown, fitted) - _GAP > available:
+        shown.pop(-2 if has_text else -1)
+    if has_text:
+        fitted[last] = min(full_width, max(available - _total(shown[:-1], fitted), least))
+    elif dropped := [one_line(name) for name in columns if name and name not in shown]:
+        message = f"no room for {', '.join(dropped)}: --json shows them"
+        hint(render(safe_text(message), width=available).rstrip())
+    table = _table(rows, [(name, headings[name], fitted[name]) for name in shown], headers=headers)
+    for line in zip(*(cells[name] for name in shown), strict=True):
+        table.add_row(*map(safe_text, line))
+    print_rich(table, width=max(available, _total(shown, fitted)))
+
+
+def _total(columns: Iterable[str], widths: Mapping[str, int]) -> int:
+    return sum(widths[name] + _GAP for name in columns)
+
+
+def _table(
+    rows: Sequence[Row], columns: Iterable[tuple[str, str, int]], *, headers: bool
+) -> "Table":
     from rich.table import Table
 
-    is_terminal = sys.stdout.isatty()
-    chooses = is_terminal and not all_columns
-    room = screen_width() if is_terminal else _TABLE_IN_PIPE
-    heads = {name: one_line(name if all_columns else _HEADS.get(name, name)) for name in columns}
-    cells = {name: [cell(row[name], name) for row in rows] for name in columns}
-    if rows and widths is None and chooses:
-        columns = [name for name in columns if any(cells[name])]
-    wide = {name: max(map(width_of, [heads[name], *cells[name]])) for name in columns}
-    wide.update(widths or {})
-    last, least = columns[-1], int(room * _TEXT_SHARE)
-    is_text = last not in {"", "id"} and not last.endswith("_id")
-    is_text = is_text and any(type(row[last]) is str for row in rows)
-    needed = wide | ({last: min(wide[last], least)} if is_text else {})
-    kept = [*columns]
-    while chooses and len(kept) > 2 and sum(needed[name] + _GAP for name in kept) - _GAP > room:
-        kept.pop(-2 if is_text else -1)
-    if is_text:
-        wide[last] = min(
-            wide[last], max(room - sum(wide[name] + _GAP for name in kept[:-1]), least)
-        )
-    elif left_out := [one_line(name) for name in columns if name and name not in kept]:
-        told = f"no room for {', '.join(left_out)}: --json shows them"
-        hint(drawn(plain(told), width=room).rstrip())
     table = Table(
         box=None, header_style="bold", padding=(0, _GAP, 0, 0), pad_edge=False, show_header=headers
     )
-    for name in kept:
+    for name, heading, width in columns:
         is_number = any(isinstance(row[name], int | float | Figure) for row in rows)
         justify: Any = "right" if is_number else "left"
-        table.add_column(plain(heads[name]), justify=justify, no_wrap=True, width=wide[name])
-    for line in zip(*(cells[name] for name in kept), strict=True):
-        table.add_row(*map(plain, line))
-    show(table, width=max(room, sum(wide[name] + _GAP for name in kept)))
+        table.add_column(safe_text(heading), justify=justify, no_wrap=True, width=width)
+    return table
 
 
 def cell(value: Any, column: str) -> str:
-    """Return a value for a table: on one line, fractions with three digits, times with a unit.
+    """Format a value for a table: on one line, three decimals, durations with a unit.
 
     >>> cell(12345, "calls"), cell(1234.5, "mean_ms"), cell(0.75, "score"), cell(None, "score")
     ('12,345', '1.2 s', '0.750', '')
@@ -355,19 +369,19 @@ def cell(value: Any, column: str) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as text: nothing for None, JSON for lists and mappings."""
+    """Return a value as text: None is empty, lists and mappings are JSON."""
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
     return "" if value is None else str(value)
 
 
 class Progress:
-    """A progress bar on standard error, for whoever waits longer than half a second."""
+    """A progress bar on standard error, shown after half a second."""
 
-    def __init__(self, what: str) -> None:
-        is_wanted = sys.stderr.isatty() and not (has_flag("quiet") or has_flag("no_progress"))
-        self._shows_at = time.monotonic() + _PATIENCE_S if is_wanted else math.inf
-        self._what = what
+    def __init__(self, label: str) -> None:
+        is_shown = sys.stderr.isatty() and not (has_flag("quiet") or has_flag("no_progress"))
+        self._shows_at = time.monotonic() + _PROGRESS_DELAY_S if is_shown else math.inf
+        self._label = label
         self._bar: Bar | None = None
 
     def __enter__(self) -> Self:
@@ -377,8 +391,8 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def reach(self, done: int, total: int | None = None) -> None:
-        """Show how many are done, of how many if that is known."""
+    def update(self, done: int, total: int | None = None) -> None:
+        """Update the bar; ``total`` may be unknown."""
         if time.monotonic() < self._shows_at:
             return
         if self._bar is None:
@@ -388,25 +402,25 @@ class Progress:
             columns = BarColumn(24), MofNCompleteColumn(), "{task.description}"
             console = Console(stderr=True)
             self._bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
-            self._bar.add_task(self._what)
+            self._bar.add_task(self._label)
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=done, total=total)
 
 
 def progress(
-    items: Iterable[T], total: int | None, *, what: str, size: Callable[[T], int] = lambda _: 1
+    items: Iterable[T], total: int | None, *, label: str, size: Callable[[T], int] = lambda _: 1
 ) -> Iterator[T]:
-    """Yield the items, and show how many are done; ``size``: how many an item stands for."""
+    """Yield the items with a progress bar; ``size`` says how many steps an item counts for."""
     done = 0
-    with Progress(what) as bar:
+    with Progress(label) as bar:
         for item in items:
             yield item
             done += size(item)
-            bar.reach(done, total)
+            bar.update(done, total)
 
 
 def bar(share: float, width: int) -> str:
-    """Return a bar that fills this share, 0 to 1, of the width; what is not zero can be seen.
+    """Draw a bar of this share, 0 to 1, of the width; at least one cell unless it is zero.
 
     >>> bar(0.5, 4), bar(0.001, 4), bar(0, 4)
     ('██', '█', '')

@@ -1,4 +1,4 @@
-"""The commands that judge runs: review and feedback by a person, rescore by new settings."""
+"""The commands ``review``, ``feedback`` and ``rescore``."""
 
 import sys
 import time
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kp_middleware.cli import console, options
-from kp_middleware.cli.console import cell, drawn, hint, indented, plain, screen_width
-from kp_middleware.cli.run_text import run_parts
+from kp_middleware.cli.console import cell, hint, indented, render, safe_text, screen_width
+from kp_middleware.cli.run_text import render_run
 from kp_middleware.errors import EmbedderUnavailableError
 from kp_middleware.storage import (
     Database,
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from kp_middleware.pipeline import Reevaluation
     from kp_middleware.settings import Settings
 
-_KEYS: Final = "did it succeed?  y yes  n no  s skip  o open  q quit "
+_PROMPT: Final = "did it succeed?  y yes  n no  s skip  o open  q quit "
 _NEEDS_KEYS: Final = (
     "review needs a terminal: use --json here, and answer with"
     " kp-middleware feedback ID --success or --failure"
 )
 _ANSWERS: Final = {"y": True, "n": False}
-_QUIT: Final = frozenset("q\x04\x1b")
+_QUIT_KEYS: Final = frozenset("q\x04\x1b")
 _COUNTS: Final = {
     "changed": "changed",
     "unchanged": "unchanged",
@@ -48,7 +48,7 @@ _COUNTS: Final = {
     "withdrawn": "no longer clear",
     "cancelled": "cancelled in the outbox",
     "left": "left in the outbox: sent, being sent or rejected",
-    "overtaken": "removed or recorded again meanwhile",
+    "overtaken": "removed or recorded again in the meantime",
     "unscored": "cannot be scored",
     "embedded": "embedded",
 }
@@ -60,14 +60,14 @@ _COUNTS: Final = {
 @options.json_option
 @options.pass_db
 def review(db: Path, *, limit: int, filters: Filters) -> None:
-    """Judge runs, one key each: did it succeed?
+    """Judge runs with one key each: did it succeed?
 
-    Asks about recent runs whose outcome nobody knows: first those that were or would be sent, then
-    those whose estimate is least certain, which get at least half of the places.
+    Asks about recent runs of unknown outcome: first those that were or would be sent, then those
+    with the least certain estimate, which get at least half of the places.
 
-    An answer is feedback, as by kp-middleware feedback: the run is rescored at once. y: succeeded;
-    n: failed; s: skip; o: show all of it; q or Ctrl-C: stop, and keep the answers. In Python:
-    kp.review_queue().
+    Each answer counts as feedback and rescores the run at once, as kp-middleware feedback does. y:
+    succeeded; n: failed; s: skip; o: show the whole run; q or Ctrl-C: stop and keep the answers. In
+    Python: kp.review_queue().
 
     \b
     kp-middleware review
@@ -77,8 +77,8 @@ def review(db: Path, *, limit: int, filters: Filters) -> None:
     with History.open(db) as history:
         items = history.to_review(filters, limit=limit)
     if not items or console.has_flag("as_json"):
-        nothing = "nothing to review: the outcome of every recent scored run is known"
-        console.answer([asdict(item) for item in items], nothing)
+        empty = "nothing to review: the outcome of every recent scored run is known"
+        console.print_result([asdict(item) for item in items], empty)
     elif not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(_NEEDS_KEYS)
     else:
@@ -86,20 +86,20 @@ def review(db: Path, *, limit: int, filters: Filters) -> None:
         try:
             _ask_all(db, items, answered)
         finally:
-            told = f"{answered.total()} answered: {answered[True]} yes, {answered[False]} no"
-            click.echo(f"\n{told if answered else 'nothing answered'}")
+            summary = f"{answered.total()} answered: {answered[True]} yes, {answered[False]} no"
+            click.echo(f"\n{summary if answered else 'no answers'}")
 
 
 def _ask_all(db: Path, items: Sequence[ReviewItem], answered: Counter[bool]) -> None:
     from kp_middleware.pipeline import Feedback
 
-    with _learning(db) as (history, reevaluation):
+    with _reevaluation(db) as (history, reevaluation):
         for number, item in enumerate(items, 1):
             seq = history.find(item.trace_id)
             state = listed_state(history.run(seq))
             click.echo(_question(item, f"{number} of {len(items)}", state), nl=False)
-            key = _key(history, seq)
-            if key in _QUIT:
+            key = _read_key(history, seq)
+            if key in _QUIT_KEYS:
                 return
             if key in _ANSWERS:
                 reevaluation.apply(Feedback(item.trace_id, _ANSWERS[key], None, time.time()))
@@ -108,52 +108,53 @@ def _ask_all(db: Path, items: Sequence[ReviewItem], answered: Counter[bool]) -> 
 
 
 @contextmanager
-def _learning(db: Path) -> Iterator[tuple[History, "Reevaluation"]]:
+def _reevaluation(db: Path) -> Iterator[tuple[History, "Reevaluation"]]:
     from kp_middleware.pipeline import Reevaluation
 
     settings = options.read_settings(db)
     with closing(options.open_to_write(db)) as file:
         history = History(file)
-        _hint_at_another_gate(history, settings)
+        _hint_at_gate_mismatch(history, settings)
         yield history, Reevaluation.from_settings(SqliteStore(file), settings)
 
 
-def _hint_at_another_gate(history: History, settings: "Settings") -> None:
-    """Say so if the program that recorded had another gate: its keywords are unknown here."""
-    theirs, ours = history.last_decisions().gate, settings.gate.name
-    if theirs and theirs != ours:
-        hint(f"uses {ours}, but the last run was decided by {theirs}: set KP_THRESHOLD to match")
+def _hint_at_gate_mismatch(history: History, settings: "Settings") -> None:
+    """Hint if the recording program used another gate: its keywords are unknown here."""
+    recorded, current = history.last_decisions().gate, settings.gate.name
+    if recorded and recorded != current:
+        hint(f"uses {current}, but the last run used {recorded}: set KP_THRESHOLD to match")
 
 
-def _question(item: ReviewItem, place: str, state: str) -> str:
+def _question(item: ReviewItem, position: str, state: str) -> str:
     width = screen_width()
     score = "" if item.score is None else f"  score {item.score:.3f}"
-    why = "its outcome is not known" if item.why == "uncertain" else f"it passed the gate ({state})"
+    reason = "its outcome is unknown" if item.why == "uncertain" else f"passed the gate ({state})"
     if item.p_success is not None:
-        why += f"; P(success) {p_in_words(item.p_success, item.p_reasons)}"
-    facts = (place, short_id(item.trace_id), item.domain, f"{minute(item.started_at)} UTC{score}")
-    return drawn(
+        reason += f"; P(success) {p_in_words(item.p_success, item.p_reasons)}"
+    started = f"{minute(item.started_at)} UTC{score}"
+    facts = (position, short_id(item.trace_id), item.domain, started)
+    return render(
         "",
-        plain(cut("  ".join(map(one_line, facts)), width)),
-        indented(why, "why     "),
-        indented(cut(one_line(item.objective), 3 * width), "asked   "),
+        safe_text(cut("  ".join(map(one_line, facts)), width)),
+        indented(reason, "why     "),
+        indented(cut(one_line(item.objective), 3 * width), "task    "),
         *(indented(cut(one_line(line), width - 4), "    ") for line in item.way),
         indented(cut(one_line(item.result), 4 * width) or "(nothing)", "result  "),
     )
 
 
-def _key(history: History, seq: int) -> str:
+def _read_key(history: History, seq: int) -> str:
     while True:
-        click.echo(_KEYS, nl=False)
+        click.echo(_PROMPT, nl=False)
         try:
             key = click.getchar().lower()
         except EOFError:
             key = "q"
         click.echo(key if key.isprintable() else "")
-        if key == "s" or key in _ANSWERS or key in _QUIT:
+        if key == "s" or key in _ANSWERS or key in _QUIT_KEYS:
             return key
         if key == "o":
-            console.show(*run_parts(history.run(seq), steps=None, width=screen_width()))
+            console.print_rich(*render_run(history.run(seq), steps=None, width=screen_width()))
 
 
 @click.command()
@@ -182,12 +183,12 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
     with closing(Database(db, read_only=True) if dry_run else options.open_to_write(db)) as file:
         if not dry_run and SharedRuns(file).appended(0, 1):
             raise click.ClickException("runs here are in the shared log: use --dry-run")
-        if PastRuns(file, domain=domain, since=since).count(after=0):  # which needs no settings
+        if PastRuns(file, domain=domain, since=since).count(after=0):
             from kp_middleware.embedding import shared_embedder
             from kp_middleware.pipeline import Rescoring
 
             settings = options.read_settings(db)
-            _hint_at_another_gate(History(file), settings)
+            _hint_at_gate_mismatch(History(file), settings)
             embedder = shared_embedder(settings.embedder)
             try:
                 options.wait_for_model(embedder)
@@ -198,23 +199,23 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
             except EmbedderUnavailableError as error:
                 raise click.ClickException(f"nothing was changed: {error}") from error
             began_s, total = time.monotonic(), rescoring.remaining()
-            steps = console.progress(rescoring.steps(), total=total, what="runs rescored", size=int)
+            steps = console.progress(rescoring.steps(), total, label="runs rescored", size=int)
             try:
                 scored = sum(steps)
             except KeyboardInterrupt:
-                hint("stopped: the same command starts again")
+                hint("stopped: run the same command to start again")
                 raise
             took_s = time.monotonic() - began_s
             counts, unread = Counter(rescoring.counts), rescoring.unread
-    named = ", ".join(f"{counts[one]:,} {words}" for one, words in _COUNTS.items() if counts[one])
+    parts = [f"{counts[name]:,} {label}" for name, label in _COUNTS.items() if counts[name]]
     pace = f"in {took_s:.1f} s, {scored / max(took_s, 1e-3):,.0f} a second"
-    words = f"{scored:,} {'would be ' if dry_run else ''}rescored {pace}: {named}"
-    told = {name: counts[name] for name in _COUNTS} | {"took_s": round(took_s, 3)}
-    found = {"dry_run": dry_run, "scored": scored, **told}
-    console.answer(found, words if scored else "nothing to rescore")
+    words = f"{scored:,} {'would be ' if dry_run else ''}rescored {pace}: {', '.join(parts)}"
+    totals = {name: counts[name] for name in _COUNTS} | {"took_s": round(took_s, 3)}
+    result = {"dry_run": dry_run, "scored": scored, **totals}
+    console.print_result(result, words if scored else "nothing to rescore")
     if unread:
-        left = f"{len(unread):,} runs cannot be read and are left alone"
-        console.warn(f"{left}: the first is {short_id(unread[0])}")
+        skipped = f"{len(unread):,} runs cannot be read and were skipped"
+        console.warn(f"{skipped}; the first is {short_id(unread[0])}")
 
 
 @click.command()
@@ -226,8 +227,8 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
 def feedback(db: Path, *, trace_id: str, success: bool | None, confidence: float | None) -> None:
     """Report a run's actual outcome, and rescore it.
 
-    Uses the command line's settings, not a gate passed in your program. A run that now clears is
-    sent by the next program that records; a queued run stays queued. Sent runs are not resent.
+    Uses the command line's settings, not a gate passed in your program. The next program that
+    records sends a run that now clears; a queued run stays queued. Sent runs are not resent.
 
     ID is an id prefix, @last or @best. In Python: kp.feedback.
 
@@ -239,22 +240,22 @@ def feedback(db: Path, *, trace_id: str, success: bool | None, confidence: float
         raise click.UsageError("give --success or --failure, --confidence, or both")
     from kp_middleware.pipeline import Feedback
 
-    with _learning(db) as (history, reevaluation):
+    with _reevaluation(db) as (history, reevaluation):
         before = history.run(seq := history.find(trace_id))
-        is_news = reevaluation.apply(Feedback(before.id, success, confidence, time.time()))
+        changed = reevaluation.apply(Feedback(before.id, success, confidence, time.time()))
         after = history.run(seq)
-    facts = {"before": _facts(before), "after": _facts(after)}
+    sides = {"before": _facts(before), "after": _facts(after)}
     status = delivery_status(after)
     old, new = (_facts(run) | {"success": outcome(run.known_success)} for run in (before, after))
-    words = [after.id]
+    lines = [after.id]
     for name in ("success", "confidence", "score", "decision"):
-        was, is_now = (cell(one[name], name) or "none" for one in (old, new))
-        words.append(f"{name:<12}{is_now if was == is_now else f'{was} → {is_now}'}")
-    words.append(f"→ {one_line(status)}")
-    found = {"id": after.id, "changed": is_news, **facts, "delivery_status": status}
-    console.answer(found, "\n".join(words))
-    if not is_news:
-        hint("nothing changed: this was known")
+        values = dict.fromkeys(cell(facts[name], name) or "none" for facts in (old, new))
+        lines.append(f"{name:<12}{' → '.join(values)}")
+    lines.append(f"→ {one_line(status)}")
+    result = {"id": after.id, "changed": changed, **sides, "delivery_status": status}
+    console.print_result(result, "\n".join(lines))
+    if not changed:
+        hint("nothing changed: this outcome was already recorded")
     elif after.outbox and after.outbox.state == "pending":
         hint("the next program that records sends it")
 

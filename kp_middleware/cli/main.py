@@ -1,4 +1,4 @@
-"""The command line: its commands by family, and what all of them have in common."""
+"""The main command: subcommands by section, common options and error handling."""
 
 import io
 import os
@@ -30,7 +30,7 @@ _NAMES: Final = {"import": "import_", "list": "list_", "show": "show_"}  # of fu
 
 
 class _Main(options.DefaultGroup):
-    """All commands; a module is imported when one of its commands is typed."""
+    """All commands. Each module is imported when one of its commands is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [*_MODULES]
@@ -43,32 +43,32 @@ class _Main(options.DefaultGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         width = max(map(len, _MODULES))
-        room = formatter.width - width - 6
+        help_width = formatter.width - width - 6
         for title, paths in _SECTIONS.items():
             names = [path.split(".")[1] for path in paths.split()]
-            told = [(name.ljust(width), _load(name).get_short_help_str(room)) for name in names]
+            helps = (_load(name).get_short_help_str(help_width) for name in names)
             with formatter.section(title):
-                formatter.write_dl(told)
+                padded = (name.ljust(width) for name in names)
+                formatter.write_dl([*zip(padded, helps, strict=True)])
 
     def main(self, *values: Any, **more: Any) -> Any:
         if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 for pipes whatever the locale
             encoding = None if sys.stdout.isatty() else "utf-8"
             sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
-        # numpy would start a thread for each processor: slower than what any command computes
+        # starting numpy's threads takes longer than any computation here
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         return super().main(*values, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()  # at exit, Python would complain of a pipe that nobody reads
+            sys.stdout.flush()  # so that a broken pipe is raised here, not at exit
         except KnowledgePulseError as error:
-            words = "\n".join(map(printable, str(error).splitlines()))  # it may quote what was read
-            raise click.ClickException(words) from error
-        except DATABASE_ERRORS as error:  # the file is damaged, locked, or on a disk that fails
-            raise click.ClickException(
-                str(to_database_error(options.file_of(ctx), error))
-            ) from error
+            message = "\n".join(map(printable, str(error).splitlines()))  # it may quote input
+            raise click.ClickException(message) from error
+        except DATABASE_ERRORS as error:  # the file is damaged or locked, or the disk fails
+            message = str(to_database_error(options.file_of(ctx), error))
+            raise click.ClickException(message) from error
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         except UnicodeError as error:
@@ -89,12 +89,12 @@ def _load(name: str) -> click.Command:
 
 
 def _with_common_options(command: click.Command) -> click.Command:
-    """Let a command take them after its name, too."""
+    """Accept the common options after the command name, too."""
     command.params += options.common(hidden=True)
     command.epilog = "Common options: see kp-middleware --help."
     if isinstance(command, click.Group):
-        for one in command.commands.values():
-            _with_common_options(one)
+        for subcommand in command.commands.values():
+            _with_common_options(subcommand)
     return command
 
 

@@ -1,4 +1,4 @@
-"""The commands that keep the file of runs, and the log that several hosts share."""
+"""The commands that maintain the trace database and the shared log."""
 
 import time
 from contextlib import closing
@@ -14,8 +14,8 @@ from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.storage import Database, History, Pruning, upgrade_file, vacuum
 from kp_middleware.views.wording import counted
 
-_GIVE_WAY_S: Final = 0.005
-_LOOK_AGAIN_S: Final = 2.0
+_WRITER_PAUSE_S: Final = 0.005
+_POLL_S: Final = 2.0
 
 
 @click.command()
@@ -26,23 +26,23 @@ _LOOK_AGAIN_S: Final = 2.0
 def backup(db: Path, *, file: Path, force: bool) -> None:
     """Back up the trace database to FILE, readable only by you.
 
-    Programs may keep recording. The copy is verified. To restore it, replace the database with it
-    while no program records, or name it with --db. An old backup may need kp-middleware migrate
-    --db FILE first.
+    Programs may keep recording. Verifies the copy. To restore it, stop all programs that record and
+    replace the database with it, or pass it to --db. An old backup may first need the migrate
+    command.
 
     \b
     kp-middleware backup november.db
     """
     with (
         History.open(db) as history,
-        options.new_file(file, db=db, force=force) as unfinished,
-        Progress("pages copied") as shown,
+        options.new_file(file, db=db, force=force) as temporary,
+        Progress("pages copied") as bar,
     ):
-        count = history.back_up(unfinished, on_progress=shown.reach)
+        count = history.back_up(temporary, on_progress=bar.update)
     size_bytes = file.stat().st_size
-    words = f"{file}  {size_bytes / 1e6:,.1f} MB, {counted(count, 'run')}"
-    found = {"path": str(file), "size_bytes": size_bytes, "traces": count}
-    console.answer(found, words)
+    text = f"{file}  {size_bytes / 1e6:,.1f} MB, {counted(count, 'run')}"
+    result = {"path": str(file), "size_bytes": size_bytes, "traces": count}
+    console.print_result(result, text)
 
 
 @click.command()
@@ -51,18 +51,18 @@ def backup(db: Path, *, file: Path, force: bool) -> None:
 def migrate(db: Path) -> None:
     """Upgrade a file, such as an old backup, to the current schema.
 
-    Keeps a copy beside it. Programs that record upgrade their own file.
+    Keeps a copy in the same folder. Programs that record upgrade their own file.
 
     \b
     kp-middleware migrate --db november.db
     """
     before, now, copy = upgrade_file(db)
-    words = f"{db}: schema {now} is current"
+    text = f"{db}: schema {now} is current"
     if copy is not None:
-        words = f"{db}: upgraded from schema {before} to {now}; the old file is {copy}"
-    kept = copy and str(copy)
-    found = {"path": str(db), "schema_before": before, "schema": now, "copy": kept}
-    console.answer(found, words)
+        text = f"{db}: upgraded from schema {before} to {now}; the old file is {copy}"
+    copy_path = copy and str(copy)
+    result = {"path": str(db), "schema_before": before, "schema": now, "copy": copy_path}
+    console.print_result(result, text)
 
 
 @click.command()
@@ -75,7 +75,7 @@ def migrate(db: Path) -> None:
 @click.option("--vacuum", "shrink", is_flag=True, help="Shrink the file.")
 @options.json_option
 @options.pass_db
-def prune(db: Path, *, older: str | None, yes: bool, shrink: bool, **rules: Any) -> None:
+def prune(db: Path, *, older: str | None, yes: bool, shrink: bool, **criteria: Any) -> None:
     """Remove runs that match every filter, and their vectors.
 
     Runs waiting to be scored, sent, shipped or resumed are kept. Programs may keep recording.
@@ -84,33 +84,33 @@ def prune(db: Path, *, older: str | None, yes: bool, shrink: bool, **rules: Any)
     kp-middleware prune --older 90d --keep-sent           count only
     kp-middleware prune --keep 10000 --vacuum --yes       remove them
     """
-    if older is None and rules["keep"] is None and rules["below"] is None:
+    if older is None and criteria["keep"] is None and criteria["below"] is None:
         raise click.UsageError("choose runs with --older, --keep or --below")
     with closing(options.open_to_write(db) if yes else Database(db, read_only=True)) as file:
         pruning, history = Pruning(file), History(file)
-        selected = pruning.select(before=older, **rules)
+        selected = pruning.select(before=older, **criteria)
         count, counts = pruning.count(selected), history.counts()
         before = db.stat().st_size
         if yes:
             batches = progress(
-                pruning.batches(selected), total=count, what="runs removed", size=int
+                pruning.batches(selected), total=count, label="runs removed", size=int
             )
             count = 0
             for removed in batches:
                 count += removed
-                time.sleep(_GIVE_WAY_S)  # others want to write, too
+                time.sleep(_WRITER_PAUSE_S)  # let other writers in
             if shrink:
                 vacuum(file)
     kept = counts.recorded - count
     sizes = {"size_bytes_before": before, "size_bytes": db.stat().st_size}
-    words = f"{count:,} {'removed' if yes else 'would be removed'}, {kept:,} kept"
-    console.answer({"dry_run": not yes, "removed": count, "kept": kept, **sizes}, words)
+    text = f"{count:,} {'removed' if yes else 'would be removed'}, {kept:,} kept"
+    console.print_result({"dry_run": not yes, "removed": count, "kept": kept, **sizes}, text)
     if count and not yes:
         console.warn("--yes removes them")
     elif count and not shrink:
         hint("the file keeps its size and reuses the space; --vacuum shrinks it")
     elif not count:
-        hint("no run matches, or those that do wait to be scored, sent or resumed")
+        hint("no run matches, or every match is waiting to be scored, sent or resumed")
 
 
 @click.group()
@@ -119,7 +119,7 @@ def shared() -> None:
 
     \b
     kp-middleware shared migrate            create the schema in KP_SHARED
-    kp-middleware shared migrate --print    print the SQL for somebody else to run
+    kp-middleware shared migrate --print    print the SQL for your DBA to run
     """
 
 
@@ -127,10 +127,10 @@ def shared() -> None:
 @click.option("--print", "only_print", is_flag=True, help="Print the SQL and change nothing.")
 @options.pass_db
 def migrate_(db: Path, *, only_print: bool) -> None:
-    """Create the schema kp in the database of KP_SHARED, or leave a current one unchanged.
+    """Create the schema kp in the database of KP_SHARED, unless it is current.
 
-    The role in KP_SHARED needs the right to create a schema. Programs that record need fewer
-    rights, and never create one.
+    The role in KP_SHARED needs permission to create a schema. Programs that record need fewer
+    permissions, and never create one.
 
     \b
     KP_SHARED=postgresql://owner@db.internal/agents kp-middleware shared migrate
@@ -138,7 +138,7 @@ def migrate_(db: Path, *, only_print: bool) -> None:
     if only_print:
         click.echo(sharing.schema_sql(), nl=False)
         return
-    with closing(_link(db, "migrate")) as link:
+    with closing(_connect(db, "migrate")) as link:
         created = link.migrate()
     click.echo(f"{link.address}: {'created' if created else 'is up to date'}")
 
@@ -147,16 +147,15 @@ def migrate_(db: Path, *, only_print: bool) -> None:
 @click.argument("trace_id", metavar="TRACE_ID")
 @options.pass_db
 def delete_(db: Path, *, trace_id: str) -> None:
-    """Delete the text and the vector of a run in the shared log.
+    """Delete the text and vector of a run from the shared log.
 
-    Other hosts forget the run when they next read the log, and copies when they are next pulled.
-    The host that recorded it keeps it in its file, and so does the registry. TRACE_ID is the whole
-    id, as `pull` and `sql` show it.
+    Other hosts delete the run when they next read the log; pull deletes it from copies. It stays in
+    the file of the host that recorded it and in the registry. TRACE_ID is the full id, as in JSON.
 
     \b
     kp-middleware shared delete kp:trace:1339c0de-3f52-4d2b-9d2a-6b1f0c1f8f11
     """
-    with closing(_link(db, "delete")) as link:
+    with closing(_connect(db, "delete")) as link:
         if not link.delete(trace_id):
             raise KnowledgePulseError(f"the shared log has no run {trace_id[:100]}")
     click.echo(f"deleted {trace_id}")
@@ -168,8 +167,7 @@ def delete_(db: Path, *, trace_id: str) -> None:
 def pull(db: Path, *, follow: bool) -> None:
     """Copy the shared log to a file of its own.
 
-    Run it again to add new runs. Every command and page works on the copy. Nothing is sent from
-    it.
+    Run it again to add new runs. Every command and page works on the copy. Never sends from it.
 
     \b
     kp-middleware pull --db fleet.db
@@ -177,16 +175,16 @@ def pull(db: Path, *, follow: bool) -> None:
     """
     from kp_middleware.pipeline import copy_log
 
-    with closing(_link(db, "pull", writes=False)) as link, Progress("runs") as progress:
+    with closing(_connect(db, "pull", writes=False)) as link, Progress("runs") as bar:
         while True:
-            copied = copy_log(link, db, progress.reach)
+            copied = copy_log(link, db, bar.update)
             click.echo(f"{db}: {copied:,} new runs")
             if not follow:
                 return
-            time.sleep(_LOOK_AGAIN_S)
+            time.sleep(_POLL_S)
 
 
-def _link(db: Path, name: str, *, writes: bool = True) -> sharing.Link:
+def _connect(db: Path, name: str, *, writes: bool = True) -> sharing.Link:
     url = options.read_settings(db).shared
     if url is None:
         raise KnowledgePulseError("set KP_SHARED to the database: postgresql://user@host/database")

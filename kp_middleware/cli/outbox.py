@@ -1,4 +1,4 @@
-"""The ``outbox`` commands: show what is sent, why an item is not, and act on it."""
+"""The ``outbox`` commands: list queued runs, and retry, cancel or send them."""
 
 import difflib
 import json
@@ -14,7 +14,7 @@ import click
 
 from kp_middleware import locations
 from kp_middleware.cli import console, options
-from kp_middleware.cli.console import BLOCKED, FOUND, Output, Progress, hint
+from kp_middleware.cli.console import ATTENTION, BLOCKED, Output, Progress, hint
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.instants import instant
 from kp_middleware.sharing import Link
@@ -23,26 +23,26 @@ from kp_middleware.views.delivery import BEING_SENT, find_obstacles
 from kp_middleware.views.wording import in_words, printable, short_id
 
 _COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "objective", "reason")
-_MAY_STILL_GO: Final = "may still be sent by another host, until a program here tells it"
-_TIMED_OUT: Final = "timed out: --timeout sets a longer time, or the next program continues"
-_MANY: Final = 1_000_000
+_MAY_BE_SENT: Final = "may still be sent by another host until a program here records again"
+_TIMED_OUT: Final = "timed out: raise --timeout, or leave the rest to the next program that records"
+_NO_LIMIT: Final = 1_000_000
 _FAILED: Final = ("rejected", "blocked")
 _WAITING: Final = ("pending", "sending")
 _KINDS: Final = {
     "failed": (_FAILED, "Only rejected and blocked items."),
-    "blocked": (("blocked",), "Only blocked items: doubtful after redaction, or given up."),
+    "blocked": (("blocked",), "Only blocked items: redaction failed, or retries ran out."),
     "pending": (_WAITING, "Only items waiting to be sent."),
     "sent": (("sent",), "Only sent items."),
     "cancelled": (("cancelled",), "Only cancelled items."),
 }
-_REMARKS: Final = {
-    "left": "left: blocked by other redact_… settings: use those, or --force applies only yours",
+_WARNINGS: Final = {
+    "left": "still blocked by other redact_… settings: use those, or --force to use only yours",
     "blocked": "see kp-middleware outbox --blocked",
-    STILL_SENT: "not queued again: no longer clears the gate, or cannot be redacted",
+    STILL_SENT: "not requeued: no longer clears the gate, or cannot be redacted",
 }
 
-_alone_option = click.option(
-    "--force", "alone", is_flag=True, help="Redact by your settings only, not by the program's."
+_force_option = click.option(
+    "--force", is_flag=True, help="Redact with your settings only, not the program's."
 )
 
 
@@ -52,7 +52,7 @@ def outbox() -> None:
 
     \b
     kp-middleware outbox --failed            rejected and blocked items, with reasons
-    kp-middleware outbox show 1339 --diff    compare it with the local copy
+    kp-middleware outbox show 1339 --diff    compare with the local copy
     kp-middleware outbox retry --failed      retry all failed items
     kp-middleware outbox send                send all queued runs
     kp-middleware outbox cancel 1339         do not send this run
@@ -65,7 +65,7 @@ def outbox() -> None:
     "states",
     _KINDS,
     lambda **typed: [state for kind in typed if typed[kind] for state in _KINDS[kind][0]],
-    [click.option(f"--{kind}", is_flag=True, help=told) for kind, (_, told) in _KINDS.items()],
+    [click.option(f"--{kind}", is_flag=True, help=text) for kind, (_, text) in _KINDS.items()],
 )
 @options.output_options()
 @options.pass_db
@@ -76,24 +76,24 @@ def list_(db: Path, *, limit: int, output: Output, states: list[str]) -> None:
     kp-middleware outbox list --pending
     """
     with History.open(db) as history:
-        found, count = history.outbox(limit=limit, states=states), history.count_outbox(states)
+        items, count = history.outbox(limit=limit, states=states), history.count_outbox(states)
         obstacles = find_obstacles(history.backlog(), db)
-    now, listed = instant(time.time()), []
-    for item in found:
+    now, rows = instant(time.time()), []
+    for item in items:
         reason = item.reason
         if item.state == "sending" and (item.claimed_until or "") > now:
             reason = BEING_SENT.format(item.claimed_until)
         elif item.state in _WAITING:
             reason = item.last_error or obstacles.what_at(item.registry)
-        listed.append({**item._asdict(), "reason": reason})
+        rows.append({**item._asdict(), "reason": reason})
 
-    def for_people(row: console.Row) -> console.Row:
+    def humanize(row: console.Row) -> console.Row:
         return {**row, "id": short_id(row["id"]), "redactions": in_words(row["redactions"])}
 
-    output.print(listed, _COLUMNS, for_people=for_people)
+    output.print(rows, _COLUMNS, humanize=humanize)
     for sentence in obstacles.in_words():
         console.warn(sentence)
-    console.tell_how_many(count, limit, len(listed))
+    console.hint_at_limit(count, limit, len(rows))
 
 
 @outbox.command()
@@ -103,7 +103,7 @@ def list_(db: Path, *, limit: int, output: Output, states: list[str]) -> None:
 def show(db: Path, *, trace_id: str, diff: bool) -> None:
     """Print the exact bytes that are or were sent.
 
-    On a terminal, control characters are escaped. ID is an id prefix, @last or @best.
+    Escapes control characters on a terminal. ID is an id prefix, @last or @best.
 
     \b
     kp-middleware outbox show @last --diff
@@ -113,11 +113,11 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
     if entry.body is None:
         raise click.ClickException(f"nothing would be sent: {entry.state}: {entry.reason}")
     if diff:
-        here, leaving = (
-            json.dumps(json.loads(one), ensure_ascii=False, indent=2).splitlines()
-            for one in (entry.document, entry.body)
+        local, sent = (
+            json.dumps(json.loads(body), ensure_ascii=False, indent=2).splitlines()
+            for body in (entry.document, entry.body)
         )
-        lines = difflib.unified_diff(here, leaving, "local", "sent", lineterm="")
+        lines = difflib.unified_diff(local, sent, "local", "sent", lineterm="")
         click.echo("\n".join(map(printable, lines)))
     elif sys.stdout.isatty():
         click.echo(console.escaped(entry.body.decode()))
@@ -129,18 +129,18 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
 @options.trace_id(required=False)
 @click.option("--failed", is_flag=True, help="All rejected and blocked items.")
 @click.option("--sent", is_flag=True, help="With --force: all sent items.")
-@_alone_option
+@_force_option
 @options.json_option
 @options.pass_db
-def retry(db: Path, *, trace_id: str | None, failed: bool, sent: bool, alone: bool) -> None:
+def retry(db: Path, *, trace_id: str | None, failed: bool, sent: bool, force: bool) -> None:
     """Requeue rejected, blocked or cancelled items.
 
-    The next program that records sends them. Also retries a refused API key. Redacts everything
-    again by your settings; items blocked by other redact_… settings stay blocked. Exits with 6 if
+    The next program that records sends them. Also retries a refused API key. Redacts every item
+    again with your settings; items blocked by other redact_… settings stay blocked. Exits with 6 if
     anything is blocked.
 
     --force also requeues sent items, for a registry that lost them: as sent, plus your redaction.
-    To requeue only what it lost, use outbox reconcile.
+    To requeue only the lost ones, use outbox reconcile.
 
     \b
     kp-middleware outbox retry --failed
@@ -148,15 +148,15 @@ def retry(db: Path, *, trace_id: str | None, failed: bool, sent: bool, alone: bo
     """
     if (trace_id is not None) + failed + sent != 1:
         raise click.UsageError("name one ID, or all with --failed or --sent")
-    if sent and not alone:
+    if sent and not force:
         raise click.UsageError("--sent needs --force")
-    with _changing(db, lift=True) as (admin, history):
+    with _editing(db, retry_keys=True) as (admin, history):
         if sum(map(lift_stops, locations.pacing_files(db))):
-            console.warn("retrying the API key that was refused")
+            console.warn("retrying the refused API key")
         states = ("sent",) if sent else _FAILED
         seqs = admin.seqs(*states) if trace_id is None else [history.find(trace_id)]
-        results = _retried(db, admin, seqs, force=alone)
-    _tell(results)
+        results = _retried(db, admin, seqs, force=force)
+    _report(results)
 
 
 @outbox.command()
@@ -164,7 +164,7 @@ def retry(db: Path, *, trace_id: str | None, failed: bool, sent: bool, alone: bo
 @options.json_option
 @options.pass_db
 def cancel(db: Path, *, trace_ids: tuple[str, ...]) -> None:
-    """Cancel queued runs; retry queues them again.
+    """Cancel queued runs; retry requeues them.
 
     They stay in the file. Runs that were sent, or are being sent, cannot be cancelled.
 
@@ -172,33 +172,33 @@ def cancel(db: Path, *, trace_ids: tuple[str, ...]) -> None:
     kp-middleware outbox cancel @last
     kp-middleware outbox cancel 1339c0 a1b2c3
     """
-    with _changing(db) as (admin, history):
+    with _editing(db) as (admin, history):
         states = {seq: admin.entry(seq).state for seq in map(history.find, trace_ids)}
         now = time.time()
         done = ["cancelled" if admin.cancel(seq, now) else state for seq, state in states.items()]
-    _tell(done)
+    _report(done)
     if {*done} != {"cancelled"}:
         raise click.ClickException("runs that were sent, or are being sent, cannot be cancelled")
 
 
 @outbox.command()
-@_alone_option
+@_force_option
 @options.json_option
 @options.pass_db
-def rescan(db: Path, *, alone: bool) -> None:
+def rescan(db: Path, *, force: bool) -> None:
     """Redact unsent items again with the current rules.
 
     Rewrites, releases or blocks each. Items prepared with other redact_… settings also get yours.
-    Sent items are left alone. Exits with 6 if anything is blocked.
+    Skips sent items. Exits with 6 if anything is blocked.
 
     \b
     kp-middleware config set redact_deny Bluebird && kp-middleware outbox rescan
     """
     from kp_middleware.pipeline import Rescan
 
-    with _changing(db) as (admin, _):
-        results = [*Rescan(admin, options.read_settings(db)).rescan_all(alone=alone).values()]
-    _tell(results)
+    with _editing(db) as (admin, _):
+        results = [*Rescan(admin, options.read_settings(db)).rescan_all(alone=force).values()]
+    _report(results)
 
 
 @outbox.command()
@@ -208,9 +208,9 @@ def rescan(db: Path, *, alone: bool) -> None:
 def send(db: Path, *, timeout: float) -> None:
     """Send all queued runs, at the registry's rate limit.
 
-    Needs KP_API_KEY, but no running program. Programs that are sending share the rate limit, and no
-    trace is sent twice. Stops early if nothing may be sent until long after --timeout. Exits with 3
-    and the reason if anything is left.
+    Needs KP_API_KEY, but no running program. Shares the rate limit with programs that are sending,
+    and never sends a run twice. Stops early if nothing may be sent until long after --timeout.
+    Exits with 3 and the reason if any runs remain.
 
     \b
     kp-middleware outbox send
@@ -224,12 +224,12 @@ def send(db: Path, *, timeout: float) -> None:
 
             for sending in find_obstacles(history.backlog(), db).sending:
                 hint(sending.in_words())
-            with Progress("sent") as shown:
+            with Progress("sent") as bar:
 
-                def look() -> None:
-                    shown.reach(max(0, len(seqs) - history.count_outbox(_WAITING)), len(seqs))
+                def update_bar() -> None:
+                    bar.update(max(0, len(seqs) - history.count_outbox(_WAITING)), len(seqs))
 
-                trouble = drain(options.read_settings(db), timeout_s=timeout, look=look)
+                trouble = drain(options.read_settings(db), timeout_s=timeout, look=update_bar)
             counts = Counter(admin.states(seqs))
             counts["left"] = sum(counts.pop(state, 0) for state in _WAITING)
             reasons = [] if trouble is None else [trouble]
@@ -237,15 +237,15 @@ def send(db: Path, *, timeout: float) -> None:
                 obstacles = find_obstacles(history.backlog(), db)
                 reasons += obstacles.in_words()
                 reasons = reasons or [*(one.in_words() for one in obstacles.sending), _TIMED_OUT]
-    console.answer(counts, in_words(counts) or "nothing is waiting to be sent")
+    console.print_result(counts, in_words(counts) or "nothing is waiting to be sent")
     for reason in reasons:
         console.warn(printable(reason))
     if counts.total() > counts["sent"]:
-        sys.exit(FOUND)
+        sys.exit(ATTENTION)
 
 
 @outbox.command("reconcile")
-@click.option("--send", is_flag=True, help="Queue missing runs again.")
+@click.option("--send", is_flag=True, help="Requeue missing runs.")
 @options.json_option
 @options.pass_db
 def reconcile_(db: Path, *, send: bool) -> None:
@@ -261,20 +261,20 @@ def reconcile_(db: Path, *, send: bool) -> None:
 
     with closing(options.open_to_write(db)) as file:
         admin = OutboxAdmin(file)
-        found = reconcile(options.read_settings(db), admin)
-        queued = _retried(db, admin, found.missing, force=True) if send else []
-    parts = [f"{found.there:,} stored", f"{len(found.missing):,} missing"]
-    if found.unknown:
-        parts.append(f"{found.unknown:,} not sent from this file")
-    if found.of_others:
-        parts.append(f"{found.of_others:,} sent under another agent id, not compared")
-    words = f"{found.registry}, agent {found.agent_id}: {', '.join(parts)}"
-    missing = {"missing": len(found.missing), "queued": Counter(queued)}
-    console.answer(found._asdict() | missing, words)
+        report = reconcile(options.read_settings(db), admin)
+        queued = _retried(db, admin, report.missing, force=True) if send else []
+    parts = [f"{report.there:,} stored", f"{len(report.missing):,} missing"]
+    if report.unknown:
+        parts.append(f"{report.unknown:,} not sent from this file")
+    if report.of_others:
+        parts.append(f"{report.of_others:,} sent under another agent id, not compared")
+    text = f"{report.registry}, agent {report.agent_id}: {', '.join(parts)}"
+    missing = {"missing": len(report.missing), "queued": Counter(queued)}
+    console.print_result(report._asdict() | missing, text)
     if queued and not console.has_flag("as_json"):
-        _tell(queued)
-    elif found.missing and not queued:
-        hint("--send queues the missing runs again")
+        _report(queued)
+    elif report.missing and not queued:
+        hint("--send requeues the missing runs")
 
 
 def _retried(db: Path, admin: OutboxAdmin, seqs: Sequence[int], *, force: bool) -> list[str]:
@@ -288,10 +288,10 @@ def _retried(db: Path, admin: OutboxAdmin, seqs: Sequence[int], *, force: bool) 
 
 
 @contextmanager
-def _changing(db: Path, *, lift: bool = False) -> Iterator[tuple[OutboxAdmin, History]]:
-    """Yield the outbox to change; take back what changed from that of all hosts.
+def _editing(db: Path, *, retry_keys: bool = False) -> Iterator[tuple[OutboxAdmin, History]]:
+    """Yield the outbox for editing, then withdraw edited items from the shared log.
 
-    ``lift``: all hosts try keys again that were refused.
+    With ``retry_keys``, all hosts also retry refused keys.
     """
     with closing(options.open_to_write(db)) as file:
         yield OutboxAdmin(file), History(file)
@@ -301,21 +301,21 @@ def _changing(db: Path, *, lift: bool = False) -> Iterator[tuple[OutboxAdmin, Hi
 
             with closing(Link(url, "outbox")) as link:
                 try:
-                    if lift and link.lift_stops():
-                        console.warn("retrying the API key that was refused to all hosts")
+                    if retry_keys and link.lift_stops():
+                        console.warn("retrying the refused API key on all hosts")
                     sync_shared_outbox(link, runs)
                 except KnowledgePulseError as error:
-                    raise click.ClickException(f"changed here; {_MAY_STILL_GO}: {error}") from error
-        if left := len(runs.to_withdraw(_MANY)):
-            why = "being sent just now" if url else "KP_SHARED is not set here"
-            raise click.ClickException(f"changed here; {left:,} {_MAY_STILL_GO}: {why}")
+                    raise click.ClickException(f"changed here; {_MAY_BE_SENT}: {error}") from error
+        if left := len(runs.to_withdraw(_NO_LIMIT)):
+            why = "being sent" if url else "KP_SHARED is not set here"
+            raise click.ClickException(f"changed here; {left:,} {_MAY_BE_SENT}: {why}")
 
 
-def _tell(results: Sequence[str]) -> None:
+def _report(results: Sequence[str]) -> None:
     counts = Counter(results)
-    console.answer(counts, in_words(counts) or "nothing to do")
-    remarks = [remark for state, remark in _REMARKS.items() if counts[state]]
-    for remark in remarks:
-        console.warn(remark)
-    if remarks:
+    console.print_result(counts, in_words(counts) or "nothing to do")
+    warnings = [warning for state, warning in _WARNINGS.items() if counts[state]]
+    for warning in warnings:
+        console.warn(warning)
+    if warnings:
         sys.exit(BLOCKED)

@@ -1,11 +1,11 @@
-"""One run as text: its score as a waterfall and in words, its steps, a comparison."""
+"""Renderables of a run: score waterfall, explanation, steps and diff."""
 
 import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kp_middleware.cli.console import cell, grid, indented, plain
+from kp_middleware.cli.console import cell, grid, indented, safe_text
 from kp_middleware.storage import Run, StepRecord
 from kp_middleware.views.explanation import Explanation, compared
 from kp_middleware.views.steps import STEP_NAMES, view_step
@@ -31,38 +31,38 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    Parts: TypeAlias = Iterator[RenderableType]
+    Renderables: TypeAlias = Iterator[RenderableType]
 
-_NAME: Final = 20
-_WIDEST_BAR: Final = 50
-_NARROWEST_BAR: Final = 12
+_NAME_WIDTH: Final = 20
+_MAX_BAR_WIDTH: Final = 50
+_MIN_BAR_WIDTH: Final = 12
 _SIGNS: Final = {"same": "=", "left": "<", "right": ">"}
-_AROUND: Final = 2  # equal steps shown beside a difference
+_CONTEXT_STEPS: Final = 2  # equal steps shown around a difference
 
 
-def run_parts(run: Run, *, steps: int | None, width: int, cost: str = "") -> "Parts":
-    """Yield what was asked, how it scored, where it went, and its steps; None: all of them."""
+def render_run(run: Run, *, steps: int | None, width: int, cost: str = "") -> "Renderables":
+    """Yield a run's objective, score, delivery and steps; ``steps=None`` shows all."""
     view = view_trace(run)
-    yield plain(cut(one_line(run.objective), 3 * width))
+    yield safe_text(cut(one_line(run.objective), 3 * width))
     line = view.id
     for fact in filter(None, map(one_line, (*view.facts, cost))):
-        if width_of(f"{line}  {fact}") > width:  # lines break between two facts
-            yield plain(line)
+        if width_of(f"{line}  {fact}") > width:  # break lines between facts
+            yield safe_text(line)
             line = fact
         else:
             line += f"  {fact}"
-    yield plain(line)
+    yield safe_text(line)
     yield ""
     if run.score is not None:
         yield waterfall(added_up(arithmetic(run)), view.threshold, width)
-    told = [
+    details = [
         ("  gate: ", view.gate or ""),
         ("  ", view.estimate),
         ("  → ", view.delivery_status),
-        ("    without ", in_words(dict(view.redactions))),
+        ("    redacted ", in_words(dict(view.redactions))),
         *(("  feedback ", one) for one in view.feedback),
     ]
-    yield from (indented(one_line(text), mark) for mark, text in told if text)
+    yield from (indented(one_line(text), mark) for mark, text in details if text)
     yield ""
     yield from _steps(run, steps, width)
     if view.result:
@@ -70,39 +70,40 @@ def run_parts(run: Run, *, steps: int | None, width: int, cost: str = "") -> "Pa
         yield indented(cut(one_line(view.result), 8 * width), "result: ")
 
 
-def why_parts(why: Explanation, width: int) -> "Parts":
-    """Yield what the score is, why, and what would change the decision."""
-    run, view = why.run, view_trace(why.run)
-    yield plain(cut(one_line(run.objective), 3 * width))
+def render_explanation(explanation: Explanation, width: int) -> "Renderables":
+    """Yield the score, its reasons, and what would change the decision."""
+    run, view = explanation.run, view_trace(explanation.run)
+    yield safe_text(cut(one_line(run.objective), 3 * width))
     yield run.id
     yield ""
-    yield plain(_verdict(why))
+    yield safe_text(_verdict(explanation))
     if view.gate is not None:
-        yield plain(f"Its gate: {one_line(view.gate)}.")
+        yield safe_text(f"Its gate: {one_line(view.gate)}.")
     if view.estimate:
-        yield plain(view.estimate)
-    yield from (plain(f"Feedback at {one_line(told)}") for told in view.feedback)
+        yield safe_text(view.estimate)
+    yield from (safe_text(f"Feedback at {one_line(text)}") for text in view.feedback)
     yield ""
-    if why.score is None:
+    if explanation.score is None:
         return
     yield "Why"
-    table = grid({"width": 2 + _NAME}, {"width": 23}, {"overflow": "fold"}, gap=0)
-    for one in why.signals:
-        sum_ = f"{one.value:.3f} × {one.weight:.2f} = {one.amount:.3f}"
-        table.add_row(_label(one.signal), sum_, plain(one.reason))
-    for rule in why.rules:
-        table.add_row(_label(rule.rule), f"{rule.delta:>+21.3f}", plain(rule.reason))
+    table = grid({"width": 2 + _NAME_WIDTH}, {"width": 23}, {"overflow": "fold"}, gap=0)
+    for signal in explanation.signals:
+        sum_ = f"{signal.value:.3f} × {signal.weight:.2f} = {signal.amount:.3f}"
+        table.add_row(_label(signal.signal), sum_, safe_text(signal.reason))
+    for rule in explanation.rules:
+        table.add_row(_label(rule.rule), f"{rule.delta:>+21.3f}", safe_text(rule.reason))
     yield table
     yield ""
-    if why.threshold is None or why.other_reason is not None:
-        yield plain(f"The score alone did not decide: {one_line(why.other_reason or '')}.")
+    if explanation.threshold is None or explanation.other_reason is not None:
+        reason = one_line(explanation.other_reason or "")
+        yield safe_text(f"The score alone did not decide: {reason}.")
         return
-    verb = "stay below" if why.cleared else "reach"
-    yield f"To {verb} {short_bar(why.threshold)}, one of these alone would have to be"
-    table = grid({"width": 2 + _NAME, "no_wrap": True}, {"overflow": "fold"}, gap=0)
-    for one in why.signals:
-        table.add_row(_label(one.signal), plain(one.remedy))
-    for rule in why.rules:
+    verb = "stay below" if explanation.cleared else "reach"
+    yield f"To {verb} {short_bar(explanation.threshold)} with one change:"
+    table = grid({"width": 2 + _NAME_WIDTH, "no_wrap": True}, {"overflow": "fold"}, gap=0)
+    for signal in explanation.signals:
+        table.add_row(_label(signal.signal), safe_text(signal.remedy))
+    for rule in explanation.rules:
         table.add_row(_label(rule.rule), f"without this rule {rule.score_without:.3f}")
     yield table
 
@@ -111,21 +112,23 @@ def _label(part: str) -> str:
     return f"  {part.replace('_', ' ')}"
 
 
-def _verdict(why: Explanation) -> str:
-    if why.score is None:
-        return f"It has no score: {one_line(delivery_status(why.run))}."
-    if why.threshold is None or why.margin is None:
-        return f"It scores {why.score:.3f}."
-    verb, bar = "reaches" if why.cleared else "is below", short_bar(why.threshold)
-    told = f"It scores {why.score:.3f}: that {verb} {bar} by {distance(why.margin)}."
-    score, then = why.run.score, getattr(why.run.scoring, "threshold", None)
-    if then is not None and (why.score, why.threshold) != (score, then):
-        told += f" (As it was scored: {score:.3f} against {short_bar(then)}, which stays.)"
-    return told
+def _verdict(explanation: Explanation) -> str:
+    run, score, threshold = explanation.run, explanation.score, explanation.threshold
+    if score is None:
+        return f"It has no score: {one_line(delivery_status(run))}."
+    if threshold is None or explanation.margin is None:
+        return f"It scores {score:.3f}."
+    verb = "reaches" if explanation.cleared else "is below"
+    verdict = f"It scores {score:.3f}: that {verb} {short_bar(threshold)} by"
+    verdict += f" {distance(explanation.margin)}."
+    stored = getattr(run.scoring, "threshold", None)
+    if stored is not None and (score, threshold) != (run.score, stored):
+        verdict += f" (Stored, and unchanged: {run.score:.3f} against {short_bar(stored)}.)"
+    return verdict
 
 
-def difference(left: Run, right: Run, width: int) -> "Parts":
-    """Yield facts, scores and steps of two runs side by side; signs say what differs."""
+def render_diff(left: Run, right: Run, width: int) -> "Renderables":
+    """Yield facts, scores and steps of two runs side by side, with signs for differences."""
     found = compared(left, right)
     column = max((width - 34) // 2, 12)
     table = grid(
@@ -136,14 +139,14 @@ def difference(left: Run, right: Run, width: int) -> "Parts":
     )
 
     def add(sign: str, name: str, *values: str, change: str = "") -> None:
-        texts = (plain(cut(value, 3 * column)) for value in values)
+        texts = (safe_text(cut(value, 3 * column)) for value in values)
         table.add_row(sign, name.replace("_", " "), *texts, change)
 
     add("", "", "left <", "right >")
     for name, *values in found.facts:
-        told = "outcome" if name == "success" else name.removesuffix("_ms")
+        label = "outcome" if name == "success" else name.removesuffix("_ms")
         texts = (outcome(one) if name == "success" else cell(one, name) for one in values)
-        add(_sign(*values), told, *(text.removeprefix("kp:trace:") or "-" for text in texts))
+        add(_sign(*values), label, *(text.removeprefix("kp:trace:") or "-" for text in texts))
     add("", "", "", "")
     for part in found.scores:
         amounts, workings = (part.left, part.right), (part.left_working, part.right_working)
@@ -159,9 +162,9 @@ def difference(left: Run, right: Run, width: int) -> "Parts":
     pairs = [(one.place, steps[0].get(one.left), steps[1].get(one.right)) for one in found.steps]
     for same, group in groupby(pairs, key=lambda pair: _texts(pair[1]) == _texts(pair[2])):
         rows = [*group]
-        left_out = len(rows) - 2 * _AROUND if same else 0
+        left_out = len(rows) - 2 * _CONTEXT_STEPS if same else 0
         if left_out > 1:
-            rows[_AROUND:-_AROUND] = [("same", None, None)]
+            rows[_CONTEXT_STEPS:-_CONTEXT_STEPS] = [("same", None, None)]
         for place, *both in rows:
             if both == [None, None]:
                 add("", "", f"… {left_out:,} equal steps", "")
@@ -169,11 +172,15 @@ def difference(left: Run, right: Run, width: int) -> "Parts":
             sign = "≠" if place == "same" and not same else _SIGNS[place]
             add(sign, "", *map(_step, both))
             if sign == "≠":
-                beside = zip(*map(_texts, both), strict=True)
-                add("", "", *map(one_line, next(two for two in beside if two[0] != two[1])))
+                pairs_of_texts = zip(*map(_texts, both), strict=True)
+                add(
+                    "",
+                    "",
+                    *map(one_line, next(pair for pair in pairs_of_texts if pair[0] != pair[1])),
+                )
     yield table
     yield ""
-    yield "= in both, ≠ in both but not the same, < only left, > only right"
+    yield "= equal, ≠ different, < only left, > only right"
 
 
 def _sign(left: Any, right: Any) -> str:
@@ -187,18 +194,18 @@ def _step(step: StepRecord | None) -> str:
 def _texts(step: StepRecord | None) -> tuple[str, ...]:
     if step is None:
         return ()
-    said = "" if step.input is None else json.dumps(step.input, ensure_ascii=False)
-    return said, step.content or "", step.output_summary or ""
+    arguments = "" if step.input is None else json.dumps(step.input, ensure_ascii=False)
+    return arguments, step.content or "", step.output_summary or ""
 
 
 def waterfall(lines: Sequence[ScoreLine], threshold: float | None, width: int) -> "Table":
-    """Return a row for each part of a score; its bar begins where the one before it ended."""
+    """Return a row per part of a score; each bar begins where the previous one ends."""
     working = min(max(len(line.working) for line in lines), 36 if width >= 100 else 24)
-    room = min(width - _NAME - working - 18, _WIDEST_BAR)
-    draws = room >= _NARROWEST_BAR
+    bar_width = min(width - _NAME_WIDTH - working - 18, _MAX_BAR_WIDTH)
+    has_bars = bar_width >= _MIN_BAR_WIDTH
     table = grid(
-        {"width": _NAME + 2, "no_wrap": True},
-        *[{"no_wrap": True}] * (1 + draws),
+        {"width": _NAME_WIDTH + 2, "no_wrap": True},
+        *[{"no_wrap": True}] * (1 + has_bars),
         {"overflow": "fold"},
     )
     total = 0.0
@@ -206,14 +213,14 @@ def waterfall(lines: Sequence[ScoreLine], threshold: float | None, width: int) -
         is_score = line.part == "score"
         start = 0.0 if is_score else total
         total = start + line.amount
-        bar = [_bar(start, total, threshold, room)] if draws else []
+        bar = [_bar(start, total, threshold, bar_width)] if has_bars else []
         amount = format(line.amount, f"{' ' if is_score else '+'}.3f")
-        table.add_row(_label(line.part), *bar, amount, plain(line.working))
+        table.add_row(_label(line.part), *bar, amount, safe_text(line.working))
     return table
 
 
 def _bar(start: float, end: float, threshold: float | None, width: int) -> str:
-    """Return a bar of the waterfall; what is subtracted is hollow."""
+    """Return a bar of the waterfall; a negative amount is hollow."""
     ends = (start, end, threshold or 0.0)
     first, last, mark = (round(min(1.0, max(0.0, value)) * width) for value in ends)
     left, right = sorted((first, last))
@@ -226,25 +233,25 @@ def _bar(start: float, end: float, threshold: float | None, width: int) -> str:
     return "".join(cells)
 
 
-def _steps(run: Run, most: int | None, width: int) -> "Parts":
-    first, last, rest = chosen_steps(run, most)
-    shown = [view_step(run, step) for step in (*first, *last)]
-    names = [one_line(" ".join(dict.fromkeys((step.name, *step.about)))) for step in shown]
-    texts = [one_line(step.content or step.output or step.input) for step in shown]
-    name = min(max(map(width_of, names), default=0), 2 * _NAME, width // 3)
+def _steps(run: Run, limit: int | None, width: int) -> "Renderables":
+    first, last, rest = chosen_steps(run, limit)
+    views = [view_step(run, step) for step in (*first, *last)]
+    names = [one_line(" ".join(dict.fromkeys((step.name, *step.about)))) for step in views]
+    texts = [one_line(step.content or step.output or step.input) for step in views]
+    name = min(max(map(width_of, names), default=0), 2 * _NAME_WIDTH, width // 3)
     text = min(max(map(width_of, texts), default=0), max(width - name - 22, 10))
-    rows = [*zip(shown, names, texts, strict=True)]
-    for part, more in ((rows[: len(first)], rest), (rows[len(first) :], "")):
+    rows = [*zip(views, names, texts, strict=True)]
+    for part, note in ((rows[: len(first)], rest), (rows[len(first) :], "")):
         table = grid(
             {"width": 4, "no_wrap": True, "justify": "right"},
             {"width": name, "no_wrap": True},
             {"width": text, "no_wrap": True},
             {"no_wrap": True, "justify": "right"},
         )
-        for step, its_name, its_text in part:
+        for step, step_name, step_text in part:
             took = one_line(step.duration)
-            table.add_row(str(step.number), plain(its_name), plain(its_text), took)
+            table.add_row(str(step.number), safe_text(step_name), safe_text(step_text), took)
         if part:
             yield table
-        if more:
-            yield indented(f"… {more}", indent=6)
+        if note:
+            yield indented(f"… {note}", indent=6)

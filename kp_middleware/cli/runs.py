@@ -1,4 +1,4 @@
-"""The commands on runs: list, follow, show, compare, and ask anything of them in SQL."""
+"""The commands ``list``, ``tail``, ``show``, ``similar``, ``diff`` and ``sql``."""
 
 import base64
 import math
@@ -12,8 +12,8 @@ from typing import Final
 import click
 
 from kp_middleware.cli import console, options
-from kp_middleware.cli.console import COLUMNS, Figure, Output, Progress, print_json, show
-from kp_middleware.cli.run_text import difference, run_parts, why_parts
+from kp_middleware.cli.console import COLUMNS, Figure, Output, Progress, print_json, print_rich
+from kp_middleware.cli.run_text import render_diff, render_explanation, render_run
 from kp_middleware.core.formula import PROFILES, Weights
 from kp_middleware.storage import Filters, FreeQuery, History, RunSummary
 from kp_middleware.views import trace
@@ -25,9 +25,9 @@ _SIMILAR: Final = ("id", "similarity", "score", "success", "domain", "objective"
 _SIMILAR_KEYS: Final = (
     *("seq", "id", "started_at", "domain", "score", "success", "success_source", "objective"),
 )
-_EVERY_S: Final = 0.5
-_WIDTHS: Final = dict(zip(COLUMNS, (8, 5, 9, 10, 12, 8, 7, 12), strict=False))
-_SORTED: Final = {  # the column that shows it
+_POLL_S: Final = 0.5
+_TAIL_WIDTHS: Final = dict(zip(COLUMNS, (8, 5, 9, 10, 12, 8, 7, 12), strict=False))
+_SORTABLE: Final = {  # with its column
     "started": "started_at",
     "score": "score",
     "novelty": "novelty",
@@ -41,7 +41,7 @@ _SORTED: Final = {  # the column that shows it
 @options.limit()
 @options.filters
 @click.option("--near", is_flag=True, help="Sort by distance to the threshold, nearest first.")
-@click.option("--sort", type=click.Choice([*_SORTED]), help="Sort by this, the highest first.")
+@click.option("--sort", type=click.Choice([*_SORTABLE]), help="Sort by this, highest first.")
 @options.output_options()
 @options.pass_db
 def list_(
@@ -49,13 +49,13 @@ def list_(
 ) -> None:
     """List runs, newest first, or best match first with -q.
 
-    -q searches objectives, results and steps. All words must occur, in any form: "orders" finds
-    "order". FTS5 syntax works too: "memory leak" as a phrase, leak*, leak OR crash, objective:leak.
+    -q searches objectives, results and steps for all words, in any form: "orders" finds "order".
+    FTS5 syntax works too: "memory leak" as a phrase, leak*, leak OR crash, objective:leak.
     Emoji, and scripts without spaces such as Chinese, match anywhere in a text.
 
     \b
     kp-middleware list --below --near -d code         near misses
-    kp-middleware list --sort novelty                 most unlike all earlier runs
+    kp-middleware list --sort novelty                 least like any earlier run
     kp-middleware list --sort duration --since 7d     where the time went
     kp-middleware list -q "leak* NOT worker"          full-text search
     kp-middleware list --failed --since 2d --nl       one JSON object per line
@@ -68,20 +68,20 @@ def list_(
         count = history.count_runs(filters) if len(runs) == limit else limit
         prices = read_prices()
         costs = prices.costs(history, [run.seq for run in runs])
-    by = "margin" if near else _SORTED.get(sort or "", "score")
+    sort_key = "margin" if near else _SORTABLE.get(sort or "", "score")
     text = "objective" if filters.text is None or near or sort else "snippet"
-    columns = [*dict.fromkeys(("id", "score", by, *COLUMNS[:-1], text))]
+    columns = [*dict.fromkeys(("id", "score", sort_key, *COLUMNS[:-1], text))]
     listed = (console.run_row(run) | prices.as_json(costs.get(run.seq)) for run in runs)
-    output.print(listed, columns, for_people=console.run_for_people)
+    output.print(listed, columns, humanize=console.humanize_run)
     if prices.problem:
         console.warn(prices.problem)
-    console.tell_how_many(count, limit, len(runs))
-    for wrong in options.wrong_settings():
-        console.warn(f"nothing is sent: {wrong}")
+    console.hint_at_limit(count, limit, len(runs))
+    for problem in options.settings_problems():
+        console.warn(f"nothing is sent: {problem}")
 
 
 @click.command()
-@options.limit(10, least=0, told="Number of past runs to print first.")
+@options.limit(10, minimum=0, help_text="Number of past runs to print first.")
 @click.option("--follow/--no-follow", "follows", default=True, help="Wait for new runs, or exit.")
 @options.output_options()
 @options.pass_db
@@ -97,7 +97,7 @@ def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
     if output.format == "json":
         output = output._replace(format="nl")
     ended = map(console.run_row, follow(db, first=limit, follows=follows))
-    output.print(ended, COLUMNS, for_people=console.run_for_people, widths=_WIDTHS)
+    output.print(ended, COLUMNS, humanize=console.humanize_run, widths=_TAIL_WIDTHS)
 
 
 def _weights(db: Path, profile: str) -> Weights:
@@ -107,7 +107,7 @@ def _weights(db: Path, profile: str) -> Weights:
     return profiles[profile]
 
 
-def _how_many(typed: str) -> int | None:
+def _step_limit(typed: str) -> int | None:
     if not (typed == "all" or typed.isdecimal()):
         raise click.BadParameter(f"{typed!r} is neither a number nor all")
     return None if typed == "all" else int(typed)
@@ -115,7 +115,7 @@ def _how_many(typed: str) -> int | None:
 
 @click.command("show")
 @options.trace_id()
-@click.option("--steps", metavar="NUMBER|all", default="20", type=_how_many, help="Default: 20.")
+@click.option("--steps", metavar="NUMBER|all", default="20", type=_step_limit, help="Default: 20.")
 @click.option("--why", is_flag=True, help="Explain the score and what would change the decision.")
 @click.option("--threshold", type=options.UNIT, help="With --why: compare with this, 0 to 1.")
 @click.option("--weights", help="With --why: use this profile, such as code.")
@@ -147,33 +147,33 @@ def show_(
         raise click.UsageError("--threshold and --weights need --why")
     if why and form in {"md", "payload"}:
         raise click.UsageError(f"--why is text or JSON: leave out --{form}")
-    tried = None if weights is None else _weights(db, weights)
+    profile = None if weights is None else _weights(db, weights)
     with History.open(db) as history:
         seq = history.find(trace_id)
         if form == "payload":
             body = history.document(seq)
             if body is None:
-                raise click.ClickException("the document of this run is lost")
+                raise click.ClickException("the document of this run is missing from the file")
             click.echo(console.escaped(body) if sys.stdout.isatty() else body)
             return
         run = history.run(seq)
         prices = read_prices()
         cost = prices.costs(history, [seq]).get(seq)
     if why:
-        account = explain_score(run, threshold=threshold, weights=tried)
+        explanation = explain_score(run, threshold=threshold, weights=profile)
         if form == "json":
-            print_json(account.as_json())
+            print_json(explanation.as_json())
         else:
-            show(*why_parts(account, console.screen_width()))
+            print_rich(*render_explanation(explanation, console.screen_width()))
     elif form == "json":
         lines = [line._asdict() for line in trace.arithmetic(run)]
-        told = {"state": trace.listed_state(run), "delivery_status": trace.delivery_status(run)}
-        print_json({**trace.run_as_json(run), "arithmetic": lines, **told, **prices.as_json(cost)})
+        more = {"state": trace.listed_state(run), "delivery_status": trace.delivery_status(run)}
+        print_json({**trace.run_as_json(run), "arithmetic": lines, **more, **prices.as_json(cost)})
     elif form == "md":
         click.echo("\n".join(trace.markdown(run, steps=steps)))
     else:
         width, paid = console.screen_width(), prices.in_words(cost)
-        show(*run_parts(run, steps=steps, width=width, cost=paid))
+        print_rich(*render_run(run, steps=steps, width=width, cost=paid))
     if prices.problem:
         console.warn(prices.problem)
 
@@ -187,24 +187,24 @@ def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
     """List the runs most similar to one, by embedding.
 
     ID is an id prefix, @last or @best. Similarity is the cosine: 1 for the same words, about 0 for
-    nothing in common.
+    unrelated texts.
 
     \b
     kp-middleware similar @last -n 5
     """
-    with History.open(db) as history, Progress("runs compared") as shown:
+    with History.open(db) as history, Progress("runs compared") as bar:
         seq = history.find(trace_id)
-        found = history.similar(seq, limit=limit, reach=shown.reach)
-        if found is None:
+        matches = history.similar(seq, limit=limit, reach=bar.update)
+        if matches is None:
             run = history.run(seq)
-            how = "scored without a model" if run.state == "scored" else run.state
-            raise click.ClickException(f"run {short_id(run.id)} has no embedding: it is {how}")
+            why = "scored without a model" if run.state == "scored" else f"its state is {run.state}"
+            raise click.ClickException(f"run {short_id(run.id)} has no embedding: {why}")
     listed = []
-    for similarity, other in found:
+    for similarity, other in matches:
         row = {**console.run_row(other), "seq": other.seq}
-        kept = {name: row[name] for name in _SIMILAR_KEYS}
-        listed.append({"similarity": round(similarity, 6), **kept})
-    output.print(listed, _SIMILAR, for_people=console.run_for_people)
+        selected = {name: row[name] for name in _SIMILAR_KEYS}
+        listed.append({"similarity": round(similarity, 6), **selected})
+    output.print(listed, _SIMILAR, humanize=console.humanize_run)
 
 
 @click.command()
@@ -215,31 +215,31 @@ def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
 def diff(db: Path, *, left: str, right: str) -> None:
     """Compare two runs: facts, scores and steps.
 
-    A and B are id prefixes, @last or @best. Steps are aligned by type and tool; of those that both
-    runs have, the texts that differ are shown.
+    A and B are id prefixes, @last or @best. Aligns steps by type and tool, and shows the texts that
+    differ.
 
     \b
     kp-middleware diff 1339c0 @last
     """
     with History.open(db) as history:
-        ours, theirs = (history.run(history.find(name)) for name in (left, right))
-    sides = difference(ours, theirs, console.screen_width())
-    console.answer(compared(ours, theirs).as_json(), sides)
+        first, second = (history.run(history.find(name)) for name in (left, right))
+    sides = render_diff(first, second, console.screen_width())
+    console.print_result(compared(first, second).as_json(), sides)
 
 
 def follow(
     db: Path, *, first: int = 0, follows: bool = True, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[RunSummary]:
-    """Yield the last ``first`` runs that ended, then each as it ends, for ever if it follows."""
+    """Yield the last ``first`` runs that ended, then each run as it ends."""
     with History.open(db) as history:
         for ended in history.tail(first=first):
             yield from ended
             if not follows:
                 return
-            sleep(_EVERY_S)
+            sleep(_POLL_S)
 
 
-_SHOWN_BYTES: Final = 16
+_MAX_BLOB_BYTES: Final = 16
 
 
 @click.command()
@@ -268,20 +268,20 @@ def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: 
     """
     if query == "-":
         query = sys.stdin.read()
-    values = {name.lstrip(":"): _value(text) for name, text in parameters}
+    values = {name.lstrip(":"): _parse_value(text) for name, text in parameters}
     with closing(FreeQuery(db)) as free_query:
         answer = free_query.ask(query, values)
         readable = (
-            {name: _readable(value, output.format) for name, value in row.items()}
+            {name: _display_value(value, output.format) for name, value in row.items()}
             for row in answer.rows
         )
         output.print(readable, answer.columns, all_columns=True)
 
 
-def _value(text: str) -> str | float:
-    """Return a number if the text is one, so that it compares as a number.
+def _parse_value(text: str) -> str | float:
+    """Convert a text to a number if it is one.
 
-    >>> _value("0.5"), _value("7"), _value("007"), _value("1e3")
+    >>> _parse_value("0.5"), _parse_value("7"), _parse_value("007"), _parse_value("1e3")
     (0.5, 7, '007', '1e3')
     """
     for kind in (int, float):
@@ -291,13 +291,13 @@ def _value(text: str) -> str | float:
     return text
 
 
-def _readable(value: object, format_: str) -> object:
-    """Return a value as a format can show it; in a table, a number may be a year or a key."""
+def _display_value(value: object, format_: str) -> object:
+    """Return a value as its format can print it. Tables print integers ungrouped."""
     match value:
         case bytes() if format_ in {"json", "nl"}:  # as sqlite-utils reads it back
             return {"$base64": True, "encoded": base64.b64encode(value).decode()}
-        case bytes() if format_ == "table" and len(value) > _SHOWN_BYTES:
-            return f"x'{value[:_SHOWN_BYTES].hex()}…' ({len(value):,} bytes)"
+        case bytes() if format_ == "table" and len(value) > _MAX_BLOB_BYTES:
+            return f"x'{value[:_MAX_BLOB_BYTES].hex()}…' ({len(value):,} bytes)"
         case bytes():
             return f"x'{value.hex()}'"
         case float() if not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""The commands on settings: show, change, and compare what each of the gate would let through."""
+"""The commands ``config`` and ``calibrate``."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import click
 
 from kp_middleware import locations
 from kp_middleware.cli import console, options
-from kp_middleware.cli.console import Figure, Output, Progress, Row, plain, print_table, show
+from kp_middleware.cli.console import Figure, Output, Progress, Row, print_table, safe_text
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import exact
 from kp_middleware.instants import epoch_s
@@ -22,9 +22,9 @@ from kp_middleware.views.wording import counted, cut, one_line, percent
 _COLUMNS: Final = ("setting", "value", "origin", "description")
 _WIDTH: Final = 44
 _ENTRY: Final = re.compile(r"^    (\w+): (.*(?:\n     +.*)*)", re.MULTILINE)
-_ELSEWHERE: Final = {
+_NOT_IN_FILE: Final = {
     "api_key": "the API key is not stored in settings.toml: set KP_API_KEY",
-    "shared": "it may hold a password, and is not stored in settings.toml: set KP_SHARED",
+    "shared": "it may contain a password, so it is not stored in settings.toml: set KP_SHARED",
     "profiles": "edit {path}: weights are tables, such as [profiles.DOMAIN]",
 }
 
@@ -63,7 +63,7 @@ def list_(context: click.Context, *, output: Output) -> None:
     """List all settings with their values, sources and descriptions.
 
     Precedence: keyword in your program, environment variable, settings.toml, files of
-    KnowledgePulse's own command line. The API key is not shown.
+    KnowledgePulse's own command line. Hides the API key.
 
     \b
     kp-middleware config list --json
@@ -71,7 +71,7 @@ def list_(context: click.Context, *, output: Output) -> None:
     output.print(
         _settings(context),
         _COLUMNS,
-        for_people=lambda row: {**row, "value": cut(one_line(_text(row["value"])), _WIDTH)},
+        humanize=lambda row: {**row, "value": cut(one_line(_text(row["value"])), _WIDTH)},
     )
     _raise_for_wrong_settings()
 
@@ -88,7 +88,7 @@ def get(context: click.Context, *, name: str) -> None:
     sqlite3 "$(kp-middleware config get db)"
     """
     row = next(row for row in _settings(context) if row["setting"] == name)
-    console.answer(row, _text(row["value"]))
+    console.print_result(row, _text(row["value"]))
     _raise_for_wrong_settings()
 
 
@@ -107,12 +107,12 @@ def set_(*, name: str, value: str) -> None:
     """
     from kp_middleware.settings import setting_origins
 
-    value.encode()  # what is not UTF-8 is an error here, and TOML would escape it
+    value.encode()  # raise here if it is not UTF-8; TOML would escape it
     path = locations.settings_file()
     written = _write(path, name, value)
-    told = json.dumps(written, ensure_ascii=False)
-    words = f"{name} = {told} in {path}: programs read it on start"
-    console.answer({"setting": name, "value": written, "path": str(path)}, words)
+    literal = json.dumps(written, ensure_ascii=False)
+    text = f"{name} = {literal} in {path}: programs read it when they start"
+    console.print_result({"setting": name, "value": written, "path": str(path)}, text)
     variable = setting_origins().get(name, "")
     if variable.upper() == f"KP_{name.upper()}":
         console.warn(f"{variable} is set, and overrides the file")
@@ -127,11 +127,11 @@ def path() -> None:
     $EDITOR "$(kp-middleware config path)"
     """
     file = locations.settings_file()
-    console.answer({"path": str(file), "exists": file.exists()}, str(file))
+    console.print_result({"path": str(file), "exists": file.exists()}, str(file))
 
 
 def _descriptions() -> dict[str, str]:
-    """Return what each setting does, as the docstring of `Settings` says."""
+    """Return the description of each setting, from the docstring of `Settings`."""
     from kp_middleware.settings import Settings
 
     entries = _ENTRY.findall(getdoc(Settings) or "")
@@ -140,21 +140,21 @@ def _descriptions() -> dict[str, str]:
 
 
 def _write(path: Path, name: str, text: str) -> Any:
-    """Check a value as `Settings` does, write it with mode 0600, and return it in JSON form."""
+    """Validate a setting, write it with mode 0600, and return its value in JSON form."""
     import tomlkit
 
-    if name in _ELSEWHERE:
-        raise click.ClickException(_ELSEWHERE[name].format(path=path))
+    if name in _NOT_IN_FILE:
+        raise click.ClickException(_NOT_IN_FILE[name].format(path=path))
     if name == "enabled":  # KP_ENABLED=false wins over any keyword
         value = click.BOOL.convert(text, None, None)
     else:
-        value = options.typed_settings({name: text}).model_dump(mode="json")[name]
-    locations.read_settings_file()  # says why, where it cannot be read
+        value = options.lenient_settings({name: text}).model_dump(mode="json")[name]
+    locations.read_settings_file()  # raises if it cannot be read
     document = tomlkit.parse(path.read_bytes().decode() if path.exists() else "")
     document[name] = value
     path.resolve().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with options.new_file(path, force=True) as unfinished:
-        unfinished.write_bytes(tomlkit.dumps(document).encode())
+    with options.new_file(path, force=True) as temporary:
+        temporary.write_bytes(tomlkit.dumps(document).encode())
     return value
 
 
@@ -163,18 +163,23 @@ def _settings(context: click.Context) -> list[Row]:
 
     db = options.named_file(context)
     named: dict[str, Any] = {"db": db} if db else {}
-    values = options.typed_settings(named).model_dump(mode="json")
-    origins, told = setting_origins() | dict.fromkeys(named, "--db"), _descriptions()
+    values = options.lenient_settings(named).model_dump(mode="json")
+    origins, descriptions = setting_origins() | dict.fromkeys(named, "--db"), _descriptions()
     return [
-        dict(zip(_COLUMNS, (name, value, origins.get(name, "default"), told[name]), strict=True))
+        {
+            "setting": name,
+            "value": value,
+            "origin": origins.get(name, "default"),
+            "description": descriptions[name],
+        }
         for name, value in values.items()
     ]
 
 
 def _raise_for_wrong_settings() -> None:
-    """Raise ClickException if anything is wrong, after the values in use are printed."""
-    if wrong := options.wrong_settings():
-        raise click.ClickException(f"{'; '.join(wrong)}; nothing is sent until this is fixed")
+    """Raise ClickException for invalid settings. Call this after printing the values in use."""
+    if problems := options.settings_problems():
+        raise click.ClickException(f"{'; '.join(problems)}; nothing is sent until this is fixed")
 
 
 def _text(value: Any) -> str:
@@ -188,12 +193,12 @@ _DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best")
 @click.command()
 @click.option(
     "--threshold",
-    "more",
+    "thresholds",
     multiple=True,
     metavar="THRESHOLD",
-    help='Try this one as well: a score, or a share such as "top 15%". Repeatable.',
+    help='Also try this: a score, or a share such as "top 15%". Repeatable.',
 )
-@click.option("--max-per-day", "most", type=click.IntRange(0), help="Limit them in 24 hours.")
+@click.option("--max-per-day", type=click.IntRange(0), help="Also apply this limit per 24 hours.")
 @options.domain
 @options.since
 @options.output_options(in_pipe="table")
@@ -201,16 +206,16 @@ _DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best")
 def calibrate(
     db: Path,
     *,
-    more: Sequence[str],
-    most: int | None,
+    thresholds: Sequence[str],
+    max_per_day: int | None,
     domain: str | None,
     since: str | None,
     output: Output,
 ) -> None:
     """Show how many runs each threshold would have let through.
 
-    Replays the gate over all stored runs in recording order, without changing them. Private runs
-    are not counted, since they are never sent. kp-middleware config set threshold chooses one.
+    Replays the gate over all stored runs in recording order, without changing them. Leaves out
+    private runs, which are never sent. Set one with kp-middleware config set threshold.
 
     \b
     kp-middleware calibrate
@@ -218,74 +223,76 @@ def calibrate(
     kp-middleware config set threshold "top 10%"
     """
     settings = options.read_settings(db)
-    with History.open(db) as history, Progress("runs decided on") as shown:
-        found = gate.calibrated(
+    with History.open(db) as history, Progress("runs decided on") as bar:
+        calibration = gate.calibrated(
             history.scored_runs(),
             now=settings.threshold,
-            most=settings.max_per_day if most is None else most,
-            more=[options.typed_settings({"threshold": one}).threshold for one in more],
+            most=settings.max_per_day if max_per_day is None else max_per_day,
+            more=[options.lenient_settings({"threshold": one}).threshold for one in thresholds],
             domain=domain,
             since_ms=None if since is None else round(epoch_s(since) * 1000),
-            reach=shown.reach,
+            reach=bar.update,
         )
         outcomes = history.success_record(), history.unjudged()
     successes = gate.successes_as_json(*outcomes)
     if output.columns or output.format not in {"json", "table"}:
-        output.print([one._asdict() for one in found.settings], gate.SettingView._fields[:-1])
+        output.print([one._asdict() for one in calibration.settings], gate.SettingView._fields[:-1])
     elif output.format == "json":
-        console.print_json(found.as_json() | {"successes": successes})
+        console.print_json(calibration.as_json() | {"successes": successes})
     else:
-        _print_calibration(found)
-        show("", *map(plain, filter(None, (successes["in_words"], successes["warning"]))))
-    output.fail_if_empty(not found.runs)
+        _print_calibration(calibration)
+        sentences = filter(None, (successes["in_words"], successes["warning"]))
+        console.print_rich("", *map(safe_text, sentences))
+    output.fail_if_empty(not calibration.runs)
 
 
-def _print_calibration(found: gate.Calibration) -> None:
-    limit = "" if found.max_per_day is None else f", at most {found.max_per_day} a day"
-    days = f" in {found.days:,.1f} days" if found.days > 1 else ""
-    private = f" {gate.never_leave(found.private)}" if found.private else ""
-    show(plain(f"{counted(found.runs, 'scored run')}{days}.{private}"), "")
-    if found.domains:
-        rows = [dict(zip(_DOMAIN_COLUMNS, one, strict=False)) for one in found.domains]
+def _print_calibration(calibration: gate.Calibration) -> None:
+    limit = "" if calibration.max_per_day is None else f", at most {calibration.max_per_day} a day"
+    days = f" in {calibration.days:,.1f} days" if calibration.days > 1 else ""
+    private = f" {gate.never_leave(calibration.private)}" if calibration.private else ""
+    console.print_rich(safe_text(f"{counted(calibration.runs, 'scored run')}{days}.{private}"), "")
+    if calibration.domains:
+        rows = [dict(zip(_DOMAIN_COLUMNS, one, strict=False)) for one in calibration.domains]
         print_table(rows, _DOMAIN_COLUMNS)
     click.echo(f"\nRuns that each threshold would have let through{limit}:\n")
-    settings = [_setting(one, found) for one in found.settings]
+    settings = [_setting_row(one, calibration) for one in calibration.settings]
     print_table(settings, [*settings[0]])
-    show("", plain(_advice(found)))
-    if found.recommended not in {None, found.now}:
-        click.echo(f"\n  kp-middleware config set threshold {_typed(found.recommended or '')}")
+    console.print_rich("", safe_text(_recommendation(calibration)))
+    if calibration.recommended not in {None, calibration.now}:
+        setting = _as_typed(calibration.recommended or "")
+        click.echo(f"\n  kp-middleware config set threshold {setting}")
 
 
-def _setting(one: gate.SettingView, found: gate.Calibration) -> Row:
+def _setting_row(one: gate.SettingView, calibration: gate.Calibration) -> Row:
     name = exact(one.setting) if isinstance(one.setting, float) else one.setting
     of = f"{one.succeeded:,} of {one.known:,} known ({percent(one.succeeded, one.known)})"
     domains = one.domains if len(one.domains) > 1 else {}
     return {
-        "threshold": Figure(f"{name} (now)" if one.setting == found.now else name),
+        "threshold": Figure(f"{name} (now)" if one.setting == calibration.now else name),
         "runs": one.let_through,
-        "share": Figure(percent(one.let_through, found.runs)),
-        **({"a day": Figure(f"{one.a_day:,.1f}")} if found.days > 1 else {}),
+        "share": Figure(percent(one.let_through, calibration.runs)),
+        **({"a day": Figure(f"{one.a_day:,.1f}")} if calibration.days > 1 else {}),
         "succeeded": Figure(of if one.known else "not known"),
-        **({"if not private": one.if_not_private} if found.private else {}),
+        **({"if not private": one.if_not_private} if calibration.private else {}),
         **{f"in {name}": count for name, count in domains.items()},
         "": console.bar(one.share, _BAR),
     }
 
 
-def _advice(found: gate.Calibration) -> str:
-    best, needed = found.recommended, found.runs_needed
+def _recommendation(calibration: gate.Calibration) -> str:
+    best, needed = calibration.recommended, calibration.runs_needed
     share = f"A share needs {needed} runs of a domain; until then, {DEFAULT_THRESHOLD:g} applies."
     if best is None:
-        most = max((domain.runs for domain in found.domains), default=0)
+        most = max((domain.runs for domain in calibration.domains), default=0)
         return f"Too few runs to recommend a threshold: the largest domain has {most}. {share}"
-    passing = {one.setting: one for one in found.settings}
-    a_day = f", {passing[best].a_day:,.1f} a day" if found.days > 1 else ""
-    few = passing[DEFAULT_THRESHOLD].let_through
-    than = "" if best == DEFAULT_THRESHOLD else f"; {few:,} reach {DEFAULT_THRESHOLD:g}"
-    kept = " You use it already." if best == found.now else ""
-    told = f"{passing[best].let_through:,} of {counted(found.runs, 'run')}{a_day}{than}.{kept}"
-    return f"Recommended: {_typed(best)}, which lets through {told} {share}"
+    passing = {one.setting: one for one in calibration.settings}
+    a_day = f", {passing[best].a_day:,.1f} a day" if calibration.days > 1 else ""
+    reaching = passing[DEFAULT_THRESHOLD].let_through
+    than = "" if best == DEFAULT_THRESHOLD else f"; {reaching:,} reach {DEFAULT_THRESHOLD:g}"
+    note = " You already use it." if best == calibration.now else ""
+    result = f"{passing[best].let_through:,} of {counted(calibration.runs, 'run')}{a_day}{than}"
+    return f"Recommended: {_as_typed(best)}, which lets through {result}.{note} {share}"
 
 
-def _typed(setting: float | str) -> str:
+def _as_typed(setting: float | str) -> str:
     return exact(setting) if isinstance(setting, float) else f'"{setting}"'

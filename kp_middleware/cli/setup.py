@@ -1,4 +1,4 @@
-"""The commands that set up: a demo of the main job, and a check of all that is needed."""
+"""The commands ``demo`` and ``doctor``."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ import click
 
 from kp_middleware import errors
 from kp_middleware.cli import console, options
-from kp_middleware.cli.console import FOUND, UNREACHABLE
+from kp_middleware.cli.console import ATTENTION, UNREACHABLE
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.embedding import describe_source, shared_embedder
 from kp_middleware.locations import unknown_variables
@@ -80,7 +80,7 @@ def demo(*, into: Path | None) -> None:
     if console.has_flag("as_json"):
         console.print_json({"path": str(path), "sent": stored, "runs": rows})
         return
-    console.print_table([console.run_for_people(row) for row in rows], _COLUMNS)
+    console.print_table([console.humanize_run(row) for row in rows], _COLUMNS)
     click.echo(
         f"\nAll {len(rows)} runs are in {path}\n"
         f"{stored} of them were sent to a registry on this machine; reason says why or why not.\n\n"
@@ -89,18 +89,18 @@ def demo(*, into: Path | None) -> None:
     )
 
 
-_CLOCK_S: Final = 5.0
-_MOST_PODS: Final = 5
+_MAX_CLOCK_SKEW_S: Final = 5.0
+_MAX_PODS: Final = 5
 _SOUNDNESS: Final = {
     "sound": "sound",
     "damaged": "damaged; record a run to restore the readable part",
-    "not known": "too large to check all of it in 2 s",
+    "not known": "too large to check fully in 2 s",
 }
 
 _NO_TOKENS: Final = "some models report them only on request: ChatOpenAI(…, stream_usage=True)"
 _YES: Final = ("true", "1", "yes", "on")
 _NO: Final = ("false", "0", "no", "off")
-_HIDING: Final = {  # by the values that hide it
+_HIDING: Final = {  # with the values that hide texts or spans
     "OTEL_SDK_DISABLED": ("no spans, so no runs from OpenTelemetry: unset it", _YES),
     "OPENAI_AGENTS_DISABLE_TRACING": ("no runs from OpenAI's SDK: unset it", _YES),
     "OPENAI_AGENTS_TRACE_INCLUDE_SENSITIVE_DATA": ("no texts from OpenAI's SDK: unset it", _NO),
@@ -110,15 +110,15 @@ _HIDING: Final = {  # by the values that hide it
     "OPENINFERENCE_HIDE_OUTPUT_MESSAGES": ("outputs are hidden: unset it", _YES),
     "TRACELOOP_TRACE_CONTENT": ("no texts from OpenLLMetry: unset it", _NO),
 }
-_CUTTING: Final = ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT")
-_SILENT: Final = {  # texts are recorded only where this is set, or a call says so
+_LIMITS: Final = ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT")
+_OPT_IN: Final = {  # they export texts only if this is set, or a call enables it
     "agent_framework": "ENABLE_SENSITIVE_DATA",
     "google.adk": "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
 }
 
 
 class Finding(NamedTuple):
-    """The finding of one check; ``try_later``: the registry or log cannot be reached."""
+    """The result of one check; ``try_later``: the registry or log is unreachable."""
 
     check: str
     detail: str
@@ -139,37 +139,37 @@ def doctor(context: click.Context) -> None:
     \b
     kp-middleware doctor || kp-middleware status
     """
-    findings = [
-        one._replace(detail=one_line(one.detail)) for one in _examine(options.named_file(context))
-    ]
-    words = (
-        f"{'TROUBLE' if not one.ok else 'warning' if one.warning else 'ok':<8}"
-        f" {one.check:<9} {one.detail}"
-        for one in findings
+    checks = _run_checks(options.named_file(context))
+    findings = [item._replace(detail=one_line(item.detail)) for item in checks]
+    lines = (
+        f"{'TROUBLE' if not item.ok else 'warning' if item.warning else 'ok':<8}"
+        f" {item.check:<9} {item.detail}"
+        for item in findings
     )
-    console.answer([one._asdict() for one in findings], "\n".join(words))
-    troubles = [finding for finding in findings if not finding.ok]
-    if troubles:
-        sys.exit(UNREACHABLE if all(trouble.try_later for trouble in troubles) else FOUND)
+    console.print_result([item._asdict() for item in findings], "\n".join(lines))
+    failures = [finding for finding in findings if not finding.ok]
+    if failures:
+        sys.exit(UNREACHABLE if all(failure.try_later for failure in failures) else ATTENTION)
 
 
-def _examine(db: Path | None) -> Iterator[Finding]:
-    settings = options.typed_settings({"db": db} if db else {})
+def _run_checks(db: Path | None) -> Iterator[Finding]:
+    settings = options.lenient_settings({"db": db} if db else {})
     path = settings.db.expanduser()
     if settings.problems:
         wrong = "; ".join(map(str, settings.problems))
         yield Finding("settings", f"nothing is sent until this is fixed: {wrong}", ok=False)
     if unknown := unknown_variables(Settings.model_fields):
-        told = "; ".join(f"{name} is not a setting: {remedy}" for name, remedy in unknown.items())
-        yield Finding("settings", told, warning=True)
+        detail = "; ".join(f"{name} is not a setting: {fix}" for name, fix in unknown.items())
+        yield Finding("settings", detail, warning=True)
     if path.exists() and path.stat().st_size:
         yield from _file(path, settings)
-    else:  # before the first run nothing is wrong
+    else:  # normal before the first run
         folder = next(parent for parent in path.absolute().parents if parent.exists())
-        can = os.access(folder, os.W_OK)
-        found = f"{path} {'is empty' if path.exists() else 'does not exist yet'}: record a run"
-        told = found if can else f"cannot create {path}: make {folder} writable"
-        yield Finding("file", f"{told}, or name another with KP_DB or --db", ok=can)
+        is_writable = os.access(folder, os.W_OK)
+        detail = f"{path} {'is empty' if path.exists() else 'does not exist yet'}: record a run"
+        if not is_writable:
+            detail = f"cannot create {path}: make {folder} writable"
+        yield Finding("file", f"{detail}, or name another with KP_DB or --db", ok=is_writable)
         yield Finding("gate", f"{settings.gate.name} from now on")
     yield _model(settings)
     try:
@@ -179,8 +179,8 @@ def _examine(db: Path | None) -> Iterator[Finding]:
         yield Finding("redaction", f"{engines}: {policy.redactor}")
     except errors.RedactionError as error:
         yield Finding("redaction", f"{error}; until then nothing is sent", ok=False)
-    if untold := _untold():
-        yield Finding("spans", "; ".join(untold), warning=True)
+    if problems := _span_problems():
+        yield Finding("spans", "; ".join(problems), warning=True)
     if not settings.problems:
         yield _registry(settings)
     if settings.shared is not None:
@@ -188,29 +188,29 @@ def _examine(db: Path | None) -> Iterator[Finding]:
 
 
 def _file(path: Path, settings: Settings) -> Iterator[Finding]:
-    """Check the file, read-only, and what its runs say of the gate, reviews and tokens."""
+    """Check the file, read-only, and the gate, reviews and tokens of its runs."""
     gate = settings.gate.name
     try:
         with History.open(path) as history:
             count, soundness = history.counts().recorded, history.check_soundness(limit_s=2)
             last, unjudged = history.last_decisions(), history.unjudged()
-            without, of = history.without_tokens()
+            without, total = history.without_tokens()
     except DATABASE_ERRORS as error:
         yield Finding("file", str(to_database_error(path, error)), ok=False)
         yield Finding("gate", f"{gate} from now on; the file cannot be read")
         return
     facts = f"{path}: {counted(count, 'run')}, {_SOUNDNESS[soundness]}, SQLite {SQLITE_VERSION}"
-    trouble = options.file_trouble(path) or permission_warning(path)
+    trouble = options.write_problem(path) or permission_warning(path)
     yield Finding("file", trouble or facts, ok=trouble is None and soundness != "damaged")
     before = "" if gate == last.gate else f"{gate} from now on; "
     yield Finding("gate", before + last.in_words(), warning=last.is_dry)
     if unjudged.unjudged:
         yield Finding("review", unjudged_in_words(unjudged))
     if without:
-        told = f"{without:,} of {of:,} runs with a model have no token counts: {_NO_TOKENS}"
-        yield Finding("tokens", told, warning=True)
-    elif of:
-        yield Finding("tokens", f"counted in all runs with a model: {of:,}")
+        detail = f"{without:,} of {total:,} runs with a model have no token counts: {_NO_TOKENS}"
+        yield Finding("tokens", detail, warning=True)
+    elif total:
+        yield Finding("tokens", f"counted in all runs with a model: {total:,}")
 
 
 def _model(settings: Settings) -> Finding:
@@ -261,44 +261,46 @@ def _shared_log(url: str) -> Iterator[Finding]:
         yield Finding("shared", str(error), ok=False, try_later=True)
         return
     took_ms, server = found.round_trip_s * 1000, found.server.split()[0]
-    told = f"PostgreSQL {server}, written and rolled back; a round trip of {took_ms:.2g} ms"
-    yield Finding("shared", f"{shown}: {told}")
-    parts, doubts = urlsplit(url), []  # what works, but may not be what was meant
+    detail = f"PostgreSQL {server}, written and rolled back; round trip {took_ms:.2g} ms"
+    yield Finding("shared", f"{shown}: {detail}")
+    parts, warnings = urlsplit(url), []
     host = parts.hostname or ""
     if host and not is_loopback(host) and "sslmode=verify-full" not in parts.query:
         how = "encrypted" if found.is_encrypted else "not encrypted"
         why = "the server is not verified: add ?sslmode=verify-full to KP_SHARED"
-        doubts.append(f"{how}, and {why}")
-    if abs(found.ahead_s) > _CLOCK_S:
+        warnings.append(f"{how}, and {why}")
+    if abs(found.ahead_s) > _MAX_CLOCK_SKEW_S:
         where = "behind" if found.ahead_s > 0 else "ahead of"
-        doubts.append(f"this machine's clock is {abs(found.ahead_s):,.0f} s {where} the server's")
+        warnings.append(f"this machine's clock is {abs(found.ahead_s):,.0f} s {where} the server's")
     usual = Counter(how for _, how in found.settings).most_common(1)
     if others := [f"{pod} ({how})" for pod, how in found.settings if how != usual[0][0]]:
-        told = ", ".join(others[:_MOST_PODS])
-        doubts.append(f"most pods decide by {usual[0][0]}; others: {told}")
-    for detail in doubts:
+        named = ", ".join(others[:_MAX_PODS])
+        warnings.append(f"most pods decide by {usual[0][0]}; others: {named}")
+    for detail in warnings:
         yield Finding("shared", detail, warning=True)
 
 
-def _untold() -> list[str]:
-    """Return what keeps frameworks from telling OpenTelemetry, and so us, what an agent did."""
-    if not (_is_here("opentelemetry.sdk") or _is_here("agents")):
+def _span_problems() -> list[str]:
+    """Return the variables that keep frameworks from exporting spans or texts."""
+    if not (_is_installed("opentelemetry.sdk") or _is_installed("agents")):
         return []
-    names = (*_HIDING, *_CUTTING, "OTEL_TRACES_SAMPLER")
-    said = {name: os.environ.get(name, "").strip().lower() for name in names}
-    found = [f"{name}: {told}" for name, (told, values) in _HIDING.items() if said[name] in values]
-    if said["OTEL_TRACES_SAMPLER"] not in {"", "always_on", "parentbased_always_on"}:
+    names = (*_HIDING, *_LIMITS, "OTEL_TRACES_SAMPLER")
+    values = {name: os.environ.get(name, "").strip().lower() for name in names}
+    found = [
+        f"{name}: {effect}" for name, (effect, hiding) in _HIDING.items() if values[name] in hiding
+    ]
+    if values["OTEL_TRACES_SAMPLER"] not in {"", "always_on", "parentbased_always_on"}:
         found.append("OTEL_TRACES_SAMPLER: runs that are not sampled are not recorded")
-    found += [f"{name}: longer texts are cut in runs, too" for name in _CUTTING if said[name]]
+    found += [f"{name}: also truncates the texts of runs" for name in _LIMITS if values[name]]
     found += [
-        f"{module} records no texts unless {name} is set, or your program says so"
-        for module, name in _SILENT.items()
-        if _is_here(module) and not os.environ.get(name)
+        f"{module} exports no texts: set {name}, or enable them in your program"
+        for module, name in _OPT_IN.items()
+        if _is_installed(module) and not os.environ.get(name)
     ]
     return found
 
 
-def _is_here(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

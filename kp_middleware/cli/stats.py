@@ -1,4 +1,4 @@
-"""The commands that show all runs: status, stats, the pages in a browser, and a report."""
+"""The commands ``stats``, ``status``, ``report`` and ``ui``."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _COUNTS: Final = ("recorded", "cleared", "queued", "sent", "blocked", "rejected")
-_BY: Final = ("domain", "tool", "day", "week", "model", "state", "gate", "recalled")
-_FEW: Final = 30  # known endings, of which nothing follows
+_GROUPINGS: Final = ("domain", "tool", "day", "week", "model", "state", "gate", "recalled")
+_MIN_KNOWN: Final = 30  # known outcomes, to compare
 _TOOL_KEYS: Final = ("tool", "calls", "failures", "traces", "mean_ms", "max_ms")
 _BIN: Final = 5  # hundredths
-_MOST_TOOLS: Final = 10
-_WIDEST_BAR: Final = 50
+_MAX_TOOLS: Final = 10
+_MAX_BAR_WIDTH: Final = 50
 
 
 @click.command()
-@click.option("--by", type=click.Choice(_BY), help="Group by this. Weeks begin on Monday.")
+@click.option("--by", type=click.Choice(_GROUPINGS), help="Group by this. Weeks begin on Monday.")
 @options.domain
-@options.limit(None, told="With --by: maximum number of rows. Default: all.")
+@options.limit(None, help_text="With --by: maximum number of rows. Default: all.")
 @options.output_options(in_pipe="table")
 @options.pass_db
 def stats(
@@ -41,7 +41,7 @@ def stats(
     """Count runs by stage and group, and draw their scores.
 
     Scores and novelty range from 0 to 1. --by tool counts calls, failures and runs; -d limits it to
-    a domain. --by recalled compares runs that were given past runs with the others since then.
+    a domain. --by recalled compares runs that were given past runs with later runs that were not.
 
     \b
     kp-middleware stats
@@ -51,22 +51,22 @@ def stats(
     if domain is not None and by != "tool":
         raise click.UsageError("-d needs --by tool")
     if by is None and (limit or output.columns or output.format in {"csv", "tsv", "nl"}):
-        raise click.UsageError(f"rows and columns need --by: {', '.join(_BY)}")
+        raise click.UsageError(f"rows and columns need --by: {', '.join(_GROUPINGS)}")
     with History.open(db) as history:
         if by:
-            _print_groups(_rows(history, by, domain)[:limit], by, output)
+            _print_groups(_grouped(history, by, domain)[:limit], by, output)
             return
         scores, funnel = history.scores(), history.funnel()
         bins = _bins(scores, 10)
         totals = {
             **{name: getattr(funnel, name) for name in (*_COUNTS, "private", "if_not_private")},
-            "domains": _rows(history, "domain"),
+            "domains": _grouped(history, "domain"),
             "scores": [{"at_least": least, "traces": count} for least, count in bins if count],
-            "states": _rows(history, "state"),
-            "gates": _rows(history, "gate"),
+            "states": _grouped(history, "state"),
+            "gates": _grouped(history, "gate"),
             "tools": [
                 {name: getattr(one, name) for name in _TOOL_KEYS if name != "traces"}
-                for one in islice(history.tools(counts_runs=False), _MOST_TOOLS)
+                for one in islice(history.tools(counts_runs=False), _MAX_TOOLS)
             ],
         }
     if output.format == "json":
@@ -76,7 +76,7 @@ def stats(
     output.fail_if_empty(not totals["recorded"])
 
 
-def _rows(history: History, by: str, domain: str | None = None) -> list[dict[str, Any]]:
+def _grouped(history: History, by: str, domain: str | None = None) -> list[dict[str, Any]]:
     match by:
         case "state":
             return [{"state": state, "traces": runs} for state, runs in history.states().items()]
@@ -96,7 +96,7 @@ def _rows(history: History, by: str, domain: str | None = None) -> list[dict[str
 
 
 def _bins(scores: ScoreSlices, hundredths: int) -> list[tuple[float, int]]:
-    """Count runs by parts of the scale; the last one has 1, too."""
+    """Count runs by score; the last bin includes 1."""
     reaching = [scores.reaching(start) for start in range(0, 100, hundredths)]
     counts = (first - then for first, then in pairwise([*reaching, 0]))
     return [(place * hundredths / 100, count) for place, count in enumerate(counts)]
@@ -105,13 +105,13 @@ def _bins(scores: ScoreSlices, hundredths: int) -> list[tuple[float, int]]:
 def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
     columns = [*_TOOL_KEYS[1:], "tool"] if by == "tool" else [*rows[0]] if rows else [by]
     if by == "gate" and rows and output.format == "table":
-        columns = _used(rows)
+        columns = _nonempty_columns(rows)
     if not rows and by != "recalled":
         hint("nothing matches")
     if rows or by != "recalled" or output.format != "table":
         output.print(rows, columns)
-    if by == "recalled" and (len(rows) < 2 or min(row["known"] for row in rows) < _FEW):
-        hint(f"too few to compare: this needs {_FEW} known outcomes with recall and without")
+    if by == "recalled" and (len(rows) < 2 or min(row["known"] for row in rows) < _MIN_KNOWN):
+        hint(f"too few to compare: needs {_MIN_KNOWN} known outcomes with recall and without")
 
 
 def _print_totals(totals: Row, scores: ScoreSlices) -> None:
@@ -126,45 +126,45 @@ def _print_totals(totals: Row, scores: ScoreSlices) -> None:
     for title in ("domains", "states", "gates", "tools"):
         if rows := totals[title]:
             click.echo()
-            console.print_table(rows, _used(rows) if title == "gates" else [*rows[0]])
+            console.print_table(rows, _nonempty_columns(rows) if title == "gates" else [*rows[0]])
 
 
-def _used(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the columns that are not empty: no gate has every reason."""
+def _nonempty_columns(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the columns that have a value in any row."""
     return [name for name in rows[0] if any(row[name] for row in rows)]
 
 
 def histogram(
     bins: Sequence[tuple[float, int]], threshold: float | None, width: int
 ) -> Iterator[str]:
-    """Yield a line for each bin, the lowest score first; the one with the threshold says so."""
-    told = "" if threshold is None else f"  ← threshold {exact(threshold)}"
-    room = max(min(width - 18 - len(told), _WIDEST_BAR), 1)
-    most = max((runs for _, runs in bins), default=0) or 1
-    holding = max((least for least, _ in bins if least <= (threshold or 0.0)), default=None)
+    """Yield a line for each bin, lowest score first, and mark the threshold's."""
+    label = "" if threshold is None else f"  ← threshold {exact(threshold)}"
+    bar_width = max(min(width - 18 - len(label), _MAX_BAR_WIDTH), 1)
+    largest = max((runs for _, runs in bins), default=0) or 1
+    threshold_bin = max((least for least, _ in bins if least <= (threshold or 0.0)), default=None)
     for least, runs in bins:
-        mark = told if least == holding else ""
-        yield f"{least:.2f} {runs:>10,}  {console.bar(runs / most, room)}".rstrip() + mark
+        mark = label if least == threshold_bin else ""
+        yield f"{least:.2f} {runs:>10,}  {console.bar(runs / largest, bar_width)}".rstrip() + mark
 
 
 _SHOWN_COUNTS: Final = (
     *("recorded", "dropped", "scored", "incomplete"),
     *("failed", "sent", "rejected", "blocked"),
 )
-_TROUBLES: Final = {
-    "dropped": "lost because too many were waiting to be written: raise max_queue_bytes",
+_PROBLEMS: Final = {
+    "dropped": "lost because the queue was full: raise max_queue_bytes",
     "failed": "could not be scored: kp-middleware show ID says why",
     "rejected": "rejected by the registry: kp-middleware outbox --failed says why",
-    "blocked": "blocked by redaction or given up: kp-middleware outbox --blocked says why,"
-    " kp-middleware outbox retry tries again",
+    "blocked": "blocked by redaction or out of retries: kp-middleware outbox --blocked says why,"
+    " kp-middleware outbox retry --failed tries again",
 }
 _WAITING: Final = {
-    "unscored": "wait to be scored: the next program that records does it",
-    "paused": "wait for a person or the next turn: resume them, or call kp.end_thread(…)",
-    "pending": "wait to be sent: the next program that records with your key does it, or"
+    "unscored": "waiting to be scored by the next program that records",
+    "paused": "waiting for a person or the next turn: resume them, or call kp.end_thread(…)",
+    "pending": "waiting to be sent by the next program that records with your key, or by"
     " kp-middleware outbox send",
 }
-_TOLD_AS: Final = {"failed": "unscorable"}  # elsewhere, the task failed
+_LABELS: Final = {"failed": "unscorable"}  # not a failed task
 
 
 @click.command()
@@ -179,22 +179,22 @@ def status(db: Path) -> None:
     kp-middleware status
     """
     with History.open(db) as history:
-        condition, last = history.file_status(db), history.last_decisions()
+        file_status, last = history.file_status(db), history.last_decisions()
         unjudged, record = history.unjudged(), history.success_record()
         shared = shared_log_as_row(options.shared_url(), history.shared_backlog())
         exporters = [one._asdict() for one in history.exporters()]
         counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db)
         not_queued = history.states().get("not queued", 0)
-    counts["dropped"] = condition.dropped
-    troubles = [f"nothing is sent: {words}" for words in options.wrong_settings()]
-    troubles += [f"{counts[kind]:,} {words}" for kind, words in _TROUBLES.items() if counts[kind]]
-    troubles += obstacles.in_words()
-    troubles += [f"{path} is damaged: delete it if not needed" for path in condition.set_aside]
+    counts["dropped"] = file_status.dropped
+    problems = [f"nothing is sent: {words}" for words in options.settings_problems()]
+    problems += [f"{counts[kind]:,} {words}" for kind, words in _PROBLEMS.items() if counts[kind]]
+    problems += obstacles.in_words()
+    problems += [f"{path} is damaged: delete it if not needed" for path in file_status.set_aside]
     dry = last.in_words() if last.is_dry else None
-    troubles += filter(None, (options.file_trouble(db), success_warning(record, unjudged), dry))
-    found = {
+    problems += filter(None, (options.write_problem(db), success_warning(record, unjudged), dry))
+    report = {
         "path": str(db),
-        **condition._asdict(),
+        **file_status._asdict(),
         **counts,
         "not_queued": not_queued,
         "last_decisions": last._asdict(),
@@ -204,57 +204,57 @@ def status(db: Path) -> None:
         "shared": shared,
         "review": {**unjudged._asdict(), "in_words": unjudged_in_words(unjudged)},
         "successes": successes_as_json(record, unjudged),
-        "troubles": troubles,
+        "troubles": problems,
     }
-    console.answer(found, _parts(found))
+    console.print_result(report, _render_status(report))
 
 
-def _parts(found: Row) -> "Iterator[RenderableType]":
-    yield indented(found["path"], "file", indent=11)
-    yield f"           {found['size_bytes'] / 1e6:,.1f} MB, schema {found['schema']}"
-    if found["oldest"]:
-        yield f"           from {minute(found['oldest'])} to {minute(found['newest'])} UTC"
+def _render_status(report: Row) -> "Iterator[RenderableType]":
+    yield indented(report["path"], "file", indent=11)
+    yield f"           {report['size_bytes'] / 1e6:,.1f} MB, schema {report['schema']}"
+    if report["oldest"]:
+        yield f"           from {minute(report['oldest'])} to {minute(report['newest'])} UTC"
     yield ""
     for name in _SHOWN_COUNTS:
-        if name == "recorded" or found[name]:
-            yield f"{_TOLD_AS.get(name, name):<11}{found[name]:>8,}"
-    if count := found["not_queued"]:
-        words = "passed the gate, but were private or recorded without KP_API_KEY"
+        if name == "recorded" or report[name]:
+            yield f"{_LABELS.get(name, name):<11}{report[name]:>8,}"
+    if count := report["not_queued"]:
+        words = "passed the gate, but are private or were recorded without KP_API_KEY"
         yield indented(words, f"not queued {count:>8,}  ")
-    yield from _backlog(found)
-    said = [found["review"]["in_words"]] if found["review"]["unjudged"] else []
-    said += filter(None, [found["successes"]["in_words"]])
-    for block, mark in ((said, None), (found["troubles"], "! ")):
+    yield from _render_backlog(report)
+    summary = [report["review"]["in_words"]] if report["review"]["unjudged"] else []
+    summary += filter(None, [report["successes"]["in_words"]])
+    for block, mark in ((summary, None), (report["troubles"], "! ")):
         if block:
             yield ""
         for text in map(one_line, block):
-            yield indented(text, mark) if mark else console.plain(text)
+            yield indented(text, mark) if mark else console.safe_text(text)
 
 
-def _backlog(found: Row) -> "Iterator[RenderableType]":
-    log = found["shared"]
-    is_stopped = any(one["stopped"] for one in found["sending"])
+def _render_backlog(report: Row) -> "Iterator[RenderableType]":
+    log = report["shared"]
+    is_stopped = any(one["stopped"] for one in report["sending"])
     for name, words in _WAITING.items():
         asking = log["asking"] if log and name == "unscored" else 0
-        told = [f"{asking:,} would clear, and wait for the shared log"] if asking else []
-        if asking < found[name] and not (name == "pending" and is_stopped):
-            told.append(words)
-        if found[name]:
-            told.append(f"the oldest from {minute(found['waiting_since'][name])} UTC")
-            yield indented("; ".join(told), f"{name:<11}{found[name]:>8,}  ")
-    for sending in found["sending"]:
+        facts = [f"{asking:,} would clear and are waiting for the shared log"] if asking else []
+        if asking < report[name] and not (name == "pending" and is_stopped):
+            facts.append(words)
+        if report[name]:
+            facts.append(f"the oldest from {minute(report['waiting_since'][name])} UTC")
+            yield indented("; ".join(facts), f"{name:<11}{report[name]:>8,}  ")
+    for sending in report["sending"]:
         yield indented(sending["in_words"], indent=21)
-    for one in found["exporters"]:
+    for one in report["exporters"]:
         last = f"; last error: {one['last_error']}" if one["last_error"] else ""
         words = f"{one['name']}: {one['sent']:,} sent, {one['failed']:,} failed{last}"
         yield indented(one_line(words), indent=11)
     if log:
-        told = [log["in_words"]]
-        told += [f"{log['to_ship']:,} wait to be shipped"] if log["to_ship"] else []
-        told += [f"{log['asking']:,} would clear, and wait for it"] if log["asking"] else []
-        told += [f"the first began {log['since'][:19].replace('T', ' ')}"] if log["since"] else []
+        facts = [log["in_words"]]
+        facts += [f"{log['to_ship']:,} waiting to be shipped"] if log["to_ship"] else []
+        facts += [f"{log['asking']:,} would clear and are waiting for it"] if log["asking"] else []
+        facts += [f"the first began {log['since'][:19].replace('T', ' ')}"] if log["since"] else []
         yield ""
-        yield indented("; ".join(told), "shared log ")
+        yield indented("; ".join(facts), "shared log ")
 
 
 @click.command()
@@ -267,8 +267,8 @@ def _backlog(found: Row) -> "Iterator[RenderableType]":
 def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, opens: bool) -> None:
     """Write an HTML report: all charts and the notable runs.
 
-    Texts are redacted at your privacy_level, unless --as-recorded is given. OUT is readable by you
-    alone; default: kp-report.html.
+    Redacts texts at your privacy_level, unless --as-recorded is given. OUT is readable only by you;
+    default: kp-report.html.
 
     \b
     kp-middleware report --since 7d --open
@@ -279,14 +279,14 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
     settings = options.read_settings(db)
     cleaning = Cleaning(lambda value: value) if raw else cleaning_by(settings)
     level = None if raw else settings.privacy_level
-    shown = partial(console.progress, what="runs written")
-    with options.new_file(out, db=db, force=force) as unfinished:
+    progress = partial(console.progress, label="runs written")
+    with options.new_file(out, db=db, force=force) as temporary:
         with History.open(db) as history:
-            made = make_report(history, db, since, cleaning, level, progress=shown)
-        unfinished.write_text(made.html, encoding="utf-8")
+            made = make_report(history, db, since, cleaning, level, progress=progress)
+        temporary.write_text(made.html, encoding="utf-8")
     if cleaning.left_out:
         left_out = counted(cleaning.left_out, "text")
-        console.warn(f"{left_out} could not be redacted, and are left out")
+        console.warn(f"left out {left_out} that could not be redacted")
     hint(f"{counted(made.runs, 'run')} in full, {made.listed:,} listed, in {out}")
     if opens:
         import webbrowser

@@ -1,4 +1,4 @@
-"""The commands that import runs of other tools, and export runs for training and evaluation."""
+"""The commands ``import`` and ``export``."""
 
 import json
 import os
@@ -29,7 +29,7 @@ _REASONS: Final = {
     "too_long": "longer than 16 MB",
     "too_deep": "nested too deeply",
     "unknown_type": "of an unknown type",
-    "no_answer": "without an answer of the agent yet",
+    "no_answer": "without an answer from the agent yet",
     "no_agent": "traces without an agent",
     "no_content": "without texts",
     "unreadable": "unreadable",
@@ -39,12 +39,12 @@ _REASONS: Final = {
     "unknown_format": "of an unknown format",
 }
 _HIGHLIGHTS: Final = (
-    ("most unlike all others", "{:.2f}"),
+    ("least like any other", "{:.2f}"),
     ("richest", "{:.2f}"),
-    ("took most to get right", "{:.0f} recoveries"),
+    ("most recoveries", "{:.0f} recoveries"),
 )
-_SHOWN: Final = 3
-_OBJECTIVE: Final = 70
+_HIGHLIGHTED: Final = 3
+_OBJECTIVE_WIDTH: Final = 70
 
 
 @click.command("import")
@@ -58,7 +58,7 @@ _OBJECTIVE: Final = 70
     "--one-run",
     type=click.Choice(["session", "turn"]),
     default="turn",
-    help="What becomes a run. Default: a turn, a user's message and what follows it.",
+    help="What becomes a run. Default: turn, a user's message and what follows it.",
 )
 @click.option("--shareable", is_flag=True, help="Allow sending, like recorded runs.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
@@ -74,7 +74,7 @@ def import_(
     one_run: str,
     dry_run: bool,
     hook: bool,
-    **how: Any,
+    **choices: Any,
 ) -> None:
     """Import runs from other tools on this machine.
 
@@ -96,38 +96,38 @@ def import_(
     from kp_middleware.pipeline import ImportRequest
 
     if hook:
-        format_, paths = "claude-code", (_transcript_of_the_hook(),)
+        format_, paths = "claude-code", (_hook_transcript(),)
     if format_ is None:
         raise click.UsageError("name a FORMAT: claude-code, codex, messages, … or auto")
     try:
         since_s = None if since is None else epoch_s(since)
         whole = one_run == "session"
-        wanted = ImportRequest.from_paths(
-            format_, paths, since_s=since_s, whole_sessions=whole, **how
+        request = ImportRequest.from_paths(
+            format_, paths, since_s=since_s, whole_sessions=whole, **choices
         )
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
     began_s = time.monotonic()
-    is_new = dry_run and not db.exists()  # a dry run makes no file
+    is_new = dry_run and not db.exists()  # a dry run creates no file
     if not is_new:
-        options.refuse_a_doubtful_file()
+        options.require_usable_file()
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(
             Database(Path(folder) / "kp.db") if is_new else Database(db, read_only=dry_run)
         ) as file,
     ):
-        result = _import(file, db, wanted, dry_run=dry_run)
+        result = _import(file, db, request, dry_run=dry_run)
         frameworks = [*result["files"]]
-        found = None if dry_run else History(file).highlights(frameworks, limit=_SHOWN)
+        highlights = None if dry_run else History(file).highlights(frameworks, limit=_HIGHLIGHTED)
     result["took_s"] = round(time.monotonic() - began_s, 3)
     if console.has_flag("as_json"):
         console.print_json(result)
     elif not hook:
-        _tell(result, found, wanted)
+        _print_summary(result, highlights, request)
 
 
-def _transcript_of_the_hook() -> Path:
+def _hook_transcript() -> Path:
     with suppress(ValueError, LookupError, TypeError, RecursionError):
         path = Path(json.load(sys.stdin)["transcript_path"]).expanduser()
         if path.is_file():
@@ -135,32 +135,34 @@ def _transcript_of_the_hook() -> Path:
     raise click.UsageError("--hook needs the JSON of Claude Code's Stop hook on standard input")
 
 
-def _import(file: Database, db: Path, wanted: "ImportRequest", *, dry_run: bool) -> dict[str, Any]:
+def _import(file: Database, db: Path, request: "ImportRequest", *, dry_run: bool) -> dict[str, Any]:
     from kp_middleware.embedding import shared_embedder
     from kp_middleware.errors import EmbedderUnavailableError
     from kp_middleware.pipeline import Import
 
     settings = options.read_settings(db)
     embedder = shared_embedder(settings.embedder)
-    with Import(SqliteStore(file), settings, embedder, wanted) as importing:
-        deque(progress(importing.read(), total=None, what="runs read"), maxlen=0)
+    with Import(SqliteStore(file), settings, embedder, request) as importing:
+        deque(progress(importing.read(), None, label="runs read"), maxlen=0)
         found = importing.result
         if not dry_run and (found.new or importing.has_unscored):
-            with suppress(EmbedderUnavailableError):  # a warning tells of it
+            with suppress(EmbedderUnavailableError):  # logged as a warning
                 options.wait_for_model(embedder)
             try:
-                deque(progress(importing.score_left(), total=None, what="runs scored"), maxlen=0)
-                with Progress("runs imported") as shown:
+                deque(progress(importing.score_left(), None, label="runs scored"), maxlen=0)
+                with Progress("runs imported") as bar:
                     for done in importing.write():
-                        shown.reach(done, found.new)
+                        bar.update(done, found.new)
             except KeyboardInterrupt:
-                hint("stopped: the same command continues here")
+                hint("stopped: run the same command to resume")
                 raise
         return {"dry_run": dry_run, "imported": 0 if dry_run else found.new, **found._asdict()}
 
 
-def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "ImportRequest") -> None:
-    if wanted.format == "auto":
+def _print_summary(
+    result: Row, highlights: list[list[Highlight]] | None, request: "ImportRequest"
+) -> None:
+    if request.format == "auto":
         for format_, files in result["files"].items():
             click.echo(f"  {counted(files, 'file')} of {format_}")
     count, sessions, known = (result[name] for name in ("runs", "sessions", "known"))
@@ -171,18 +173,20 @@ def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "ImportReque
     click.echo(f"  {counted(count, 'run')}{of}{when}{before}   {result['took_s']:.0f} s")
     for reason, count in result["skipped"].items():
         console.warn(f"  skipped: {count:,} {_REASONS[reason]}")
-    if found is None:
+    if highlights is None:
         click.echo("  nothing was imported: this was a dry run")
         return
-    goes = "they are sent if they clear the gate" if wanted.shareable else "private: never sent"
-    click.echo(f"  {goes}")
-    for (name, figure), runs in zip(_HIGHLIGHTS, found, strict=True):
+    delivery = (
+        "they are sent if they clear the gate" if request.shareable else "private: never sent"
+    )
+    click.echo(f"  {delivery}")
+    for (name, figure), runs in zip(_HIGHLIGHTS, highlights, strict=True):
         if runs:
             click.echo(f"\n  {name}")
         for one in runs:
-            words = shortened(printable(one.objective), _OBJECTIVE)
+            words = shortened(printable(one.objective), _OBJECTIVE_WIDTH)
             click.echo(f"    {figure.format(one.figure)}  {short_id(one.id)}  {words}")
-    if any(found):
+    if any(highlights):
         click.echo(
             "\n  kp-middleware list --sort novelty · show ID --why · ui"
             ' · recall --unconfirmed "how did I …"'
@@ -193,8 +197,8 @@ _PATH: Final = click.Path(path_type=Path, allow_dash=True)
 _STDOUT: Final = Path("-")
 _FORMATS: Final = ("messages", "hf-trace", "inspect", "atif", "langsmith", "pairs", "traces")
 _UNSAFE: Final = re.compile("[^A-Za-z0-9_-]")  # in a name of a file, on any system
-_SKILLS: Final = 5
-_WHY_EMPTY: Final = {
+_MAX_SKILLS: Final = 5
+_EMPTY_REASONS: Final = {
     "pairs": "no pairs: they need a success and a failure at similar tasks, both known by feedback"
     " or a verdict: see kp-middleware review",
     "success": "none of these runs is known to have succeeded: see kp-middleware review",
@@ -209,14 +213,14 @@ _WHY_EMPTY: Final = {
 @options.filters
 @click.option("--success", is_flag=True, help="Only runs known to have succeeded.")
 @click.option("--unlike", type=options.UNIT, help="Leave out runs this similar to a newer one.")
-@options.limit(None, told="Maximum number of runs, the newest.")
-@click.option("--with-cut", is_flag=True, help="Include runs that were cut when recorded.")
-@click.option("--as-recorded", is_flag=True, help="Do not redact any further.")
+@options.limit(None, help_text="Maximum number of runs, the newest.")
+@click.option("--with-cut", is_flag=True, help="Include runs that were truncated when recorded.")
+@click.option("--as-recorded", is_flag=True, help="Do not redact them again.")
 @click.option(
     "--arguments",
     type=click.Choice(["text", "object"]),
     default="text",
-    help="Arguments of calls: JSON text as for OpenAI (default), or an object as for TRL.",
+    help="Tool call arguments: JSON text as for OpenAI (default), or an object as for TRL.",
 )
 @click.option("--skills", metavar="DIR", type=_PATH, help="Draft a SKILL.md of each domain's best.")
 @click.option("--force", is_flag=True, help="Replace OUT if it is a file.")
@@ -235,12 +239,13 @@ def export(
     """Export runs for training and evaluation.
 
     OUT is a file with a run per line, oldest first; default: standard output. For hf-trace and
-    atif, it is a folder with a file per run. A manifest.json beside it describes it. Only you can
-    read them.
+    atif, it is a folder with a file per run. A manifest.json in the same folder describes it. Only
+    you can read them.
 
-    Redacts runs by the current rules, each at its own privacy level. Skips runs that cannot be read
-    or redacted, and then exits with 6; exits with 4 if there is nothing to write. pairs are two
-    runs of similar tasks: one that succeeded by feedback or a verdict, and one that failed.
+    Redacts runs with the current rules, each at its own privacy level. Skips runs that cannot be
+    read or redacted, and then exits with 6; exits with 4 if there is nothing to write. pairs are
+    two runs of similar tasks: one known to have succeeded by feedback or a verdict, and one known
+    to have failed.
 
     \b
     kp-middleware export train.jsonl --as messages --success --unlike 0.9
@@ -261,90 +266,90 @@ def export(
     with History.open(db) as history:
         dataset = Dataset(history, format_, picked, policy, arguments=arguments)
         kind = "success" if picked.success else format_
-        why_empty = _WHY_EMPTY.get(kind, "nothing matches: nothing was written")
+        empty_reason = _EMPTY_REASONS.get(kind, "nothing matches: nothing was written")
         if out is not None and out != _STDOUT:
-            _write(dataset, out, suffix, db=db, force=force, why_empty=why_empty)
+            _write(dataset, out, suffix, db=db, force=force, empty_reason=empty_reason)
         elif skills is None:
             for _, text in _entries(dataset):
                 click.echo(text, nl=False)
             if not dataset.seqs:
-                hint(why_empty)
+                hint(empty_reason)
         if skills is not None:
             _write_skills(dataset, skills)
-    _tell_what_is_missing(dataset, "read" if as_recorded else "redacted")
+    _report_omissions(dataset, "read" if as_recorded else "redacted")
 
 
 def _write(
-    dataset: "Dataset", out: Path, suffix: str | None, *, db: Path, force: bool, why_empty: str
+    dataset: "Dataset", out: Path, suffix: str | None, *, db: Path, force: bool, empty_reason: str
 ) -> None:
     out = out.expanduser().absolute()
     manifest = out.parent / "manifest.json"
     if out == manifest:
         raise click.UsageError(f"{out} is the name of the manifest: choose another")
-    try:  # the manifests of the exports beside which another is written, by name
+    try:  # of the other exports in this folder, by name
         before = json.loads(manifest.read_text("utf-8")) if manifest.exists() else {}
         is_ours = all("made_by" in one for one in before.values())
     except (ValueError, TypeError, AttributeError):
         is_ours = False
     if not is_ours:
-        raise click.UsageError(f"{manifest} is not of an export: choose another folder")
-    made = options.new_folder(out) if suffix else options.new_file(out, db=db, force=force)
-    with made as unfinished:
+        raise click.UsageError(f"{manifest} was not written by an export: choose another folder")
+    target = options.new_folder(out) if suffix else options.new_file(out, db=db, force=force)
+    with target as temporary:
         for trace_id, text in _entries(dataset):
-            file = unfinished
+            file = temporary
             if suffix:
                 name = _UNSAFE.sub("_", trace_id.removeprefix("kp:trace:"))[:100]
-                while (file := unfinished / f"{name}{suffix}").exists():
+                while (file := temporary / f"{name}{suffix}").exists():
                     name += "_"
-            _add(text, file, os.O_APPEND)
+            _write_private(text, file, os.O_APPEND)
         if not dataset.count:
-            hint("all matches are left out: nothing was written" if dataset.seqs else why_empty)
-            _tell_what_is_missing(dataset, "read or redacted")
+            hint("every match was left out: nothing was written" if dataset.seqs else empty_reason)
+            _report_omissions(dataset, "read or redacted")
             sys.exit(EMPTY)
-    told = {**before, out.name: dataset.manifest()}
-    with options.new_file(manifest, db=db, force=True) as unfinished:
-        unfinished.write_text(console.json_line(told, indent=2) + "\n", encoding="utf-8")
-    what = "pair" if "pairs" in told[out.name] else "run"
-    hint(f"{counted(dataset.count, what)} written to {out}, described in {manifest.name}")
+    manifests = {**before, out.name: dataset.manifest()}
+    with options.new_file(manifest, db=db, force=True) as temporary:
+        temporary.write_text(console.json_line(manifests, indent=2) + "\n", encoding="utf-8")
+    noun = "pair" if "pairs" in manifests[out.name] else "run"
+    hint(f"{counted(dataset.count, noun)} written to {out}, described in {manifest.name}")
 
 
 def _entries(dataset: "Dataset") -> Iterator[tuple[str, str]]:
-    """Yield the id of the run of each entry, and its text."""
+    """Yield each entry as a run id and text."""
     entries: Iterable[tuple[str, list[str]] | None] = dataset.entries()
     if not sys.stdout.isatty():  # a bar would be drawn between them
-        entries = progress(entries, total=len(dataset.seqs), what="runs exported")
+        entries = progress(entries, total=len(dataset.seqs), label="runs exported")
     for entry in entries:
         if entry is not None:
             yield entry[0], "".join(f"{console.escaped(line)}\n" for line in entry[1])
 
 
-def _add(text: str, file: Path, flag: int) -> None:
-    """Write to a file; a new one has mode 0600."""
+def _write_private(text: str, file: Path, flag: int) -> None:
+    """Write to a file; create it with mode 0600."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | flag, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as opened:
         opened.write(text)
 
 
 def _write_skills(dataset: "Dataset", folder: Path) -> None:
-    """Write drafts; one that is there is a person's already."""
+    """Write drafts; keep existing ones, which a person may have edited."""
     from kp_middleware.datasets import skill_of
 
-    folder, written, there = options.resolved(folder), 0, 0
-    for example in map(dataset.example, dataset.best(_SKILLS)):
+    folder, written, existing = options.resolved(folder), 0, 0
+    for example in map(dataset.example, dataset.best(_MAX_SKILLS)):
         if example is None:
             continue
         name, text = skill_of(example)
         (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            _add(text, folder / name / "SKILL.md", os.O_EXCL)
+            _write_private(text, folder / name / "SKILL.md", os.O_EXCL)
             written += 1
         except FileExistsError:
-            there += 1
-    kept = f"; {there:,} exist already" if there else ""
-    hint(f"{counted(written, 'draft')} written to {folder}{kept}")
+            existing += 1
+    skipped = f"; {existing:,} exist already" if existing else ""
+    hint(f"{counted(written, 'draft')} written to {folder}{skipped}")
 
 
-def _tell_what_is_missing(dataset: "Dataset", done: str) -> None:
+def _report_omissions(dataset: "Dataset", done: str) -> None:
     if dataset.left_out:
         cut = " (--with-cut includes those)" if dataset.left_out["cut"] else ""
         hint(f"left out: {in_words(dataset.left_out)}{cut}")

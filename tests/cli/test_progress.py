@@ -14,7 +14,7 @@ from kp_middleware.cli.options import common
 
 @click.command(params=common())
 def command():
-    for number in progress(range(3), total=3, what="runs exported"):
+    for number in progress(range(3), total=3, label="runs exported"):
         time.sleep({pause})
     print("done")
 

@@ -166,7 +166,7 @@ def test_status_says_what_waits_for_the_log(file):
 
     told = CliRunner().invoke(main, ["status", "--db", str(file)])
 
-    assert "2 would clear, and wait for the shared log" in " ".join(told.output.split())
+    assert "2 would clear and are waiting for the shared log" in " ".join(told.output.split())
     assert "the next program that records does it" not in told.output
 
 

@@ -105,7 +105,7 @@ def test_a_person_sees_by_signs_what_is_where(db):
     )
     assert re.search("=  objective +Find it", told)
     assert re.search("≠  single tool +-0.100  rule", told)
-    assert "= in both, ≠ in both but not the same, < only left, > only right\n" in told
+    assert "= equal, ≠ different, < only left, > only right\n" in told
     assert re.search(r"\n= +1 Call search +1 Call search\n", told)
     assert re.search(r"\n> +3 Call edit\n", told)
 

@@ -254,7 +254,7 @@ def test_where_all_models_told_their_tokens_or_none_was_asked_nothing_is_amiss(d
         ("OPENINFERENCE_HIDE_INPUTS", "true", "hidden"),
         ("TRACELOOP_TRACE_CONTENT", "false", "no texts"),
         ("TRACELOOP_TRACE_CONTENT", "true", None),
-        ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "100", "are cut"),
+        ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "100", "truncates"),
     ],
 )
 def test_what_keeps_spans_from_telling_a_run_is_a_warning(examine, monkeypatch, name, value, told):

@@ -290,7 +290,7 @@ def test_drafts_of_skills_are_never_overwritten_and_their_names_are_safe(type_co
         (["x", "--as", "pairs", "--success"], "leave out --success and --unlike"),
         (["x", "--success", "-d", "code"], "see kp-middleware review"),
         (["manifest.json"], "is the name of the manifest: choose another"),
-        (["folder/new"], "is not of an export: choose another folder"),
+        (["folder/new"], "was not written by an export: choose another folder"),
         (["dangling", "--as", "hf-trace"], "is a dangling link: remove it"),
         (["--skills", "dangling"], "is a dangling link: remove it"),
         (["--skills", "taken.jsonl"], "Not a directory: '"),

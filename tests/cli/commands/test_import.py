@@ -56,7 +56,7 @@ def test_it_looks_where_the_tool_keeps_its_sessions_and_ranks(type_command):
     first, promise, *table, following = result.stdout.splitlines()
     assert first.startswith("  2 runs of 1 session, 1 Nov 2026")
     assert promise == "  private: never sent"
-    assert "  most unlike all others" in table
+    assert "  least like any other" in table
     assert "Find out why" in "".join(table)
     assert following.startswith("  kp-middleware list --sort novelty · show ID --why · ui")
     assert result.stderr == ("  skipped: 1 not JSON (perhaps the session is still being written)\n")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from kp_middleware import KnowledgePulse, current_trace
-from kp_middleware.cli.recall import PastRuns, server
+from kp_middleware.cli.recall import RecallTools, server
 from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory
 from kp_middleware.testing import StandInEmbedder
@@ -64,7 +64,7 @@ def answers(server, questions):
 def asked(db, *questions, owner=None, unconfirmed=False):
     """What the server answers in this process."""
     memory = Memory(db, None, Policy())
-    served = PastRuns(memory, owner=owner, unconfirmed=unconfirmed)
+    served = RecallTools(memory, owner=owner, unconfirmed=unconfirmed)
     return answers(server(served), questions)[1]
 
 
@@ -92,7 +92,7 @@ def test_an_agent_finds_a_run_and_reads_it(kp, db):
         assert "anna@example.org" not in text
     assert "obey me" in outputs
     assert "anna@example.org" not in outputs
-    assert "There is no run" in missing
+    assert "No run has the id" in missing
 
 
 def test_what_nobody_confirmed_is_found_only_where_it_is_asked_for(kp, db):

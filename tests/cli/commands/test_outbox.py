@@ -360,7 +360,7 @@ def test_people_see_a_table_and_what_a_trace_goes_without(record, db):
 
     assert listed[0].split()[:3] == ["id", "state", "attempts"]
     assert listed[1].split()[1] == "pending"
-    assert "\n    without 1 email\n" in shown
+    assert "\n    redacted 1 email\n" in shown
 
 
 def test_where_nothing_has_a_reason_the_objective_is_told(record, db):

@@ -85,7 +85,7 @@ def test_what_is_left_when_the_time_is_over_is_told_and_how_long_it_would_take(
     assert result.exit_code == 3
     assert (counts["sent"] + counts["left"], counts["left"] > 0) == (25, True)
     assert "then one every 2.2 s" in result.stderr
-    assert "--timeout sets a longer time" in result.stderr
+    assert "timed out: raise --timeout" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_where_nothing_can_be_sent_in_time_it_ends_and_says_why(
 
     assert (result.exit_code, result.stdout) == (3, "2 left\n")
     assert words in result.stderr
-    assert "--timeout sets a longer time" not in result.stderr
+    assert "timed out: raise --timeout" not in result.stderr
 
 
 def test_what_is_never_accepted_is_told_too(waiting, type_command):

@@ -186,7 +186,7 @@ def test_people_read_one_sentence(record, registry, type_command):
     result = type_command("outbox", "reconcile")
 
     assert result.stdout == f"{registry.url}, agent agent-1: 0 stored, 2 missing\n"
-    assert result.stderr == "--send queues the missing runs again\n"
+    assert result.stderr == "--send requeues the missing runs\n"
 
 
 @pytest.mark.usefixtures("registry")

@@ -215,7 +215,7 @@ def test_a_long_text_is_cleaned_in_parts(redact):
     result = redact("\n".join(map(written.format, range(30_000))))
 
     assert result.stdout.splitlines() == [*map(expected.format, range(30_000))]
-    assert result.stderr == "a long text: cleaned in 3 parts\n"
+    assert result.stderr == "long text: redacted in 3 chunks\n"
 
 
 def test_a_report_of_a_long_text_counts_its_lines(redact):

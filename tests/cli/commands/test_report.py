@@ -164,7 +164,7 @@ def test_a_text_that_cannot_be_redacted_is_left_out_with_a_word(
     result = type_command("report", str(out))
 
     assert result.exit_code == 0
-    assert re.search("[0-9]+ texts could not be redacted", result.stderr)
+    assert re.search("left out [0-9]+ texts that could not be redacted", result.stderr)
     assert "[left out: engine_" in out.read_text()
     assert "example.org" not in out.read_text()
 

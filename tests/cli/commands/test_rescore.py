@@ -111,7 +111,7 @@ def test_what_cannot_be_read_is_told_in_one_line_with_an_id_to_look_at(type_comm
 
     said = [line for line in result.stderr.splitlines() if "cannot be read" in line]
     assert len(said) == 1
-    assert said[0].startswith("8 runs cannot be read and are left alone: the first is ")
+    assert said[0].startswith("8 runs cannot be read and were skipped; the first is ")
     name = said[0].split()[-1]
     assert json.loads(type_command("show", name, "--json").stdout)["id"] == third
     assert result.stdout.endswith("2 changed, 8 cannot be scored\n")

@@ -66,10 +66,10 @@ def test_a_run_is_told_in_few_lines_and_opened_in_full(review):
     assert [
         line
         for line in short.splitlines()
-        if line.startswith(("why ", "asked ", "    I say", "    shout", "result"))
+        if line.startswith(("why ", "task ", "    I say", "    shout", "result"))
     ] == [
-        "why     it passed the gate (not queued)",
-        "asked   loud 5",
+        "why     passed the gate (not queued)",
+        "task    loud 5",
         "    I say it louder",
         "    shout() → LOUD 5",
         "result  LOUD 5",

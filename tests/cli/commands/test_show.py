@@ -8,7 +8,7 @@ from hand_made import put, run, scored, step, with_value
 from terminal import typed
 
 from kp_middleware import ReasoningTrace, locations
-from kp_middleware.cli.console import drawn
+from kp_middleware.cli.console import render
 from kp_middleware.cli.run_text import waterfall
 from kp_middleware.database import connect
 from kp_middleware.views.trace import ScoreLine
@@ -34,7 +34,7 @@ def long_run(db):
 
 def fall(lines, threshold, width):
     """The rows of the waterfall."""
-    return drawn(waterfall(lines, threshold, width), width=width).splitlines()
+    return render(waterfall(lines, threshold, width), width=width).splitlines()
 
 
 def test_each_part_starts_where_the_one_before_it_ended():
@@ -195,7 +195,7 @@ def test_a_document_that_is_lost_is_an_error_in_words(type_command, db):
     result = type_command("show", "5555", "--payload")
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "the document of this run is lost" in result.stderr
+    assert "the document of this run is missing from the file" in result.stderr
 
 
 @pytest.mark.usefixtures("long_run")
@@ -285,7 +285,7 @@ def test_what_was_redacted_on_the_way_out_is_said(long_run, db):
 
     told = typed("--db", str(db), "show", "5555")
 
-    assert "  → waits to be sent to https://r\n    without 2 email, 1 api_key\n" in told
+    assert "  → waits to be sent to https://r\n    redacted 2 email, 1 api_key\n" in told
 
 
 def test_what_was_taken_out_before_the_file_is_told_of_a_trace_that_stays(kp, type_command):

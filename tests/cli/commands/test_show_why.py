@@ -83,7 +83,7 @@ Why
                                              failed
   single tool                        -0.100  all its tool calls are of one tool
 
-To reach 0.75, one of these alone would have to be
+To reach 0.75 with one change:
   complexity          cannot alone: at most 0.351
   novelty             cannot alone: at most 0.537
   tool diversity      cannot alone: at most 0.614
@@ -113,7 +113,7 @@ Why
                                              counts as 1
   outcome confidence  0.900 × 0.45 = 0.405   the agent's confidence of 0.900; outcome: succeeded
 
-To reach 0.75, one of these alone would have to be
+To reach 0.75 with one change:
   complexity          0.600 instead of 0.280
   novelty             0.756 instead of 0.500: the nearest earlier run would have to be at most 0.244
                       like it
@@ -145,7 +145,7 @@ Why
   outcome confidence  0.800 × 0.55 = 0.440   the agent's confidence of 0.800; outcome: succeeded
   many recoveries                    +0.100  it succeeded after 3 recoveries, which is more than 2
 
-To stay below 0.75, one of these alone would have to be
+To stay below 0.75 with one change:
   complexity          cannot alone: at least 0.786
   novelty             cannot alone: at least 0.756
   tool diversity      cannot alone: at least 0.773
@@ -167,7 +167,7 @@ def test_other_weights_score_it_anew_and_say_how_it_was_scored(type_command):
     told = type_command("show", "--why", "1339", "--weights", "medical").stdout
 
     assert "It scores 0.262: that is below 0.75 by 0.488." in told
-    assert "(As it was scored: 0.327 against 0.75, which stays.)" in told
+    assert "(Stored, and unchanged: 0.327 against 0.75.)" in told
     assert "0.880 × 0.15 = 0.132" in told
 
 

@@ -80,9 +80,9 @@ def test_a_trace_is_not_its_own_neighbour_nor_is_there_one_where_it_is_alone(
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({}, "it is scored without a model"),
-        ({"unscored": True}, "it is recorded"),
-        ({"unscored": True, "run": {"complete": False}}, "it is incomplete"),
+        ({}, "scored without a model"),
+        ({"unscored": True}, "its state is recorded"),
+        ({"unscored": True, "run": {"complete": False}}, "its state is incomplete"),
     ],
     ids=["no model", "recorded", "incomplete"],
 )

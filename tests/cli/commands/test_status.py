@@ -132,7 +132,7 @@ def test_a_key_that_was_refused_is_told_until_the_user_acts(status, type_command
     found = status()
     retried = type_command("outbox", "retry", "--failed")
 
-    assert retried.stderr == "retrying the API key that was refused\n"
+    assert retried.stderr == "retrying the refused API key\n"
 
     (pause,) = found["pauses"]
     assert (pause["registry"], pause["until"], pause["refused"]) == (REGISTRY, None, True)

@@ -95,7 +95,7 @@ def test_a_settings_file_that_may_name_another_file_is_told_with_the_one_that_is
     assert result.exit_code == 0
     assert str(broken_file) in result.stderr
     assert "at line 2" in result.stderr
-    assert result.stderr.splitlines()[0].endswith(f"this is about {usual}")
+    assert result.stderr.splitlines()[0].endswith(f"using {usual}")
 
 
 def test_a_variable_that_names_a_folder_is_told_in_place_of_a_disk_error(
