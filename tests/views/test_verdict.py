@@ -93,7 +93,7 @@ def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided, told):
 
     assert run_as_json(trace)["verdict"] == "warming_up"
     assert gate_in_words(trace) == "top 10%, its bar for this run 0.75"
-    assert "To reach 0.75, " in told(trace)
+    assert "To reach 0.75 with" in told(trace)
     assert explain_score(trace).threshold == 0.75
 
 
@@ -144,7 +144,7 @@ def test_another_threshold_can_be_asked_about_whatever_the_gate_was(decided, tol
     account = explain_score(trace, threshold=0.9)
 
     assert (account.cleared, account.threshold, account.other_reason) == (False, 0.9, None)
-    assert "To reach 0.9, one of these" in told(trace, "--threshold", "0.9")
+    assert "To reach 0.9 with one change" in told(trace, "--threshold", "0.9")
 
 
 def test_the_gate_is_named_wherever_a_trace_is_shown(decided, db):
