@@ -86,7 +86,7 @@ def event(method: Callable[..., None]) -> Callable[..., None]:
             parent_id = None if parent_run_id is None else parent_run_id.int
             origin = parent_id, metadata or _NOTHING, name, tags or ()
             method(self, first, second, run_id.int, origin, about)
-        except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
+        except Exception as error:  # noqa: BLE001 - recording must never break the agent
             shield.swallow(method.__qualname__, error)
 
     return hook
@@ -259,8 +259,8 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run is None:
             return
         turn, recorder = turn_of(response), run.root.recorder
-        if recorder.extractors.listens and not run.internal:
-            recorder.hear(told_beside(response), inside=run.around is not None)
+        if recorder.extractors.uses_logprobs and not run.internal:
+            recorder.record_logprobs(told_beside(response), inside=run.around is not None)
         self._runs.finish(run_id, turn.text or None, turn=turn)
 
     @event

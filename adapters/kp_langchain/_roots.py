@@ -26,12 +26,12 @@ from kp_middleware.forks import at_fork
 from kp_middleware.recording import (
     GIVEN_UP,
     Conversation,
-    Failure,
     Here,
     Recorder,
     Recording,
     RootSpan,
     Span,
+    SpanFailure,
     SpanTree,
     bounded_name,
     causes,
@@ -184,15 +184,15 @@ class Root(RootSpan):
         self.around: object = None
         self.began_late = self.is_unnamed = False
 
-    def failure_of(self, error: BaseException) -> Failure:
+    def failure_of(self, error: BaseException) -> SpanFailure:
         """Classify an exception; LangGraph's own are recognized once LangGraph is loaded."""
         errors = sys.modules.get("langgraph.errors")
         if isinstance(error, GIVEN_UP) or errors is None:
             return super().failure_of(error)
         if not isinstance(error, errors.GraphBubbleUp):
-            return Failure.REFUSED if _refuses_an_answer(error, errors) else Failure.ERROR
+            return SpanFailure.REFUSED if _refuses_an_answer(error, errors) else SpanFailure.ERROR
         is_handoff = isinstance(error, errors.ParentCommand)
-        return Failure.HANDED_OVER if is_handoff else Failure.PAUSED
+        return SpanFailure.HANDED_OVER if is_handoff else SpanFailure.PAUSED
 
     def questions_in(self, error: BaseException) -> Sequence[object]:
         """Return LangGraph's ``Interrupt``s from the exception that paused a run."""
@@ -210,7 +210,7 @@ class Root(RootSpan):
         if not self.owned:
             return
         if self.awaits_turn:
-            recorder.thread_notes.go_on()
+            recorder.thread_notes.resume()
         if (owner := metadata.get("kp_owner")) is not None:
             recorder.owner = str(owner)
         own_name = self.agent_name or name
@@ -239,7 +239,7 @@ class Root(RootSpan):
         self._goes_on = True
         notes = self.recorder.thread_notes
         waited_here = notes.awaits is not None
-        conversation.expect(notes.go_on(resumption[1]))
+        conversation.expect(notes.resume(resumption[1]))
         conversation.follows = not waited_here
         notes.repeats_calls = notes.repeats_calls or not waited_here
         self.one_conversation = waited_here
@@ -263,7 +263,7 @@ class Root(RootSpan):
         """Guess the objective from the messages to the first model."""
         if not self._asked and not self.recorder.objective:
             self.recorder.set_objective(last_human_text(messages) or "")
-            self.recorder.thread_notes.overheard = self._goes_on
+            self.recorder.thread_notes.has_guessed_objective = self._goes_on
 
     @shield
     def rest(self, output: object, span: Span, inputs: object) -> None:

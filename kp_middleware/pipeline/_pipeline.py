@@ -370,10 +370,10 @@ def since_text(since: datetime) -> str:
 def _tell_once(settings: Settings) -> None:
     """Log what is wrong in one line, and variables that nobody reads in another."""
     if wrong := _settings_trouble(settings):
-        shield.tell(logging.ERROR if settings.problems else logging.WARNING, wrong)
+        shield.log_once(logging.ERROR if settings.problems else logging.WARNING, wrong)
     if unknown := unknown_variables(Settings.model_fields):
         told = "; ".join(f"{name} is no setting: {remedy}" for name, remedy in unknown.items())
-        shield.tell(logging.WARNING, told)
+        shield.log_once(logging.WARNING, told)
 
 
 def _settings_trouble(settings: Settings) -> str | None:

@@ -35,14 +35,13 @@ from kp_middleware.recording._limits import (
 )
 from kp_middleware.recording._recorded_run import alone, assemble, bounded, ended, joined
 from kp_middleware.recording._recorder import GIVEN_UP, Recorder, current_trace
-from kp_middleware.recording._spans import Failure, RootSpan, Span, SpanId
+from kp_middleware.recording._spans import RootSpan, Span, SpanFailure, SpanId
 from kp_middleware.recording._tree import Recording, SpanTree, recordings
 
 __all__ = [
     "GIVEN_UP",
     "Conversation",
     "Extractors",
-    "Failure",
     "Here",
     "LateNote",
     "Limits",
@@ -54,6 +53,7 @@ __all__ = [
     "RootSpan",
     "ServedResult",
     "Span",
+    "SpanFailure",
     "SpanId",
     "SpanTree",
     "ToolCall",

@@ -1,4 +1,4 @@
-"""Where recording meets the agent's code: the shield against our errors, and the current run."""
+"""The shield between recording's errors and the agent, and the current run of a context."""
 
 import asyncio
 import inspect
@@ -27,7 +27,7 @@ class Shield:
 
     def __init__(self) -> None:
         self.failures: Counter[str] = Counter()
-        self.told: set[str] = set()
+        self.logged: set[str] = set()
         self._renew_lock()
         at_fork(after_in_child=self._renew_lock)  # a thread that the child lost may hold it
 
@@ -39,7 +39,7 @@ class Shield:
         def shielded(*args: P.args, **kwargs: P.kwargs) -> R | None:
             try:
                 return function(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
+            except Exception as error:  # noqa: BLE001 - recording must never break the agent
                 self.swallow(name, error)
                 return None
 
@@ -49,30 +49,30 @@ class Shield:
         self._lock = threading.RLock()  # a finalizer may reenter in the same thread
 
     def count(self, kind: str) -> bool:
-        """Count a failure, and return whether it is the first of its kind."""
+        """Count a failure, and return True if it is the first of its kind."""
         with self._lock:
             self.failures[kind] += 1
             return self.failures[kind] == 1
 
-    def tell(self, level: int, words: str) -> None:
-        """Log what this process has not been told yet."""
-        if words not in self.told:
-            self.told.add(words)
-            logger.log(level, "%s", words)
+    def log_once(self, level: int, message: str) -> None:
+        """Log a message once per process."""
+        if message not in self.logged:
+            self.logged.add(message)
+            logger.log(level, "%s", message)
 
-    def swallow(self, what: str, error: Exception, told: str = "a step was not recorded") -> None:
+    def swallow(self, kind: str, error: Exception, effect: str = "a step was not recorded") -> None:
         """Count a failure of recording, and log the first of its kind."""
-        kind = f"{what}: {type(error).__name__}"
+        kind = f"{kind}: {type(error).__name__}"
         if self.count(kind):
-            words = "%s (%s); more of this kind are counted, not logged"
-            logger.warning(words, told, kind, exc_info=error)
+            message = "%s (%s); more of this kind are counted, not logged"
+            logger.warning(message, effect, kind, exc_info=error)
 
 
 shield = Shield()
 
 
 class Place(NamedTuple):
-    """The place of a step: its inner agent, or None for the run's own; the call id around it."""
+    """The place of a step: its inner agent, if any, and the id of the tool call around it."""
 
     agent: str | None = None
     parent: str | None = None
@@ -94,8 +94,8 @@ _finders: list[Finder] = []
 def current_recorder() -> "Recorder | None":
     """Return the recorder of the current run, or None."""
     recorder = captured_recorder()
-    if recorder is None and (found := _found()) is not None:
-        return found.recorder
+    if recorder is None and (run := _find_run()) is not None:
+        return run.recorder
     return recorder
 
 
@@ -106,10 +106,10 @@ def captured_recorder() -> "Recorder | None":
 
 
 def place_here() -> Place | None:
-    """Return the place of the running code; None means the run's own agent."""
+    """Return the place of the current code; None means the run's own agent."""
     here = _here.get()
     if (here is None or here.place is None) and _finders:
-        here = _found()
+        here = _find_run()
     return None if here is None else here.place
 
 
@@ -128,26 +128,26 @@ class inside:  # noqa: N801 - a context manager, quicker than one by a generator
         self._token = _here.set(self._here)
 
     def __exit__(self, *_: object) -> None:
-        with suppress(ValueError):  # a generator or coroutine may be closed from another context
+        with suppress(ValueError):  # a generator or coroutine may be closed in another context
             _here.reset(self._token)
 
 
-def _found() -> Here | None:
-    return next((found for finder in _finders if (found := finder()) is not None), None)
+def _find_run() -> Here | None:
+    return next((run for finder in _finders if (run := finder()) is not None), None)
 
 
-at_fork(after_in_child=lambda: _here.set(None))  # the run and its notes are the parent's
+at_fork(after_in_child=lambda: _here.set(None))  # the run belongs to the parent
 
 
 def is_kind(check: Callable[[object], bool], function: object) -> bool:
-    """Return whether a function, or a callable object's, passes one of inspect's checks."""
+    """Apply one of inspect's checks to a function, or to the `__call__` of an object."""
     return check(function) or check(inspect.getattr_static(type(function), "__call__", None))
 
 
 def propagate_context(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function so that it runs in the context of now, wherever it is called.
+    """Wrap a function to run in the current context, wherever it is called.
 
-    Each call gets its own copy of the context, so that calls can run concurrently.
+    Each call gets its own copy of the context, so calls can run concurrently.
 
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> from contextvars import ContextVar

@@ -1,4 +1,4 @@
-"""The decorators of captured functions, which are runs, and of tools, which are steps."""
+"""Decorators of functions: captured functions are runs, tools are steps."""
 
 import inspect
 import json
@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial, wraps
 from time import perf_counter
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeAlias, TypeVar, cast
 
 from kp_middleware.recording._context import (
     Place,
@@ -25,6 +25,7 @@ _YIELDED_BYTES: Final = 60 * 1024
 _ARGUMENT_BYTES: Final = 8 * 1024
 
 F = TypeVar("F", bound=Callable[..., Any])
+_RecordCall: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], "CallRecording"]
 
 
 def captured(
@@ -37,15 +38,15 @@ def captured(
     owner: str | None = None,
     confidence: Extractors | None = None,
 ) -> F:
-    """Wrap a function so that a call outside any run is a run, and a call inside one is part of it.
+    """Wrap a function to record a call outside any run as a run, and inside one as part of it.
 
-    ``start`` returns a new recorder, or None if nothing is recorded now. ``objective`` and
-    ``owner`` are the parameters that hold them; by default, the first text is the objective.
+    ``start`` returns a new recorder, or None if recording is off. ``objective`` and ``owner``
+    name the parameters that hold them; by default, the first text argument is the objective.
     """
     signature, own_name = _signature(function), _name(function)
     agent = name or own_name
 
-    def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch:
+    def record(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallRecording:
         arguments = _arguments(signature, args, kwargs) or {}  # before the body can change them
 
         def call() -> str:
@@ -53,38 +54,38 @@ def captured(
 
         outer = current_recorder()
         if outer is not None or (recorder := start()) is None:
-            return _Run(outer or current_trace(), call, agent=agent)
+            return _FunctionRecording(outer or current_trace(), call, agent=agent)
         recorder.agent_name, recorder.domain = agent, domain
         recorder.extractors = confidence or recorder.extractors
         if owner is not None:
             recorder.owner = str(arguments.get(owner))
         texts = (text for text in arguments.values() if isinstance(text, str) and text)
-        told = next(texts, None) if objective is None else arguments.get(objective)
-        recorder.set_objective(call() if told is None else told)
-        return _Run(recorder, call)
+        task = next(texts, None) if objective is None else arguments.get(objective)
+        recorder.set_objective(call() if task is None else task)
+        return _FunctionRecording(recorder, call)
 
-    return instrument(function, watch)
+    return instrument(function, record)
 
 
 def recorded_tool(function: F, name: str | None) -> F:
-    """Wrap a function so that a call inside a run is a tool call and an observation there."""
+    """Wrap a function to record its calls inside a run as a tool call and an observation."""
     signature, tool = _signature(function), name or _name(function)
 
-    def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch:
+    def record(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallRecording:
         recorder = current_recorder()
         if recorder is None:
-            return Watch(None, None)
-        return _ToolUse(recorder, tool, _arguments(signature, args, kwargs) or {})
+            return CallRecording(None, None)
+        return _ToolRecording(recorder, tool, _arguments(signature, args, kwargs) or {})
 
-    return instrument(function, watch)
+    return instrument(function, record)
 
 
-class Watch:
-    """A watch on one call, which never raises: outside any run, it records nothing.
+class CallRecording:
+    """A recording of one call, which never raises: outside any run, it records nothing.
 
     Attributes:
         result: The result of the call.
-        goes_on: True if that runs later, in another block.
+        runs_later: True if the result is a coroutine or generator that runs in another block.
     """
 
     def __init__(self, recorder: Recorder | None, place: Place | None) -> None:
@@ -92,65 +93,65 @@ class Watch:
         self._copy = BoundedCopy(_YIELDED_BYTES)
         self._items: list[Any] = []
         self._count = 0
-        self._only_texts = True
+        self._is_text = True
 
     def __enter__(self) -> Self:
         self.result: object = None
-        self.goes_on = False
+        self.runs_later = False
         return self
 
     def __exit__(self, *raised: object) -> None:
         if isinstance(error := raised[1], BaseException):
             self.raised(error)
-        elif not self.goes_on:
+        elif not self.runs_later:
             self.returned(self.result)
 
     def running(self) -> AbstractContextManager[None]:
-        """Return a context manager for each time that the function's own body runs."""
+        """Return a context manager for the execution of the function's body."""
         return inside(self._current, self._inside)
 
     @shield
     def yielded(self, item: object) -> None:
         """Copy an item that a generator yielded."""
         self._count += 1
-        self._only_texts = self._only_texts and isinstance(item, str)
+        self._is_text = self._is_text and isinstance(item, str)
         if self._copy.left_bytes > 0:
             self._items.append(self._copy.of(item))
 
-    def _all_yielded(self, result: object = None) -> object:
+    def _output(self, result: object = None) -> object:
         if not self._items:
             return result
         if len(self._items) < self._count:
             self._items.append(f"… [cut: {self._count} items in all]")
-        return "".join(self._items) if self._only_texts else self._items
+        return "".join(self._items) if self._is_text else self._items
 
     def returned(self, result: object) -> None:
-        """Note the end of the call with a result."""
+        """Record the result of the call."""
 
     def raised(self, error: BaseException) -> None:
-        """Note the end of the call with an error."""
+        """Record the error of the call."""
 
 
-class _Run(Watch):
-    """A call of a captured function: a run of its own, or part of the run around it."""
+class _FunctionRecording(CallRecording):
+    """A call of a captured function: a run, or part of the run around it."""
 
     def __init__(
         self, recorder: Recorder, call: Callable[[], str], *, agent: str | None = None
     ) -> None:
-        around = None if agent is None else place_here() or Place()
-        super().__init__(recorder, around and around._replace(agent=agent))
+        place = None if agent is None else place_here() or Place()
+        super().__init__(recorder, place and place._replace(agent=agent))
         self._recorder, self._call, self._is_root = recorder, call, agent is None
         self._steps_before = recorder.log.count
 
     @shield
     def returned(self, result: object) -> None:
-        result, recorder = self._all_yielded(result), self._recorder
+        result, recorder = self._output(result), self._recorder
         if recorder.log.count == self._steps_before:
             summary = "None" if result is None else result
             recorder.note("thought", self._call(), place=self._inside)
             recorder.note("observation", output_summary=summary, place=self._inside)
         if self._is_root:
-            self._conclude(result)
+            self._set_outcome(result)
             recorder.extract_confidence(result)
             recorder.finish()
 
@@ -163,17 +164,17 @@ class _Run(Watch):
         if recorder.log.count == self._steps_before:
             recorder.note("thought", self._call(), place=self._inside)
         if self._is_root:
-            self._conclude(self._all_yielded())
+            self._set_outcome(self._output())
             recorder.finish(error, complete=not isinstance(error, GIVEN_UP))
         elif not recorder.has_just_noted(error):
             recorder.error(error)
 
-    def _conclude(self, result: object) -> None:
+    def _set_outcome(self, result: object) -> None:
         if result is not None and not self._recorder.result_summary:
             self._recorder.outcome(result)
 
 
-class _ToolUse(Watch):
+class _ToolRecording(CallRecording):
     def __init__(self, recorder: Recorder, name: str, arguments: dict[str, Any]) -> None:
         self._recorder, self._name, self._started = recorder, name, perf_counter()
         self._call_id, self._place = recorder.new_call_id(), place_here() or Place()
@@ -183,10 +184,10 @@ class _ToolUse(Watch):
 
     @shield
     def returned(self, result: object) -> None:
-        result = self._all_yielded(result)
-        said, took_ms = "None" if result is None else result, self._latency_ms()
+        result = self._output(result)
+        output, took_ms = "None" if result is None else result, self._latency_ms()
         note, place, call_id = self._recorder.note, self._place, self._call_id
-        note("observation", None, self._name, said, took_ms, place, call_id)
+        note("observation", None, self._name, output, took_ms, place, call_id)
 
     @shield
     def raised(self, error: BaseException) -> None:
@@ -219,7 +220,7 @@ def _signature(function: Any) -> inspect.Signature | None:
 def _arguments(
     signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments by name, without a method's ``self`` or ``cls``, as bounded JSON."""
+    """Return the arguments by name as bounded JSON, without ``self`` or ``cls``."""
     named: Mapping[str, Any] = {"args": args, **kwargs}
     if signature is not None:
         with suppress(TypeError):  # wrong arguments: the call itself will raise
@@ -230,14 +231,14 @@ def _arguments(
     return BoundedCopy(_ARGUMENT_BYTES).of_mapping(named)
 
 
-def instrument(function: F, watch: Callable[[tuple[Any, ...], dict[str, Any]], Watch]) -> F:
-    """Wrap a function so that each call is watched by the `Watch` that ``watch`` returns for it.
+def instrument(function: F, record: _RecordCall) -> F:
+    """Wrap a function to record each call with the `CallRecording` that ``record`` returns.
 
     Raises:
         TypeError: If it is a class, a property, or not callable.
     """
     if isinstance(function, classmethod | staticmethod):
-        return cast(F, type(function)(instrument(function.__func__, watch)))
+        return cast(F, type(function)(instrument(function.__func__, record)))
     if isinstance(function, type) or not callable(function):
         raise TypeError(f"expected a function, got {function!r}: decorate the one it calls")
     for check, wrapper in (
@@ -246,52 +247,52 @@ def instrument(function: F, watch: Callable[[tuple[Any, ...], dict[str, Any]], W
         (inspect.isgeneratorfunction, _generator),
     ):
         if is_kind(check, function):
-            return cast(F, wrapper(function, watch))
-    return cast(F, _plain(function, watch))
+            return cast(F, wrapper(function, record))
+    return cast(F, _sync(function, record))
 
 
-def _plain(function: Callable[..., Any], watch: Callable[..., Watch]) -> Callable[..., Any]:
+def _sync(function: Callable[..., Any], record: _RecordCall) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with watch(args, kwargs) as seen:
-            with seen.running():
-                result = seen.result = function(*args, **kwargs)
-            if (later := _LATER.get(type(result))) is not None:
-                seen.goes_on = True
-                return later(lambda: result, lambda *_: seen)()
+        with record(args, kwargs) as recording:
+            with recording.running():
+                result = recording.result = function(*args, **kwargs)
+            if (wrapper := _DEFERRED.get(type(result))) is not None:
+                recording.runs_later = True
+                return wrapper(lambda: result, lambda *_: recording)()
         return result
 
     return call
 
 
-def _coroutine(function: Callable[..., Any], watch: Callable[..., Watch]) -> Callable[..., Any]:
+def _coroutine(function: Callable[..., Any], record: _RecordCall) -> Callable[..., Any]:
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        with watch(args, kwargs) as seen, seen.running():
-            seen.result = await function(*args, **kwargs)
-        return seen.result
+        with record(args, kwargs) as recording, recording.running():
+            recording.result = await function(*args, **kwargs)
+        return recording.result
 
     return call
 
 
-def _generator(function: Callable[..., Any], watch: Callable[..., Watch]) -> Callable[..., Any]:
+def _generator(function: Callable[..., Any], record: _RecordCall) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        with watch(args, kwargs) as seen:
+        with record(args, kwargs) as recording:
             body = function(*args, **kwargs)
             resume = partial(next, body)
             while True:
                 try:
-                    with seen.running():
+                    with recording.running():
                         item = resume()
                 except StopIteration as stop:
-                    seen.result = stop.value
+                    recording.result = stop.value
                     return stop.value
-                seen.yielded(item)
+                recording.yielded(item)
                 try:
                     resume = partial(body.send, (yield item))
                 except GeneratorExit:
-                    with seen.running():
+                    with recording.running():
                         body.close()
                     raise
                 except BaseException as error:  # noqa: BLE001 - thrown in by the caller, for the body
@@ -300,22 +301,20 @@ def _generator(function: Callable[..., Any], watch: Callable[..., Watch]) -> Cal
     return call
 
 
-def _async_generator(
-    function: Callable[..., Any], watch: Callable[..., Watch]
-) -> Callable[..., Any]:
+def _async_generator(function: Callable[..., Any], record: _RecordCall) -> Callable[..., Any]:
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        with watch(args, kwargs) as seen, suppress(StopAsyncIteration):
+        with record(args, kwargs) as recording, suppress(StopAsyncIteration):
             body = function(*args, **kwargs)
             resume = partial(anext, body)
             while True:
-                with seen.running():
+                with recording.running():
                     item = await resume()
-                seen.yielded(item)
+                recording.yielded(item)
                 try:
                     resume = partial(body.asend, (yield item))
                 except GeneratorExit:
-                    with seen.running():
+                    with recording.running():
                         await body.aclose()
                     raise
                 except BaseException as error:  # noqa: BLE001 - thrown in, for the body
@@ -324,9 +323,9 @@ def _async_generator(
     return call
 
 
-_LATER: Final[dict[type, Callable[..., Any]]] = {
+_DEFERRED: Final[dict[type, Callable[..., Any]]] = {
     types.CoroutineType: _coroutine,
     types.GeneratorType: _generator,
     types.AsyncGeneratorType: _async_generator,
 }
-"""The wrappers for what a plain function may return to run later."""
+"""The wrappers of results that run after the call: coroutines and generators."""

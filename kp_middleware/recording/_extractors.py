@@ -1,4 +1,4 @@
-"""Extractors of a run's confidence or outcome: those given, and the result's own field."""
+"""Extractors of a run's confidence or outcome, and the result's own field."""
 
 from collections.abc import Mapping
 from inspect import iscoroutinefunction
@@ -9,25 +9,25 @@ from kp_middleware.outcomes import LIKELY, Judge, OfRun, probability
 from kp_middleware.recording._context import shield
 from kp_middleware.runs import RecordedRun
 
-_OWN: Final = "confidence"
+_FIELD: Final = "confidence"
 
 
 def own_field(result: object) -> float | None:
-    stated = result.get(_OWN) if isinstance(result, Mapping) else getattr(result, _OWN, None)
+    stated = result.get(_FIELD) if isinstance(result, Mapping) else getattr(result, _FIELD, None)
     if isinstance(stated, bool) or not isinstance(stated, int | float):
         return None
     return float(stated) if 0 <= stated <= 1 else None
 
 
 class Extractors:
-    """The result's own ``confidence`` field, and the extractors given; an async one is a `Judge`.
+    """The given extractors, and the result's own ``confidence`` field unless one of them reads it.
 
-    The field is left out if a given extractor reads it, because that one knows its scale.
+    An async function is a `Judge`.
 
     Attributes:
-        listens: True if log-probabilities are extracted, so that each answer of a model counts.
-        judge: The first judge that is asked about the run when it is in the file, or None.
-        of_run: Those that read the whole run, when it is over.
+        uses_logprobs: True if the log-probabilities of each model's answer are needed.
+        judge: The first judge, which the worker asks about the stored run, or None.
+        of_run: The extractors that read the whole finished run.
         is_own_field_alone: True if none is given.
 
     Raises:
@@ -37,57 +37,56 @@ class Extractors:
     def __init__(self, given: Confidences = None) -> None:
         if given is None or callable(given) or isinstance(given, OfRun):
             given = () if given is None else (given,)
-        each_way = [Judge(one) if iscoroutinefunction(one) else one for one in given]
-        self.judge = next((one for one in each_way if isinstance(one, Judge)), None)
-        self.of_run = [one for one in each_way if isinstance(one, OfRun) and type(one) is not Judge]
-        self._in_turn = [one for one in each_way if not isinstance(one, OfRun)]
-        for one in self._in_turn:
-            if not callable(one):
+        each = [Judge(item) if iscoroutinefunction(item) else item for item in given]
+        self.judge = next((item for item in each if isinstance(item, Judge)), None)
+        self.of_run = [item for item in each if isinstance(item, OfRun) and type(item) is not Judge]
+        self._of_result = [item for item in each if not isinstance(item, OfRun)]
+        for extractor in self._of_result:
+            if not callable(extractor):
                 raise TypeError(
-                    "confidence is a function of the result, or several; see "
-                    f"kp_middleware.confidence; this is {one!r}"
+                    "confidence must be a function of the result, or several (see "
+                    f"kp_middleware.confidence), got {extractor!r}"
                 )
-        fields = (one.name for one in self._in_turn if isinstance(one, Field))
-        if all(name.rpartition(".")[2] != _OWN for name in fields):
-            self._in_turn.insert(0, own_field)
-        self.listens = any(one is log_probabilities for one in self._in_turn)
+        fields = (item.name for item in self._of_result if isinstance(item, Field))
+        if all(name.rpartition(".")[2] != _FIELD for name in fields):
+            self._of_result.insert(0, own_field)
+        self.uses_logprobs = any(item is log_probabilities for item in self._of_result)
         self.is_own_field_alone = not given
 
     def confidence(
-        self, results: tuple[object, ...], heard: Mapping[bool, float | None]
+        self, results: tuple[object, ...], from_logprobs: Mapping[bool, float | None]
     ) -> float | None:
-        """Return the confidence that the first extractor finds in the run's result, or None.
+        """Return the confidence from the first extractor that finds one in the result, or None.
 
-        Before the result there may be parts of it, whose fields count like its own. What was
-        ``heard`` of a model's answer counts before what is in the result; inside a tool, last.
+        The last of ``results`` is the run's result; the parts before it may have the field, too.
+        ``from_logprobs`` has the confidence of the last answer, by whether it was inside a tool.
         """
-        for one in self._in_turn:
-            if one is log_probabilities and heard:
-                said = [heard.get(False, heard.get(True))]
+        for extractor in self._of_result:
+            if extractor is log_probabilities and from_logprobs:
+                values = [from_logprobs.get(False, from_logprobs.get(True))]
             else:
-                by_field = one is own_field or isinstance(one, Field)
-                said = [confidence_by(one, result) for result in results[0 if by_field else -1 :]]
-            if (sure := next((sure for sure in said if sure is not None), None)) is not None:
-                return sure
+                by_field = extractor is own_field or isinstance(extractor, Field)
+                read = results[0 if by_field else -1 :]
+                values = [confidence_by(extractor, result) for result in read]
+            if (value := next((value for value in values if value is not None), None)) is not None:
+                return value
         return None
 
-    def told_by(self, run: RecordedRun) -> RecordedRun:
-        """Return the run with the outcome that extractors of a whole run find, if none is said."""
+    def with_extracted_outcome(self, run: RecordedRun) -> RecordedRun:
+        """Return the run with the outcome from extractors of whole runs, unless it is stated."""
         if run.success_source != "assumed" or not run.complete:
             return run
         for extractor in self.of_run:
             try:
-                found = probability(extractor.read(run.trace))
-            except Exception as error:  # noqa: BLE001 - the user's own may raise anything
-                shield.swallow(
-                    "outcome", error, "an extractor of the outcome failed, and is ignored"
-                )
+                outcome = probability(extractor.read(run.trace))
+            except Exception as error:  # noqa: BLE001 - user code may raise anything
+                shield.swallow("outcome", error, "an outcome extractor failed and was skipped")
                 continue
-            if found is not None:
-                is_said = run.confidence_source == "said"
-                confidence = run.trace.outcome.confidence if is_said else found
-                trace = run.trace.ended(success=found >= LIKELY, confidence=confidence)
-                source = "said" if is_said else "extracted"
+            if outcome is not None:
+                is_stated = run.confidence_source == "said"
+                confidence = run.trace.outcome.confidence if is_stated else outcome
+                trace = run.trace.ended(success=outcome >= LIKELY, confidence=confidence)
+                source = "said" if is_stated else "extracted"
                 changes = {"success_source": "extracted", "confidence_source": source}
                 return run.model_copy(update={"trace": trace, **changes})
         return run
@@ -95,6 +94,6 @@ class Extractors:
 
 @shield
 def confidence_by(extractor: Confidence, result: object) -> float | None:
-    """Return the confidence an extractor finds, or None, also if it fails or is out of range."""
+    """Return an extractor's confidence, or None, also if it fails or is out of range."""
     stated = extractor(result)
     return None if stated is None else unit(stated)

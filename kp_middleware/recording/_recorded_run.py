@@ -111,7 +111,7 @@ def assemble(
         recalled=tuple(recorder.recalled),
         **names,
     )
-    return recorder.extractors.told_by(run) if recorder.extractors.of_run else run
+    return recorder.extractors.with_extracted_outcome(run) if recorder.extractors.of_run else run
 
 
 def _numbered(steps: Sequence[StepFields]) -> tuple[Step, ...]:
@@ -150,12 +150,12 @@ def _part(recorder: Recorder, logged: Sequence[StepFields]) -> ThreadPart:
         thread=fingerprint(str(recorder.thread_id)),
         follows=notes.follows,
         awaits=notes.awaits,
-        was_asked=bool(recorder.objective) and not notes.overheard,
+        was_asked=bool(recorder.objective) and not notes.has_guessed_objective,
         questions=tuple(map(fingerprint, notes.questions)),
         answers=tuple(map(fingerprint, notes.answers)),
         agent=None if notes.agent is None else fingerprint(notes.agent),
         tools=tuple(sorted(map(fingerprint, recorder.log.tools()))),
-        owed=tuple(map(fingerprint, notes.owed)),
+        owed=tuple(map(fingerprint, notes.pending_calls)),
         calls=calls,
     )
 

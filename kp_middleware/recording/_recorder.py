@@ -1,7 +1,7 @@
-"""The recorder of one run, callable from any thread at a few microseconds for each note.
+"""The recorder of one run, callable from any thread; a note takes a few microseconds.
 
-Recording neither raises into the agent nor keeps a reference to its objects: each note becomes
-bounded plain JSON at once, and the frozen document is built later, on the worker's thread.
+Recording never raises into the agent and keeps no reference to its objects: each note becomes
+bounded JSON immediately, and the worker's thread builds the document later.
 """
 
 import json
@@ -40,53 +40,54 @@ from kp_middleware.runs import Awaited
 from kp_middleware.traces import StepType, fresh_id
 
 GIVEN_UP: Final = (CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
-"""The exceptions that abandon a run: it is incomplete, not failed."""
+"""The exceptions that abandon a run, which is then incomplete, not failed."""
 
 OWN_CALL_IDS: Final = "kp:trace:"
-"""The prefix of the ids that we make for tool calls."""
+"""The prefix of generated tool call ids."""
 
 _MAX_ERRORS: Final = 20
 _MAX_TOOLS: Final = 64
 
-_NONE_GIVEN: Final = Extractors()
+_NO_EXTRACTORS: Final = Extractors()
 
 Sink: TypeAlias = Callable[["Recorder"], None]
 
 
 @dataclass(slots=True)
 class ThreadNotes:
-    """An adapter's notes of a recorder's part in its thread; see `ThreadPart`.
+    """The state of a run in its thread, set by an adapter; see `ThreadPart`.
 
     Attributes:
-        overheard: True if its objective was stated before it resumed, and not by its own input.
+        has_guessed_objective: True if its objective is not from its own input, but from messages
+            before it resumed.
         repeats_calls: True if steps may repeat those of an earlier part, with the same call ids.
-        owed: The tool calls without a result at its end: the tools' names by call id.
+        pending_calls: The tool names of the calls without a result at its end, by call id.
     """
 
     agent: str | None = None
     follows: bool = False
-    overheard: bool = False
+    has_guessed_objective: bool = False
     answers: tuple[str, ...] = ()
     awaits: Awaited | None = None
     questions: tuple[str, ...] = ()
-    owed: Mapping[str, str] = field(default_factory=dict)
+    pending_calls: Mapping[str, str] = field(default_factory=dict)
     repeats_calls: bool = False
 
-    def go_on(self, answers: tuple[str, ...] = ()) -> Mapping[str, str]:
-        """Resume a run that paused; return its calls without a result if this recorder has them."""
+    def resume(self, answers: tuple[str, ...] = ()) -> Mapping[str, str]:
+        """Resume a paused run; return its pending calls if this recorder has them."""
         if self.awaits is None:
             self.follows, self.answers = True, answers
             return {}
-        owed = self.owed
-        self.awaits, self.questions, self.owed = None, (), {}
-        return owed
+        pending = self.pending_calls
+        self.awaits, self.questions, self.pending_calls = None, (), {}
+        return pending
 
 
 class Recorder:
     """The recorder of one run, which `current_trace()` returns inside it.
 
-    ``thought``, ``tool_call``, ``observation``, ``error`` and ``outcome`` are for users, the rest
-    for adapters. Each may be called from any thread. Notes after ``finish`` are dropped.
+    ``thought``, ``tool_call``, ``observation``, ``error`` and ``outcome`` are for users, the others
+    for adapters. All are thread-safe. Notes after ``finish`` are dropped.
     """
 
     def __init__(self, sink: Sink, limits: Limits, *, framework: str) -> None:
@@ -94,7 +95,7 @@ class Recorder:
         self._limits = limits
         self._lock = threading.RLock()  # the garbage collector may end another run during a note
         self.clock: Callable[[], float] = perf_counter
-        self.clock_started_s, self.started_at_s = self.clock(), time()  # of the same moment
+        self.clock_started_s, self.started_at_s = self.clock(), time()  # taken together
         # errors are known by their `__dict__`: an id may be reused
         self._errors: deque[tuple[dict[str, Any], StepFields]] = deque(maxlen=_MAX_ERRORS)
         self._tools: dict[str, StepFields] = {}
@@ -108,8 +109,8 @@ class Recorder:
         self.result_summary = ""
         self.confidence: float | None = None
         self.is_extracted = False
-        self.extractors = _NONE_GIVEN
-        self.heard: dict[bool, float | None] = {}  # confidence of answers, by whether in a tool
+        self.extractors = _NO_EXTRACTORS
+        self.from_logprobs: dict[bool, float | None] = {}  # of the last answer; by inside a tool
         self.success: bool | None = None
         self.is_success_assumed = self.finished = False
         self.complete = True
@@ -129,9 +130,9 @@ class Recorder:
         self.write: Callable[[], object] | None = None
 
     def at(self, at_s: float) -> None:
-        """Set the time of what comes next, in seconds since the epoch, to record a past run.
+        """Set the time of the following notes, in seconds since the epoch, to record a past run.
 
-        The first time, before any step, is the start of the run.
+        The time set before the first step is the start of the run.
         """
         if self.clock is perf_counter and not self.log.kept:
             self.started_at_s = at_s
@@ -192,7 +193,7 @@ class Recorder:
     ) -> None:
         """Note an observation: ``content`` is compared with other runs, a summary is only stored.
 
-        Pass what a person said as ``content``, and a tool's result as ``output_summary``.
+        Pass a person's message as ``content``, and a tool's result as ``output_summary``.
         """
         place = place_here()
         self.note("observation", content, tool, output_summary, latency_ms, place, call_id)
@@ -208,14 +209,14 @@ class Recorder:
         place: Place | None = None,
     ) -> None:
         """Note an error, as an ``error_recovery`` unless the same error ends the run."""
-        said = error if isinstance(error, str) else error_text(error)
+        text = error if isinstance(error, str) else error_text(error)
         place = place_here() if place is None else place
-        step = self.note("error_recovery", None, tool, said, latency_ms, place, call_id)
+        step = self.note("error_recovery", None, tool, text, latency_ms, place, call_id)
         if step is not None and isinstance(error, BaseException):
             self._errors.append((vars(error), step))
 
     def has_just_noted(self, error: BaseException) -> bool:
-        """Return whether this error is the last step, and so is propagating out of the run."""
+        """Return True if this error is the last step, and so is propagating out of the run."""
         if not self._errors:
             return False
         attributes, step = self._errors[-1]
@@ -235,7 +236,7 @@ class Recorder:
             result_summary: The final answer.
             confidence: The agent's confidence, 0 to 1; other values are ignored and counted as
                 failures of recording.
-            success: Whether the task was done; by default, whether the run ended without error.
+            success: True if the task was done; by default, True if the run ended without error.
         """
         if self.finished:
             return
@@ -245,19 +246,19 @@ class Recorder:
             self.success = bool(success)
         if confidence is not None:
             if not 0 <= confidence <= 1:
-                raise ValueError(f"confidence is from 0 to 1, this is {confidence!r}")
+                raise ValueError(f"confidence must be a number (0 to 1), got {confidence!r}")
             self.confidence = float(confidence)
 
     @shield
     def extract_confidence(self, *results: object) -> None:
-        """Extract the confidence from the run's result, unless it is set already."""
+        """Extract the confidence from the run's result, unless it is set."""
         if self.confidence is None and not self.finished:
-            self.confidence = self.extractors.confidence(results, self.heard)
+            self.confidence = self.extractors.confidence(results, self.from_logprobs)
             self.is_extracted = self.confidence is not None
 
-    def hear(self, answer: object, *, inside: bool) -> None:
-        """Keep the log-probability of an answer; that ``inside`` a tool counts if no other does."""
-        self.heard[inside] = confidence_by(log_probabilities, answer)
+    def record_logprobs(self, answer: object, *, inside: bool) -> None:
+        """Set the confidence from an answer's log-probabilities; ``inside`` a tool, a fallback."""
+        self.from_logprobs[inside] = confidence_by(log_probabilities, answer)
 
     def new_call_id(self) -> str:
         """Return a new id for a tool call without one."""
@@ -299,11 +300,11 @@ class Recorder:
             if self.unfinished is not None and self.thread_notes.awaits != "human":
                 self.complete, self.error_type = False, self.unfinished
             self.success, self.is_success_assumed = self.complete, True
-        self._errors.clear()  # the agent's own, too
+        self._errors.clear()  # release the agent's objects
         self._sink(self)
 
     def finish_later(self, write: Callable[[], object], size_bytes: int) -> None:
-        """Hand the run over; ``write`` notes its steps and finishes it on a worker's thread."""
+        """Queue the run; ``write`` adds its steps and finishes it on the worker's thread."""
         self.write, self.later_bytes = shield(write), size_bytes
         sink, self._sink = self._sink, lambda _: None
         sink(self)
@@ -315,12 +316,12 @@ class Recorder:
         if is_noted:
             return
         latest = {id(attributes): step for attributes, step in self._errors}
-        fatal = [latest[own] for cause in causes(error) if (own := id(vars(cause))) in latest]
+        fatal = [latest[key] for cause in causes(error) if (key := id(vars(cause))) in latest]
         if not fatal:
             text, size = self._sized_text(error_text(error))
             fatal.append({"type": "error_recovery", "at": self.clock(), "output_summary": text})
             self.log.append(fatal[0], size)
-        if self.thread_notes.awaits is None:  # else it may go on
+        if self.thread_notes.awaits is None:  # else it may resume
             for step in fatal:
                 self.log.demote(step)
 
@@ -351,20 +352,20 @@ class Recorder:
             The step as it is stored, or None.
         """
         step: StepFields = {"type": kind, "at": self.clock(), "place": place}
-        taken = 0
+        step_bytes = 0
         try:
             if content is not None:
-                step["content"], taken = self._sized_text(content)
+                step["content"], step_bytes = self._sized_text(content)
             if tool is not None:
                 known = self._tools.get(tool) if type(tool) is str else None
                 step["tool"] = known or self._tool(tool)
             if input is not None:
                 copy = BoundedCopy(self._limits.field_bytes)
                 step["input"] = copy.of_mapping(input)
-                taken += copy.limit_bytes - copy.left_bytes
+                step_bytes += copy.limit_bytes - copy.left_bytes
             if output_summary is not None:
                 step["output_summary"], size = self._sized_text(output_summary)
-                taken += size
+                step_bytes += size
             if type(took) is ModelCall:
                 step["model_call"] = took
             elif took is not None and (took_ms := _duration_ms(took)) is not None:
@@ -374,9 +375,9 @@ class Recorder:
             with self._lock:
                 if self.finished:
                     return None
-                self.log.append(step, taken)
+                self.log.append(step, step_bytes)
                 self.last_step = step
-        except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
+        except Exception as error:  # noqa: BLE001 - recording must never break the agent
             shield.swallow(f"a {kind}", error)
             return None
         return step
@@ -385,8 +386,8 @@ class Recorder:
     def note_late(self, notes: Iterable[LateNote]) -> None:
         """Insert steps that are reported late, each after its step ``after``."""
         late = []
-        for kind, said, after, tool, place, call_id, at in notes:
-            text, size = self._sized_text(said)
+        for kind, content, after, tool, place, call_id, at in notes:
+            text, size = self._sized_text(content)
             step: StepFields = {"type": kind, "at": self.clock() if at is None else at}
             step |= {"content" if kind == "thought" else "output_summary": text, "place": place}
             if tool is not None:
@@ -432,15 +433,15 @@ def _duration_ms(value: object) -> float | None:
 
 
 def current_trace() -> Recorder:
-    """Return the recorder of the current run; outside any run, one that ignores everything.
+    """Return the recorder of the current run; outside any run, a recorder that drops every note.
 
-    >>> current_trace().thought("nobody listens, nothing breaks")
+    >>> current_trace().thought("outside any run, this does nothing")
     """
-    return current_recorder() or _nobody()
+    return current_recorder() or _null_recorder()
 
 
 @cache
-def _nobody() -> Recorder:
+def _null_recorder() -> Recorder:
     recorder = Recorder(lambda _: None, Limits(), framework="none")
-    recorder.finish()  # a finished recorder drops every note
+    recorder.finish()  # then it drops every note
     return recorder

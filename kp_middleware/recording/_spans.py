@@ -32,7 +32,7 @@ SpanId: TypeAlias = int | str
 """An id of a span, unique in its process."""
 
 
-class Failure(Enum):
+class SpanFailure(Enum):
     """The reason why a span ended without a result."""
 
     ERROR = auto()
@@ -167,23 +167,23 @@ class Span:
             return
         root = self.root
         failure = root.failure_of(error)
-        if failure in {Failure.PAUSED, Failure.REFUSED}:
-            self._pause(root.questions_in(error) if failure is Failure.PAUSED else ())
-        elif failure is Failure.GIVEN_UP:
+        if failure in {SpanFailure.PAUSED, SpanFailure.REFUSED}:
+            self._pause(root.questions_in(error) if failure is SpanFailure.PAUSED else ())
+        elif failure is SpanFailure.GIVEN_UP:
             self.cancelled_at, self.cancelled_by = root.begun, type(error).__name__
             self.after = root.recorder.last_step
         if self.is_root:
-            self.paused &= failure is not Failure.ERROR
+            self.paused &= failure is not SpanFailure.ERROR
             root.pause(self)
-        if self.fail(error) or (self.is_root and failure is Failure.GIVEN_UP):
-            self.raised = failure is Failure.ERROR
+        if self.fail(error) or (self.is_root and failure is SpanFailure.GIVEN_UP):
+            self.raised = failure is SpanFailure.ERROR
             if self.tool is not None or not self.ends_trace:
                 root.record_recovery(error, self)
-        elif self.tool is not None and failure is Failure.ERROR:
+        elif self.tool is not None and failure is SpanFailure.ERROR:
             root.record_result(type(error).__name__, self)
-        cut_short = self.ends_trace and failure is Failure.GIVEN_UP
+        cut_short = self.ends_trace and failure is SpanFailure.GIVEN_UP
         if self.is_root or cut_short:
-            ended_well = failure not in {Failure.ERROR, Failure.GIVEN_UP}
+            ended_well = failure not in {SpanFailure.ERROR, SpanFailure.GIVEN_UP}
             root.record_late(ended_well=ended_well, cut_short_by=error if cut_short else None)
         if self.ends_trace:
             root.fail(error)
@@ -195,7 +195,7 @@ class Span:
         if self.parent is not None:
             self.parent.paused = True
         if self.inner is not None:
-            self.conversation.expect(self.inner.owed)
+            self.conversation.expect(self.inner.pending_calls)
 
 
 class RootSpan:
@@ -239,9 +239,9 @@ class RootSpan:
         self._answer = ""
         self._is_end_noted = False
 
-    def failure_of(self, error: BaseException) -> Failure:
+    def failure_of(self, error: BaseException) -> SpanFailure:
         """Classify an error; adapters extend it with their framework's own."""
-        return Failure.GIVEN_UP if isinstance(error, GIVEN_UP) else Failure.ERROR
+        return SpanFailure.GIVEN_UP if isinstance(error, GIVEN_UP) else SpanFailure.ERROR
 
     def questions_in(self, error: BaseException) -> Iterable[object]:  # noqa: ARG002
         """Return the questions to a human in an error that paused a span; adapters extend it."""
@@ -274,7 +274,7 @@ class RootSpan:
         if news := span.conversation.unreported(messages):
             self.record_messages(news, span)
         is_untold = self.owned and not self.recorder.objective
-        if is_untold and (asked := span.conversation.asked(messages)):
+        if is_untold and (asked := span.conversation.user_text(messages)):
             self.recorder.set_objective(asked)
             self.recorder.note("observation", asked, place=span.place)
 
@@ -337,12 +337,12 @@ class RootSpan:
     def record_recovery(self, error: BaseException, span: Span) -> None:
         """Note an exception raised inside, if it is an error; if it ends the run, no recovery."""
         failure = self.failure_of(error)
-        given_up = failure is Failure.GIVEN_UP and not isinstance(error, GeneratorExit)
-        if failure is Failure.REFUSED:
+        given_up = failure is SpanFailure.GIVEN_UP and not isinstance(error, GeneratorExit)
+        if failure is SpanFailure.REFUSED:
             self.recorder.error(error)
         elif given_up and not span.is_root:
             self.cancelled.append(span)
-        elif failure is Failure.ERROR or (given_up and not self.owned):
+        elif failure is SpanFailure.ERROR or (given_up and not self.owned):
             took_ms = span.latency_ms if span.tool is not None else None
             place, call_id = span.place or Place(), span.step_call_id
             self.recorder.error(
@@ -403,7 +403,10 @@ class RootSpan:
         """Note at the root's end that it waits for a human, or for the next turn, if it does."""
         notes, is_paused = self.recorder.thread_notes, span.paused or span.paused_inside
         if is_paused or self.awaits_turn:
-            notes.awaits, notes.owed = "human" if is_paused else "turn", span.conversation.owed
+            notes.awaits, notes.pending_calls = (
+                "human" if is_paused else "turn",
+                span.conversation.pending_calls,
+            )
             notes.questions = tuple(self._questions) if is_paused else ()
 
     def succeed(self, output: object, *, complete: bool = True) -> None:
@@ -416,9 +419,9 @@ class RootSpan:
     def fail(self, error: BaseException) -> None:
         """End with an error."""
         failure, recorder = self.failure_of(error), self.recorder
-        if failure is Failure.ERROR:
+        if failure is SpanFailure.ERROR:
             recorder.finish(error, complete=not self.closed_early)
-        elif failure is Failure.GIVEN_UP and recorder.thread_notes.awaits != "human":
+        elif failure is SpanFailure.GIVEN_UP and recorder.thread_notes.awaits != "human":
             recorder.finish(error, complete=False, is_noted=self._is_end_noted)
         else:
             recorder.finish(complete=False)

@@ -464,7 +464,7 @@ def thread(kp):
         recorder = kp.start_recording("test")
         recorder.domain, recorder.thread_id = "medical", thread_id
         recorder.set_objective("Diagnose")
-        recorder.thread_notes.go_on()
+        recorder.thread_notes.resume()
         recorder.thought("said")
         recorder.observation("seen")
         recorder.thread_notes.awaits = awaits
@@ -522,7 +522,7 @@ def test_where_the_part_that_came_later_began_first_both_ids_lead_to_it(kp, thre
     late.started_at_s -= 60
     late.domain, late.thread_id = "medical", "T"
     late.set_objective("Diagnose")
-    late.thread_notes.go_on()
+    late.thread_notes.resume()
     late.thought("said")
     late.finish()
 

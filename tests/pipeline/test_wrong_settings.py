@@ -83,7 +83,7 @@ def registry():
 @pytest.fixture(autouse=True)
 def nothing_said():
     """As in a process that has just begun."""
-    shield.told.clear()
+    shield.logged.clear()
 
 
 @pytest.fixture

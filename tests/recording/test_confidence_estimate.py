@@ -175,7 +175,7 @@ def test_log_probabilities_are_those_of_the_last_answer(recorder, heard, sure):
     recorder.extractors = Extractors(log_probabilities)
 
     for answer, inside in heard:
-        recorder.hear(answer, inside=inside)
+        recorder.record_logprobs(answer, inside=inside)
     recorder.extract_confidence("a result")
 
     assert recorder.confidence == sure
@@ -186,9 +186,9 @@ def test_log_probabilities_may_be_in_the_result_itself(confidence_of):
 
 
 @pytest.mark.parametrize(
-    ("extractors", "listens"),
+    ("extractors", "uses_logprobs"),
     [(None, False), (Field("certainty"), False), ([Field("certainty"), log_probabilities], True)],
     ids=["none", "other", "asked for"],
 )
-def test_answers_are_only_heard_where_log_probabilities_are_asked_for(extractors, listens):
-    assert Extractors(extractors).listens is listens
+def test_answers_are_only_heard_where_log_probabilities_are_asked_for(extractors, uses_logprobs):
+    assert Extractors(extractors).uses_logprobs is uses_logprobs

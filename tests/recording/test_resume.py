@@ -88,7 +88,7 @@ def test_a_part_without_a_step_has_only_what_was_asked():
 
 
 def test_a_call_that_was_cut_short_is_one_call():
-    first = waiting(call("c1", a=1), owed={"c1": "add"})
+    first = waiting(call("c1", a=1), pending_calls={"c1": "add"})
     second = following(both(call("c1", a=1), result("c1")))
 
     whole = joined(first, second, Limits())
@@ -98,7 +98,9 @@ def test_a_call_that_was_cut_short_is_one_call():
 
 
 def test_a_result_that_the_first_part_has_is_not_told_again():
-    first = waiting(both(call("c1", a=1), result("c1"), call("c2", a=2)), owed={"c2": "add"})
+    first = waiting(
+        both(call("c1", a=1), result("c1"), call("c2", a=2)), pending_calls={"c2": "add"}
+    )
     second = following(both(call("c2", a=2), result("c1"), result("c2", "4")))
 
     whole = joined(first, second, Limits())
@@ -107,7 +109,7 @@ def test_a_result_that_the_first_part_has_is_not_told_again():
 
 
 def test_calls_without_ids_are_known_by_what_they_ask():
-    first = waiting(call(None, a=1), owed={"nameless 0": "add"})
+    first = waiting(call(None, a=1), pending_calls={"nameless 0": "add"})
     second = following(both(call(None, a=1), call(None, a=1), call(None, a=2)))
 
     whole = joined(first, second, Limits())
@@ -116,8 +118,8 @@ def test_calls_without_ids_are_known_by_what_they_ask():
 
 
 def test_a_part_that_waits_again_owes_what_nobody_has_answered():
-    first = waiting(owed={"c1": "add", "c2": "add"})
-    second = following(result("c1"), awaits="human", owed={"c3": "add"})
+    first = waiting(pending_calls={"c1": "add", "c2": "add"})
+    second = following(result("c1"), awaits="human", pending_calls={"c3": "add"})
 
     between = joined(first, second, Limits())
     whole = joined(
@@ -132,7 +134,7 @@ def test_a_part_that_waits_again_owes_what_nobody_has_answered():
 
 def test_recoveries_that_were_told_before_do_not_count_twice():
     failed = lambda recorder: recorder.error("no", tool="add", call_id="c1")  # noqa: E731
-    first = waiting(both(call("c1"), failed, call("c2")), owed={"c2": "add"})
+    first = waiting(both(call("c1"), failed, call("c2")), pending_calls={"c2": "add"})
 
     whole = joined(first, following(both(failed, result("c2"))), Limits())
 

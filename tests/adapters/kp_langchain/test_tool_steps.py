@@ -219,7 +219,7 @@ def test_calls_that_nobody_runs_take_no_more_and_more_memory(handler, config):
             model.turns[0].tool_calls[0]["id"] = f"call {number % 2000}"
             model.invoke("go")
         [root] = handler._runs._roots.values()
-        waiting.append(len(handler._runs._live[root].conversation.owed))
+        waiting.append(len(handler._runs._live[root].conversation.pending_calls))
 
     waiting = []
     RunnableLambda(ask_for_nothing).invoke("go", config)
