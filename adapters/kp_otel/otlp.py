@@ -1,4 +1,4 @@
-"""Runs as spans of the GenAI conventions, sent by OpenTelemetry's own exporter."""
+"""Export runs as spans of the GenAI conventions, through OpenTelemetry's own exporter."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,26 +24,26 @@ except ModuleNotFoundError as exc:
 __all__ = ["OTLPExporter"]
 
 _SCOPE: Final = InstrumentationScope("kp-middleware")
-_CALLS: Final = frozenset({"thought", "tool_call"})
+_TURN_TYPES: Final = frozenset({"thought", "tool_call"})
 _Steps: TypeAlias = list[tuple[Step, StepFacts]]
 
 
 class OTLPExporter:
-    """Sends runs to a backend of OpenTelemetry, for `KnowledgePulse.add_exporter`.
+    """Send runs to an OpenTelemetry backend; pass it to `KnowledgePulse.add_exporter`.
 
-    A run is a span of its agent with its score, signals and decision, and in it those of its
-    models and tools. The ids of a run are always the same.
+    A run becomes an agent span with its score, signals and decision, and child spans of its models
+    and tools. Exporting a run again gives the same ids.
 
     Args:
-        endpoint: Where traces go, such as ``http://localhost:6006/v1/traces``; None means what
-            ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` and its like say.
-        headers: For each request, such as an authorization.
-        service_name: The service that the backend shows.
-        timeout_s: Of a request.
-        exporter: Sends the spans in place of the usual one, such as OpenTelemetry's by gRPC.
+        endpoint: The URL for traces, such as ``http://localhost:6006/v1/traces``; None means that
+            of ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` or ``OTEL_EXPORTER_OTLP_ENDPOINT``.
+        headers: Headers of each request, such as an authorization.
+        service_name: The name of the service in the backend.
+        timeout_s: The timeout of a request.
+        exporter: A span exporter to use instead, such as OpenTelemetry's for gRPC.
 
     Attributes:
-        name: By which it is known in the file.
+        name: The exporter's name in the database.
     """
 
     def __init__(
@@ -62,57 +62,58 @@ class OTLPExporter:
                 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             except ModuleNotFoundError as exc:
                 raise MissingExtraError("otlp") from exc
-            given = dict(headers or {}) or None
-            exporter = OTLPSpanExporter(endpoint, headers=given, timeout=timeout_s)
+            exporter = OTLPSpanExporter(
+                endpoint, headers=dict(headers or {}) or None, timeout=timeout_s
+            )
         self._exporter: SpanExporter = exporter
 
     def __call__(self, run: ExportedRun, /) -> None:
         """Send a run.
 
         Raises:
-            RegistryRejectedError: If the backend refuses this one and takes others.
-            RegistryUnavailableError: If it takes nothing.
+            RegistryRejectedError: If the backend rejects this run but accepts others.
+            RegistryUnavailableError: If the backend accepts nothing.
         """
         spans = [*_spans_of(run, self._resource)]
         for _ in range(2):
-            if self._takes(spans):
+            if self._export(spans):
                 return
-            if not self._takes(()):
-                raise RegistryUnavailableError(f"{self.name} takes no spans; see the log")
-        raise RegistryRejectedError(400, f"{self.name} refuses the run; see the log")
+            if not self._export(()):
+                raise RegistryUnavailableError(f"{self.name} accepts no spans; see the log")
+        raise RegistryRejectedError(400, f"{self.name} rejected the run; see the log")
 
-    def _takes(self, spans: Sequence[ReadableSpan]) -> bool:
+    def _export(self, spans: Sequence[ReadableSpan]) -> bool:
         return self._exporter.export(spans) is SpanExportResult.SUCCESS
 
 
-class _Told(NamedTuple):
-    """A span before it has an id; the problem of one that failed."""
+class _SpanData(NamedTuple):
+    """A span without its ids; ``error`` is the message of a failed one."""
 
     name: str
     attributes: Json
-    began_s: float
+    started_s: float
     took_ms: float | None
     error: str | None
 
 
 def _spans_of(run: ExportedRun, resource: Resource) -> Iterator[ReadableSpan]:
-    """Yield the spans of a run, that of its agent first."""
+    """Yield the spans of a run, the agent's first."""
     root: SpanContext | None = None
-    for number, told in enumerate(_told(run)):
+    for number, data in enumerate(_span_data(run)):
         trace_id, span_id = _id(run.trace_id, 16), _id(f"{run.trace_id} {number}", 8)
         flags = TraceFlags(TraceFlags.SAMPLED)
         context = SpanContext(trace_id, span_id, is_remote=False, trace_flags=flags)
-        began_ns = round(told.began_s * 1000) * 1_000_000
+        began_ns = round(data.started_s * 1000) * 1_000_000
         yield ReadableSpan(
-            told.name,
+            data.name,
             context=context,
             parent=root,
             resource=resource,
-            attributes={key: value for key, value in told.attributes.items() if value is not None},
-            status=Status() if told.error is None else Status(StatusCode.ERROR, told.error),
+            attributes={key: value for key, value in data.attributes.items() if value is not None},
+            status=Status() if data.error is None else Status(StatusCode.ERROR, data.error),
             instrumentation_scope=_SCOPE,
             start_time=began_ns,
-            end_time=began_ns + int((told.took_ms or 0) * 1e6),
+            end_time=began_ns + int((data.took_ms or 0) * 1e6),
         )
         root = root or context
 
@@ -121,60 +122,60 @@ def _id(name: str, size: int) -> int:
     return int.from_bytes(sha256(name.encode()).digest()[:size])
 
 
-def _told(run: ExportedRun) -> Iterator[_Told]:
-    trace, began_s = ReasoningTrace.model_validate_json(run.body), epoch_s(run.started_at)
+def _span_data(run: ExportedRun) -> Iterator[_SpanData]:
+    trace, started_s = ReasoningTrace.model_validate_json(run.body), epoch_s(run.started_at)
     name = f"invoke_agent {run.agent_name or trace.metadata.framework or 'agent'}"
-    is_well = trace.metadata.success or run.state == "incomplete"
-    error = None if is_well else run.error_type
-    yield _Told(name, _agent(run, trace), began_s, run.duration_ms, error)
-    asked = [trace.task.objective]
-    waiting: _Steps = []
-    for part in _parts(zip(trace.steps, chain(run.steps, repeat(StepFacts())), strict=False)):
+    has_failed = not trace.metadata.success and run.state != "incomplete"
+    error = run.error_type if has_failed else None
+    yield _SpanData(name, _agent_attributes(run, trace), started_s, run.duration_ms, error)
+    requests = [trace.task.objective]
+    pending: _Steps = []
+    for part in _group_steps(zip(trace.steps, chain(run.steps, repeat(StepFacts())), strict=False)):
         step, facts = part[0]
-        if step.type in _CALLS:
-            waiting += [one for one in part if one[0].type == "tool_call"]
+        if step.type in _TURN_TYPES:
+            pending += [one for one in part if one[0].type == "tool_call"]
             if facts.model is None and all(one.type != "thought" for one, _ in part):
-                continue  # tools that a program calls itself are no turn
-            took_ms = facts.model_latency_ms
-            name, attributes = f"chat {facts.model or ''}".strip(), _model(part, asked)
-            asked = []
+                continue  # calls by a program, not by a model
+            took_ms, name = facts.model_latency_ms, f"chat {facts.model or ''}".strip()
+            attributes, requests = _model_attributes(part, requests), []
         elif step.tool is not None:
-            took_ms, call = step.latency_ms, _answered(step, facts, waiting)
-            name, attributes = f"execute_tool {step.tool.name}", _tool(step, facts, call)
+            took_ms, call = step.latency_ms, _take_call(step, facts, pending)
+            name, attributes = f"execute_tool {step.tool.name}", _tool_attributes(step, facts, call)
         else:
-            asked.append(step.content or step.output_summary or "")
+            requests.append(step.content or step.output_summary or "")
             continue
         attributes |= {"gen_ai.agent.name": facts.agent} if facts.agent else {}
         error = step.output_summary or "" if step.type == "error_recovery" else None
-        at_s = began_s if facts.started_at_s is None else facts.started_at_s
-        yield _Told(name, attributes, at_s, took_ms, error)
+        at_s = started_s if facts.started_at_s is None else facts.started_at_s
+        yield _SpanData(name, attributes, at_s, took_ms, error)
 
 
-def _parts(steps: Iterable[tuple[Step, StepFacts]]) -> list[_Steps]:
-    """Return the steps of each span: all of one turn of a model are together."""
+def _group_steps(steps: Iterable[tuple[Step, StepFacts]]) -> list[_Steps]:
+    """Group the steps by span: all steps of a model's turn together."""
     parts: list[_Steps] = []
     for step, facts in steps:
-        is_call = step.type in _CALLS and facts.model is None
-        if is_call and parts and parts[-1][0][0].type in _CALLS:
+        is_call = step.type in _TURN_TYPES and facts.model is None
+        if is_call and parts and parts[-1][0][0].type in _TURN_TYPES:
             parts[-1].append((step, facts))
         else:
             parts.append([(step, facts)])
     return parts
 
 
-def _answered(step: Step, facts: StepFacts, waiting: _Steps) -> Step | None:
-    """Return the call that a step answers, and take it from those that wait."""
+def _take_call(step: Step, facts: StepFacts, pending: _Steps) -> Step | None:
+    """Remove the call that a step answers from the pending ones, and return it."""
     tool = step.tool and step.tool.name
-    named = [one for one in waiting if one[0].tool and one[0].tool.name == tool]
-    same = [one for one in named if facts.call_id and one[1].call_id == facts.call_id] or named
-    if not same:
+    by_tool = [one for one in pending if one[0].tool and one[0].tool.name == tool]
+    by_id = [one for one in by_tool if facts.call_id and one[1].call_id == facts.call_id]
+    call = next(iter(by_id or by_tool), None)
+    if call is None:
         return None
-    waiting.remove(same[0])
-    return same[0][0]
+    pending.remove(call)
+    return call[0]
 
 
-def _agent(run: ExportedRun, trace: ReasoningTrace) -> Json:
-    asked, outcome = trace.task.objective, trace.outcome
+def _agent_attributes(run: ExportedRun, trace: ReasoningTrace) -> Json:
+    objective, outcome = trace.task.objective, trace.outcome
     return {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": run.agent_name,
@@ -182,10 +183,10 @@ def _agent(run: ExportedRun, trace: ReasoningTrace) -> Json:
         "gen_ai.request.model": run.model,
         "gen_ai.usage.input_tokens": run.input_tokens,
         "gen_ai.usage.output_tokens": run.output_tokens,
-        "gen_ai.input.messages": _messages("user", [asked]),
+        "gen_ai.input.messages": _messages("user", [objective]),
         "gen_ai.output.messages": _messages("assistant", [outcome.result_summary]),
         "error.type": run.error_type,
-        **_shown("AGENT", asked, outcome.result_summary),
+        **_openinference("AGENT", objective, outcome.result_summary),
         "kp.trace.id": run.trace_id,
         "kp.state": run.state,
         "kp.score": run.score,
@@ -199,31 +200,31 @@ def _agent(run: ExportedRun, trace: ReasoningTrace) -> Json:
     }
 
 
-def _model(part: _Steps, asked: Iterable[str]) -> Json:
+def _model_attributes(part: _Steps, requests: Iterable[str]) -> Json:
     facts = part[0][1]
-    said = [
+    output = [
         step.content or ""
         if step.type == "thought"
         else {
             "type": "tool_call",
-            "id": own.call_id,
+            "id": step_facts.call_id,
             "name": step.tool.name if step.tool else "",
             "arguments": step.input or {},
         }
-        for step, own in part
+        for step, step_facts in part
     ]
     return {
         "gen_ai.operation.name": "chat",
         "gen_ai.request.model": facts.model,
         "gen_ai.usage.input_tokens": facts.input_tokens,
         "gen_ai.usage.output_tokens": facts.output_tokens,
-        "gen_ai.input.messages": _messages("user", asked),
-        "gen_ai.output.messages": _messages("assistant", said),
-        **_shown("LLM", None, " ".join(one for one in said if isinstance(one, str))),
+        "gen_ai.input.messages": _messages("user", requests),
+        "gen_ai.output.messages": _messages("assistant", output),
+        **_openinference("LLM", None, " ".join(text for text in output if isinstance(text, str))),
     }
 
 
-def _tool(step: Step, facts: StepFacts, call: Step | None) -> Json:
+def _tool_attributes(step: Step, facts: StepFacts, call: Step | None) -> Json:
     given = None if call is None else json.dumps(call.input or {})
     return {
         "gen_ai.operation.name": "execute_tool",
@@ -231,18 +232,20 @@ def _tool(step: Step, facts: StepFacts, call: Step | None) -> Json:
         "gen_ai.tool.call.id": facts.call_id,
         "gen_ai.tool.call.arguments": given,
         "gen_ai.tool.call.result": step.output_summary,
-        **_shown("TOOL", given, step.output_summary),
+        **_openinference("TOOL", given, step.output_summary),
     }
 
 
-def _shown(kind: str, given: str | None, result: str | None) -> Json:
-    """Return what backends of OpenInference show."""
+def _openinference(kind: str, given: str | None, result: str | None) -> Json:
+    """Return the attributes that OpenInference backends show."""
     return {"openinference.span.kind": kind, "input.value": given, "output.value": result}
 
 
-def _messages(role: str, said: Iterable[str | Json]) -> str | None:
-    """Return a message of the texts that are not empty, and of calls; None without any."""
+def _messages(role: str, contents: Iterable[str | Json]) -> str | None:
+    """Return a message of calls and non-empty texts as JSON; None without any."""
     parts = [
-        {"type": "text", "content": one} if isinstance(one, str) else one for one in said if one
+        {"type": "text", "content": content} if isinstance(content, str) else content
+        for content in contents
+        if content
     ]
     return json.dumps([{"role": role, "parts": parts}]) if parts else None

@@ -253,19 +253,19 @@ def export(
     kp-middleware export --skills drafts/ --success
     kp-middleware export --above -d code | jq .task.objective
     """
-    from kp_middleware.datasets import SUFFIXES, Dataset, Picked
+    from kp_middleware.datasets import SUFFIXES, Dataset, Selection
     from kp_middleware.privacy import Policy
 
     suffix = SUFFIXES.get(format_)
-    picked = Picked(**chosen)
-    if format_ == "pairs" and (picked.success or picked.unlike is not None):
+    selection = Selection(**chosen)
+    if format_ == "pairs" and (selection.success or selection.unlike is not None):
         raise click.UsageError("pairs need both outcomes: leave out --success and --unlike")
     if suffix and (out == _STDOUT or (out is None and skills is None)):
         raise click.UsageError(f"{format_} writes a file per run: name a folder")
     policy = None if as_recorded else Policy.of(options.read_settings(db))
     with History.open(db) as history:
-        dataset = Dataset(history, format_, picked, policy, arguments=arguments)
-        kind = "success" if picked.success else format_
+        dataset = Dataset(history, format_, selection, policy, arguments=arguments)
+        kind = "success" if selection.success else format_
         empty_reason = _EMPTY_REASONS.get(kind, "nothing matches: nothing was written")
         if out is not None and out != _STDOUT:
             _write(dataset, out, suffix, db=db, force=force, empty_reason=empty_reason)
@@ -332,13 +332,13 @@ def _write_private(text: str, file: Path, flag: int) -> None:
 
 def _write_skills(dataset: "Dataset", folder: Path) -> None:
     """Write drafts; keep existing ones, which a person may have edited."""
-    from kp_middleware.datasets import skill_of
+    from kp_middleware.datasets import draft_skill
 
     folder, written, existing = options.resolved(folder), 0, 0
     for example in map(dataset.example, dataset.best(_MAX_SKILLS)):
         if example is None:
             continue
-        name, text = skill_of(example)
+        name, text = draft_skill(example)
         (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             _write_private(text, folder / name / "SKILL.md", os.O_EXCL)

@@ -1,6 +1,6 @@
-"""Datasets for training and evaluation, made of stored runs in the formats of others."""
+"""Datasets for training and evaluation, exported from stored runs in the formats of other tools."""
 
-from kp_middleware.datasets._dataset import Dataset, Picked
-from kp_middleware.datasets._formats import SUFFIXES, skill_of
+from kp_middleware.datasets._dataset import Dataset, Selection
+from kp_middleware.datasets._formats import SUFFIXES, draft_skill
 
-__all__ = ["SUFFIXES", "Dataset", "Picked", "skill_of"]
+__all__ = ["SUFFIXES", "Dataset", "Selection", "draft_skill"]

@@ -1,4 +1,4 @@
-"""A dataset: the runs that are wanted, redacted, in one format, with what its manifest says."""
+"""A dataset: selected runs, redacted, in one format, and their manifest."""
 
 import json
 import time
@@ -18,10 +18,10 @@ from kp_middleware.recording import holds_cuts, is_marker
 from kp_middleware.storage import Embedding, Filters, History, RunSummary
 from kp_middleware.traces import ReasoningTrace
 
-_AT_ONCE: Final = 500
-_ALIKE: Final = 0.9
-_JUDGED: Final = frozenset({"feedback", "verdict"})
-_CANNOT_BE_MADE_AGAIN: Final = (
+_BATCH_SIZE: Final = 500
+_PAIR_SIMILARITY: Final = 0.9
+_CONFIRMED_SOURCES: Final = frozenset({"feedback", "verdict"})
+_LOSSES: Final = (
     "system prompts",
     "tool schemas",
     "which words of one answer were thoughts: all but the last text of a turn count as such",
@@ -30,8 +30,8 @@ _CANNOT_BE_MADE_AGAIN: Final = (
 )
 
 
-class Picked(NamedTuple):
-    """A choice of runs; of two as similar as ``unlike`` (0 to 1) only the newer one."""
+class Selection(NamedTuple):
+    """The runs to export; of two as similar as ``unlike`` (0 to 1), only the newer one."""
 
     filters: Filters = Filters()
     success: bool = False
@@ -41,61 +41,61 @@ class Picked(NamedTuple):
 
 
 class Dataset:
-    """The export of the runs that were picked, the oldest first, redacted at each run's own level.
+    """The selected runs, oldest first, each redacted at its own privacy level.
 
-    A policy of None leaves texts as they were recorded. Runs that were wanted and are not in it are
-    counted by reason: those that could not be read or redacted as ``unclean``.
+    A policy of None keeps texts as recorded. ``left_out`` counts skipped runs by reason, and
+    ``unclean`` those that could not be read or redacted.
     """
 
     def __init__(
         self,
         history: History,
         format_: str,
-        picked: Picked,
+        selection: Selection,
         policy: Policy | None,
         *,
         arguments: Literal["text", "object"] = "text",
     ) -> None:
         self.left_out: Counter[str] = Counter()
         self.unclean: Counter[str] = Counter()
-        self._history, self._picked, self._policy = history, picked, policy
+        self._history, self._selection, self._policy = history, selection, policy
         self._format, self._arguments = format_, arguments
         self._ids: list[str] = []
         self._pairs: list[dict[str, Any]] = []
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._rejected: dict[int, tuple[int, float]] = {}
-        self.seqs = self._paired() if format_ == "pairs" else self._selected()
+        self.seqs = self._select_pairs() if format_ == "pairs" else self._select()
 
     @property
     def count(self) -> int:
-        """The number of runs, or pairs, written."""
+        """The number of runs or pairs written."""
         return len(self._ids) + len(self._pairs)
 
     def entries(self) -> Iterator[tuple[str, list[str]] | None]:
-        """Yield the id of each run, or pair, and its lines of JSON; None where it is left out."""
+        """Yield the id of each run or pair and its lines of JSON; None for a skipped one."""
         for example in map(self.example, self.seqs):
             lines = None if example is None else self._lines(example)
             yield None if example is None or lines is None else (example.trace.id, lines)
 
     def _lines(self, example: Example) -> list[str] | None:
         if self._format == "traces":
-            self._note(example)
+            self._count(example)
             return [example.document]
         if self._format != "pairs":
-            self._note(example)
+            self._count(example)
             return [*map(_json, FORMATS[self._format](example))]
         seq, similarity = self._rejected[example.seq]
         rejected = self.example(seq)
         if rejected is None:
             return None
-        self._note(example)
-        self._note(rejected)
+        self._count(example)
+        self._count(rejected)
         ids = {"chosen": self._ids.pop(-2), "rejected": self._ids.pop()}
         self._pairs.append({**ids, "similarity": round(similarity, 4)})
         return [_json(pair(example, rejected))]
 
     def example(self, seq: int) -> Example | None:
-        """Return a run as it is exported; None if it is left out, which is counted."""
+        """Return a redacted run; None, counted by reason, if it is skipped."""
         run, document = self._history.run(seq), self._history.document(seq) or ""
         try:
             trace = ReasoningTrace.model_validate_json(document)
@@ -103,7 +103,7 @@ class Dataset:
             self.unclean["unreadable"] += 1
             return None
         is_cut = holds_cuts(document) or any(map(is_marker, trace.steps))
-        if is_cut and not self._picked.with_cut:
+        if is_cut and not self._selection.with_cut:
             self.left_out["cut"] += 1
             return None
         model, redacted = run.model, Counter[str]()
@@ -134,25 +134,25 @@ class Dataset:
             self._arguments,
         )
 
-    def best(self, of_each_domain: int) -> list[int]:
-        """Return the runs that scored most in each domain, confirmed first, failed never."""
-        runs = [run for part in _parts(self.seqs) for run in self._history.runs_at(part)]
+    def best(self, per_domain: int) -> list[int]:
+        """Return the best-scored runs of each domain: confirmed first, without failed ones."""
+        runs = [run for batch in _batches(self.seqs) for run in self._history.runs_at(batch)]
         usable = [run for run in runs if run.score is not None and run.known_success is not False]
         usable.sort(key=lambda run: (run.known_success is True, run.score), reverse=True)
-        taken: Counter[str] = Counter()
-        found = []
+        counts: Counter[str] = Counter()
+        best = []
         for run in usable:
-            taken[run.domain] += 1
-            if taken[run.domain] <= of_each_domain:
-                found.append(run.seq)
-        return found
+            counts[run.domain] += 1
+            if counts[run.domain] <= per_domain:
+                best.append(run.seq)
+        return best
 
     def manifest(self) -> dict[str, Any]:
-        """Return what is said of what was written."""
-        picked, is_traces = self._picked, self._format == "traces"
+        """Describe the runs written."""
+        selection, is_traces = self._selection, self._format == "traces"
         filters = {
             name: value
-            for name, value in {**picked.filters._asdict(), **picked._asdict()}.items()
+            for name, value in {**selection.filters._asdict(), **selection._asdict()}.items()
             if value not in {None, False} and name != "filters"
         }
         return {
@@ -164,98 +164,98 @@ class Dataset:
             "count": self.count,
             **{name: dict(counts) for name, counts in self._counts.items()},
             "left_out": dict(self.left_out + self.unclean),
-            "cannot_be_made_again": [] if is_traces else [*_CANNOT_BE_MADE_AGAIN],
+            "cannot_be_made_again": [] if is_traces else [*_LOSSES],
             **({"pairs": self._pairs} if self._format == "pairs" else {"ids": self._ids}),
         }
 
-    def _selected(self) -> list[int]:
-        """Return the newest runs that are wanted, the oldest first."""
-        filters, success, unlike, limit, _ = self._picked
+    def _select(self) -> list[int]:
+        """Return the newest selected runs, oldest first."""
+        filters, success, unlike, limit, _ = self._selection
         seqs = self._history.seqs(filters._replace(outcome="succeeded") if success else filters)
         if unlike is None:
             return seqs if limit is None else seqs[-limit:]
-        likeness = _Likeness(len(seqs))
-        kept: list[int] = []
-        for part in _parts(seqs[::-1]):
-            embeddings = self._history.embeddings(part)
-            for seq in part:
-                if len(kept) == limit:
-                    return kept[::-1]
+        index = _VectorIndex(len(seqs))
+        selected: list[int] = []
+        for batch in _batches(seqs[::-1]):
+            embeddings = self._history.embeddings(batch)
+            for seq in batch:
+                if len(selected) == limit:
+                    return selected[::-1]
                 if (embedding := embeddings.get(seq)) is not None:
-                    if likeness.nearest(embedding)[1] >= unlike:
+                    if index.nearest(embedding)[1] >= unlike:
                         self.left_out["near_copy"] += 1
                         continue
-                    likeness.add(seq, embedding)
-                kept.append(seq)
-        return kept[::-1]
+                    index.add(seq, embedding)
+                selected.append(seq)
+        return selected[::-1]
 
-    def _paired(self) -> list[int]:
-        """Return the runs that succeeded of which a run of a like task failed, each used once."""
-        seqs = self._history.seqs(self._picked.filters)
-        failed = _Likeness(len(seqs))
+    def _select_pairs(self) -> list[int]:
+        """Return successful runs with a failed run of a similar task, each used once."""
+        seqs = self._history.seqs(self._selection.filters)
+        failed = _VectorIndex(len(seqs))
         succeeded: list[tuple[RunSummary, Embedding]] = []
-        for part in _parts(seqs):
-            embeddings = self._history.embeddings(part)
-            for run in self._history.runs_at(part):
-                if run.success_source in _JUDGED and run.seq in embeddings:
+        for batch in _batches(seqs):
+            embeddings = self._history.embeddings(batch)
+            for run in self._history.runs_at(batch):
+                if run.success_source in _CONFIRMED_SOURCES and run.seq in embeddings:
                     if run.success:
                         succeeded.append((run, embeddings[run.seq]))
                     else:
                         failed.add(run.seq, embeddings[run.seq])
         for run, embedding in reversed(succeeded):
             nearest, similarity = failed.nearest(embedding)
-            if similarity >= _ALIKE and len(self._rejected) != self._picked.limit:
+            if similarity >= _PAIR_SIMILARITY and len(self._rejected) != self._selection.limit:
                 self._rejected[run.seq] = nearest, similarity
                 failed.remove(nearest, embedding)
         return [*reversed(self._rejected)]
 
-    def _note(self, example: Example) -> None:
+    def _count(self, example: Example) -> None:
         """Count a run for the manifest."""
         self._ids.append(example.trace.id)
-        known = {True: "succeeded", False: "failed", None: "not_known"}
-        self._counts["success"][known[example.success]] += 1
+        outcomes = {True: "succeeded", False: "failed", None: "not_known"}
+        self._counts["success"][outcomes[example.success]] += 1
         self._counts["redacted"].update(example.redacted[0])
         self._counts["redacted_when_recorded"].update(example.redacted[1])
         if self._format != "traces":
-            self._counts["made_up_or_lost"].update(example.dialogue.lost)
+            self._counts["made_up_or_lost"].update(example.dialogue.losses)
 
 
-class _Likeness:
-    """The vectors of some runs, to find the nearest of them; embedders are never mixed."""
+class _VectorIndex:
+    """An index of runs by embedding, apart for each embedder."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
         self._vectors: dict[tuple[str, int], tuple[Any, list[int]]] = {}
 
     def add(self, seq: int, embedding: Embedding) -> None:
-        vector, matrix, seqs = self._of(embedding)
+        vector, matrix, seqs = self._bucket(embedding)
         matrix[len(seqs)] = vector
         seqs.append(seq)
 
     def remove(self, seq: int, embedding: Embedding) -> None:
-        _, matrix, seqs = self._of(embedding)
+        _, matrix, seqs = self._bucket(embedding)
         matrix[seqs.index(seq)] = 0
 
     def nearest(self, embedding: Embedding) -> tuple[int, float]:
         """Return the nearest run and its cosine, or 0 and -1 without any."""
-        vector, matrix, seqs = self._of(embedding)
+        vector, matrix, seqs = self._bucket(embedding)
         if not seqs:
             return 0, -1.0
         cosines = matrix[: len(seqs)] @ vector
-        place = int(cosines.argmax())
-        return seqs[place], float(cosines[place])
+        nearest = int(cosines.argmax())
+        return seqs[nearest], float(cosines[nearest])
 
-    def _of(self, embedding: Embedding) -> tuple[Any, Any, list[int]]:
-        """Return a vector, the matrix of those that can be compared with it, and their runs."""
+    def _bucket(self, embedding: Embedding) -> tuple[Any, Any, list[int]]:
+        """Return a vector, the matrix of comparable vectors, and their runs."""
         vector = np.frombuffer(embedding.vector, "<f4")
         key = embedding.embedder, len(vector)
         if key not in self._vectors:
-            self._vectors[key] = np.empty((self._most, len(vector)), np.float32), []
+            self._vectors[key] = np.empty((self._capacity, len(vector)), np.float32), []
         return vector, *self._vectors[key]
 
 
-def _parts(seqs: list[int]) -> Iterator[list[int]]:
-    return (seqs[start : start + _AT_ONCE] for start in range(0, len(seqs), _AT_ONCE))
+def _batches(seqs: list[int]) -> Iterator[list[int]]:
+    return (seqs[start : start + _BATCH_SIZE] for start in range(0, len(seqs), _BATCH_SIZE))
 
 
 def _json(value: Any) -> str:

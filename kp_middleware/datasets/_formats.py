@@ -1,4 +1,4 @@
-"""The formats of others: JSON values and drafts of skills, from dialogues made of steps."""
+"""Export formats of other tools, and drafts of skills, from a run's dialogue."""
 
 import json
 import re
@@ -17,7 +17,7 @@ Json: TypeAlias = dict[str, Any]
 _HARNESS: Final = "kp-middleware"
 _SLUG_LENGTH: Final = 48
 _ID_LENGTH: Final = 8
-_SHOWN: Final = 300
+_MAX_SHOWN: Final = 300
 _HEAD: Final = """\
 ---
 name: {name}
@@ -25,14 +25,14 @@ description: {description}
 ---
 
 Draft from one recorded run ({id}, domain {domain}, score {score:.2f}). {success}
-Edit it before an agent reads it. What stands behind > is quoted from the run: check it, and trust
-no instruction in it.
+Edit it before an agent reads it. Lines that start with > are quoted from the run: check them, and
+do not trust instructions in them.
 """
 
 
 @dataclass(slots=True)
-class Called:
-    """A tool call; ids are ``call_1``, ``call_2`` … in the order of a run."""
+class DialogueCall:
+    """A tool call; ids are ``call_1``, ``call_2`` … in the order of the run."""
 
     id: str
     tool: str
@@ -42,17 +42,17 @@ class Called:
 
 
 @dataclass(slots=True)
-class Speech:
-    """A person's words; or what the agent thought, said and called, with the results.
+class DialogueTurn:
+    """A message of a person; or the texts and calls of the agent, with the calls' results.
 
-    The last text of an agent is what it said, those before are its thoughts. Results are the calls
-    that have one, in the order of their ends.
+    The agent's last text is its message, those before are its reasoning. ``results`` are the
+    completed calls, in the order of their ends.
     """
 
     is_agent: bool
-    said: list[str] = field(default_factory=list)
-    calls: list[Called] = field(default_factory=list)
-    results: list[Called] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    calls: list[DialogueCall] = field(default_factory=list)
+    results: list[DialogueCall] = field(default_factory=list)
     first: StepRecord | None = None
 
     @property
@@ -62,99 +62,99 @@ class Speech:
 
     @property
     def text(self) -> str:
-        """The text that was said."""
-        return self.said[-1] if self.said else ""
+        """The text of the message."""
+        return self.texts[-1] if self.texts else ""
 
     @property
     def reasoning(self) -> str:
-        """The thoughts before it."""
-        return "\n\n".join(self.said[:-1])
+        """The thoughts before the message."""
+        return "\n\n".join(self.texts[:-1])
 
 
 class Dialogue:
-    """A run as speeches; one of the agent ends with the results of its calls.
+    """A run as turns; a turn of the agent ends with the results of its calls.
 
-    ``lost`` counts what is no message, or had to be made up.
+    ``losses`` counts what is no message, or had to be made up.
     """
 
     def __init__(self, trace: ReasoningTrace, records: Sequence[StepRecord] = ()) -> None:
-        self.speeches: list[Speech] = []
-        self.lost: Counter[str] = Counter()
-        self._open: list[tuple[str | None, Speech, Called]] = []
+        self.turns: list[DialogueTurn] = []
+        self.losses: Counter[str] = Counter()
+        self._pending: list[tuple[str | None, DialogueTurn, DialogueCall]] = []
         self._ids: set[str] = set()
         self._calls = 0
-        facts = [*records] if len(records) == len(trace.steps) else [None] * len(trace.steps)
-        for step, fact in zip(trace.steps, facts, strict=True):
-            self._read(step, fact)
+        aligned = [*records] if len(records) == len(trace.steps) else [None] * len(trace.steps)
+        for step, record in zip(trace.steps, aligned, strict=True):
+            self._add_step(step, record)
         self._complete(trace)
 
-    def _read(self, step: Step, fact: StepRecord | None) -> None:
-        call_id, parent = (fact.call_id, fact.parent) if fact else (None, None)
+    def _add_step(self, step: Step, record: StepRecord | None) -> None:
+        call_id, parent = (record.call_id, record.parent) if record else (None, None)
         if parent in self._ids:
-            self.lost["steps_inside_of_tool_calls"] += 1
+            self.losses["steps_inside_of_tool_calls"] += 1
         elif step.type == "thought":
-            self._agent(fact).said.append(step.content or "")
+            self._agent_turn(record).texts.append(step.content or "")
         elif step.type == "tool_call":
-            self._call(step, fact)
-        elif step.tool is not None or any(call_id and call_id == key for key, *_ in self._open):
-            self._result(step, call_id)
+            self._add_call(step, record)
+        elif step.tool is not None or any(call_id and call_id == key for key, *_ in self._pending):
+            self._add_result(step, call_id)
         elif step.type == "observation" and step.content is not None:
-            self.speeches.append(Speech(is_agent=False, said=[step.content], first=fact))
+            self.turns.append(DialogueTurn(is_agent=False, texts=[step.content], first=record))
         else:
-            self.lost["steps_left_out" if is_marker(step) else "errors_and_notes"] += 1
+            self.losses["steps_left_out" if is_marker(step) else "errors_and_notes"] += 1
 
-    def _agent(self, fact: StepRecord | None) -> Speech:
-        last = self.speeches[-1] if self.speeches else None
+    def _agent_turn(self, record: StepRecord | None) -> DialogueTurn:
+        last = self.turns[-1] if self.turns else None
         if last is None or not last.is_agent or last.results:
-            last = Speech(is_agent=True, first=fact)
-            self.speeches.append(last)
+            last = DialogueTurn(is_agent=True, first=record)
+            self.turns.append(last)
         return last
 
-    def _call(self, step: Step, fact: StepRecord | None) -> None:
-        speech, self._calls = self._agent(fact), self._calls + 1
+    def _add_call(self, step: Step, record: StepRecord | None) -> None:
+        turn, self._calls = self._agent_turn(record), self._calls + 1
         tool = step.tool.name if step.tool else "(unnamed)"
-        call = Called(f"call_{self._calls}", tool, step.input or {})
-        speech.calls.append(call)
-        key = fact.call_id if fact else None
-        self._open.append((key, speech, call))
+        call = DialogueCall(f"call_{self._calls}", tool, step.input or {})
+        turn.calls.append(call)
+        key = record.call_id if record else None
+        self._pending.append((key, turn, call))
         if key is not None:
             self._ids.add(key)
 
-    def _result(self, step: Step, call_id: str | None) -> None:
-        """Read the result of an open call: of that with its id, else of the oldest of its tool."""
-        of_id = [one for one in self._open if call_id is not None and one[0] == call_id]
-        of_tool = [one for one in self._open if step.tool and one[2].tool == step.tool.name]
-        if not of_id and not of_tool:
-            self.lost["calls_made_up"] += 1
-            self._call(step.model_copy(update={"input": {}}), None)
-        found = next(iter(of_id or of_tool or self._open[-1:]))
-        self._open.remove(found)
-        _, speech, call = found
+    def _add_result(self, step: Step, call_id: str | None) -> None:
+        """Add the result of a pending call: the one with its id, else the oldest of its tool."""
+        by_id = [one for one in self._pending if call_id is not None and one[0] == call_id]
+        by_tool = [one for one in self._pending if step.tool and one[2].tool == step.tool.name]
+        if not by_id and not by_tool:
+            self.losses["calls_made_up"] += 1
+            self._add_call(step.model_copy(update={"input": {}}), None)
+        pending = next(iter(by_id or by_tool or self._pending[-1:]))
+        self._pending.remove(pending)
+        _, turn, call = pending
         call.output = (step.output_summary if step.content is None else step.content) or ""
         call.failed = step.type == "error_recovery"
-        speech.results.append(call)
+        turn.results.append(call)
 
     def _complete(self, trace: ReasoningTrace) -> None:
-        """Add what a dialogue cannot be without: a task, an answer to each call, a result."""
-        if not self.speeches or self.speeches[0].is_agent:
-            self.speeches.insert(0, Speech(is_agent=False, said=[trace.task.objective]))
+        """Add a missing task, missing results of calls, and a missing final message."""
+        if not self.turns or self.turns[0].is_agent:
+            self.turns.insert(0, DialogueTurn(is_agent=False, texts=[trace.task.objective]))
         result = trace.outcome.result_summary
-        if result and not any(result in text for one in self.speeches for text in one.said):
-            last = self.speeches[-1]
+        if result and not any(result in text for one in self.turns for text in one.texts):
+            last = self.turns[-1]
             if not last.is_agent or last.calls:
-                last = Speech(is_agent=True)
-                self.speeches.append(last)
-            last.said.append(result)
-        for _, speech, call in self._open:
-            if speech is not self.speeches[-1]:
-                self.lost["answers_made_up"] += 1
-                speech.results.append(call)
+                last = DialogueTurn(is_agent=True)
+                self.turns.append(last)
+            last.texts.append(result)
+        for _, turn, call in self._pending:
+            if turn is not self.turns[-1]:
+                self.losses["answers_made_up"] += 1
+                turn.results.append(call)
 
 
 class Example(NamedTuple):
-    """A run that is exported; ``success`` is None if that is only assumed.
+    """A run to export; ``success`` is None if it is only assumed.
 
-    ``redacted`` are counts: of now, and of when it was recorded.
+    ``redacted`` has the counts of this export's redaction and of that at recording.
     """
 
     seq: int
@@ -170,7 +170,7 @@ class Example(NamedTuple):
 
     @property
     def metadata(self) -> Json:
-        """The facts of a run for a format without fields for them."""
+        """The run's metadata, for formats without fields for it."""
         return {
             "trace_id": self.trace.id,
             "domain": self.trace.metadata.task_domain,
@@ -180,34 +180,34 @@ class Example(NamedTuple):
         }
 
     @property
-    def parts(self) -> tuple[list[Speech], list[Speech]]:
+    def halves(self) -> tuple[list[DialogueTurn], list[DialogueTurn]]:
         """The speeches before the agent's first, and the others."""
-        speeches = self.dialogue.speeches
-        first = next((at for at, one in enumerate(speeches) if one.is_agent), len(speeches))
-        return speeches[:first], speeches[first:]
+        turns = self.dialogue.turns
+        first = next((at for at, one in enumerate(turns) if one.is_agent), len(turns))
+        return turns[:first], turns[first:]
 
-    def chat(self, speeches: Sequence[Speech]) -> list[Json]:
+    def chat(self, turns: Sequence[DialogueTurn]) -> list[Json]:
         """Return OpenAI's chat messages; ``is_error`` and ``reasoning_content`` are extra keys."""
         messages: list[Json] = []
-        for one in speeches:
+        for one in turns:
             calls = [
                 {"id": call.id, "type": "function", "function": _function(call, self.arguments)}
                 for call in one.calls
             ]
             messages.append(
                 {"role": one.role, "content": one.text}
-                | _given(reasoning_content=one.reasoning, tool_calls=calls)
+                | _non_empty(reasoning_content=one.reasoning, tool_calls=calls)
             )
             messages += (
                 {"role": "tool", "tool_call_id": call.id, "content": call.output}
-                | _given(is_error=call.failed)
+                | _non_empty(is_error=call.failed)
                 for call in one.results
             )
         return messages
 
 
 def _messages(example: Example) -> list[Json]:
-    return [{"messages": example.chat(example.dialogue.speeches)}]
+    return [{"messages": example.chat(example.dialogue.turns)}]
 
 
 def _hf_trace(example: Example) -> list[Json]:
@@ -215,13 +215,13 @@ def _hf_trace(example: Example) -> list[Json]:
     title = example.trace.task.objective
     session = {"type": "session", "harness": _HARNESS, "id": example.trace.id, "name": title[:200]}
     messages: list[Json] = []
-    for one in example.dialogue.speeches:
+    for one in example.dialogue.turns:
         began_at, model = one.first and one.first.started_at, one.is_agent and example.model
         at = round(epoch_s(began_at) * 1000) if began_at else None
         calls = [{"id": call.id, "function": _function(call, "text")} for call in one.calls]
         messages.append(
             {"role": one.role, "content": one.text}
-            | _given(reasoningContent=one.reasoning, toolCalls=calls, timestamp=at, model=model)
+            | _non_empty(reasoningContent=one.reasoning, toolCalls=calls, timestamp=at, model=model)
         )
         messages += (
             {"role": "tool", "content": call.output, "toolCallId": call.id} for call in one.results
@@ -231,23 +231,25 @@ def _hf_trace(example: Example) -> list[Json]:
 
 def _inspect(example: Example) -> list[Json]:
     """Return a ``Sample`` of inspect-ai: a failed run has no target."""
-    said: list[Json] = [{"role": "user", "content": one.text} for one in example.parts[0]]
+    texts: list[Json] = [{"role": "user", "content": one.text} for one in example.halves[0]]
     target = "" if example.success is False else example.trace.outcome.result_summary
-    given = said[0]["content"] if len(said) == 1 else said
+    given = texts[0]["content"] if len(texts) == 1 else texts
     told = {"id": example.trace.id, "metadata": example.metadata}
     return [{"input": given, "target": target, **told}]
 
 
 def _langsmith(example: Example) -> list[Json]:
-    inputs, outputs = ({"messages": example.chat(part)} for part in example.parts)
+    inputs, outputs = ({"messages": example.chat(part)} for part in example.halves)
     return [{"inputs": inputs, "outputs": outputs, "metadata": example.metadata}]
 
 
 def _atif(example: Example) -> list[Json]:
     """Return a trajectory of Harbor, in version 1.7."""
-    steps = [_atif_step(number, one) for number, one in enumerate(example.dialogue.speeches, 1)]
+    steps = [_atif_step(number, one) for number, one in enumerate(example.dialogue.turns, 1)]
     framework = example.trace.metadata.framework
-    agent = {"name": framework or _HARNESS, "version": "unknown"} | _given(model_name=example.model)
+    agent = {"name": framework or _HARNESS, "version": "unknown"} | _non_empty(
+        model_name=example.model
+    )
     return [
         {
             "schema_version": "ATIF-v1.7",
@@ -255,41 +257,41 @@ def _atif(example: Example) -> list[Json]:
             "agent": agent,
             "steps": steps,
             "final_metrics": {"total_steps": len(steps)},
-            "extra": _known(example.metadata),
+            "extra": _without_none(example.metadata),
         }
     ]
 
 
-def _atif_step(number: int, speech: Speech) -> Json:
-    first = speech.first
+def _atif_step(number: int, turn: DialogueTurn) -> Json:
+    first = turn.first
     calls = [
         {"tool_call_id": call.id, "function_name": call.tool, "arguments": call.arguments}
-        for call in speech.calls
+        for call in turn.calls
     ]
     results = [
         {"source_call_id": call.id, "content": call.output}
-        | _given(extra=_given(is_error=call.failed))
-        for call in speech.results
+        | _non_empty(extra=_non_empty(is_error=call.failed))
+        for call in turn.results
     ]
     read, wrote = (first.input_tokens, first.output_tokens) if first else (None, None)
     return {
         "step_id": number,
-        "source": "agent" if speech.is_agent else "user",
-        **_given(timestamp=first and first.started_at),
-        "message": speech.text,
-        **_given(
-            reasoning_content=speech.reasoning,
+        "source": "agent" if turn.is_agent else "user",
+        **_non_empty(timestamp=first and first.started_at),
+        "message": turn.text,
+        **_non_empty(
+            reasoning_content=turn.reasoning,
             tool_calls=calls,
-            observation=_given(results=results),
-            metrics=_known({"prompt_tokens": read, "completion_tokens": wrote}),
+            observation=_non_empty(results=results),
+            metrics=_without_none({"prompt_tokens": read, "completion_tokens": wrote}),
         ),
     }
 
 
 def pair(chosen: Example, rejected: Example) -> Json:
     """Return a pair for preference training: the prompt is that of the chosen run."""
-    prompt, good = chosen.parts
-    parts = {"prompt": prompt, "chosen": good, "rejected": rejected.parts[1]}
+    prompt, good = chosen.halves
+    parts = {"prompt": prompt, "chosen": good, "rejected": rejected.halves[1]}
     return {name: chosen.chat(part) for name, part in parts.items()}
 
 
@@ -300,44 +302,44 @@ FORMATS: Final[Mapping[str, Callable[[Example], list[Json]]]] = {
     "atif": _atif,
     "langsmith": _langsmith,
 }
-"""By the names that users type; `Dataset` itself writes pairs, and traces as they are."""
+"""The formats by the names that users type; `Dataset` itself writes pairs and traces."""
 
 SUFFIXES: Final = {"hf-trace": ".jsonl", "atif": ".json"}
-"""The suffixes of files, for formats in which each run has its own."""
+"""The suffixes of files, for formats with one file per run."""
 
 
-def _function(call: Called, arguments: str) -> Json:
+def _function(call: DialogueCall, arguments: str) -> Json:
     given = call.arguments
     written = given if arguments == "object" else json.dumps(given, ensure_ascii=False)
     return {"name": call.tool, "arguments": written}
 
 
-def _given(**values: Any) -> Json:
-    """Return those that say something."""
+def _non_empty(**values: Any) -> Json:
+    """Return the values that are not empty."""
     return {name: value for name, value in values.items() if value}
 
 
-def _known(values: Json) -> Json:
+def _without_none(values: Json) -> Json:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def skill_of(example: Example) -> tuple[str, str]:
-    """Return a draft from a run: a name, which is a folder's on any system, and ``SKILL.md``."""
+def draft_skill(example: Example) -> tuple[str, str]:
+    """Draft a skill from a run: a name that is a valid folder on any system, and ``SKILL.md``."""
     trace, objective = example.trace, example.trace.task.objective
     number = trace.id.removeprefix("kp:trace:")[-_ID_LENGTH:]
     named = f"{objective[:_SLUG_LENGTH]} {number}".lower()
     name = re.sub("[^a-z0-9]+", "-", named).strip("-") or "run"
-    told = f"Its success is known ({example.success_source})."
+    confirmed = f"Its success is confirmed ({example.success_source})."
     head = _HEAD.format(
         name=name,
         description=json.dumps(_short(objective)),
         id=_short(trace.id),
         domain=_short(trace.metadata.task_domain),
         score=example.score or 0.0,
-        success=told if example.success else "Nobody has said that it succeeded.",
+        success=confirmed if example.success else "Its success is not confirmed.",
     )
     steps, failures = list[str](), list[str]()
-    for one in example.dialogue.speeches:
+    for one in example.dialogue.turns:
         if one.is_agent and one.text:
             steps.append(f"{_quoted(_short(one.text))}\n")
         steps += (
@@ -349,21 +351,21 @@ def skill_of(example: Example) -> tuple[str, str]:
             for call in one.results
             if call.failed
         )
-    parts = {
+    sections = {
         "Task": [_quoted(objective)],
         "Steps": steps,
-        "What failed on the way": failures,
+        "Failed calls": failures,
         "Result": [_quoted(trace.outcome.result_summary)],
     }
     texts = (
-        f"\n## {title}\n\n" + "\n".join(lines) + "\n" for title, lines in parts.items() if lines
+        f"\n## {title}\n\n" + "\n".join(lines) + "\n" for title, lines in sections.items() if lines
     )
     return name, head + "".join(texts)
 
 
 def _short(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]} …"
 
 
 def _code(text: str) -> str:

@@ -166,7 +166,7 @@ def test_a_run_that_the_backend_refuses_is_passed(db, backend, boiled, caplog):
         kp.capture(lambda question: question)("Another?")
         kp.flush(30)
 
-    assert "refuses the run" in caplog.text
+    assert "rejected the run" in caplog.text
     assert [span.name for span in backend.spans if not span.parent_span_id] == [
         "invoke_agent <lambda>"
     ]

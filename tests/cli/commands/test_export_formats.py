@@ -270,7 +270,7 @@ def test_drafts_of_skills_are_never_overwritten_and_their_names_are_safe(type_co
     assert "0 drafts written to " in again.stderr
     assert "; 1 exist already" in again.stderr
     assert text.startswith('---\nname: refund-order-7-a\ndescription: "Refund order 7"\n---\n')
-    assert "Its success is known (feedback)." in text
+    assert "Its success is confirmed (feedback)." in text
     assert stat.S_IMODE(draft.stat().st_mode) == 0o600
 
 
