@@ -92,9 +92,7 @@ def prune(db: Path, *, older: str | None, yes: bool, shrink: bool, **criteria: A
         count, counts = pruning.count(selected), history.counts()
         before = db.stat().st_size
         if yes:
-            batches = progress(
-                pruning.batches(selected), total=count, label="runs removed", size=int
-            )
+            batches = progress(pruning.batches(selected), count, label="runs removed", size=int)
             count = 0
             for removed in batches:
                 count += removed

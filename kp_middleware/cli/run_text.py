@@ -60,7 +60,7 @@ def render_run(run: Run, *, steps: int | None, width: int, cost: str = "") -> "R
         ("  ", view.estimate),
         ("  → ", view.delivery_status),
         ("    redacted ", in_words(dict(view.redactions))),
-        *(("  feedback ", one) for one in view.feedback),
+        *(("  feedback ", text) for text in view.feedback),
     ]
     yield from (indented(one_line(text), mark) for mark, text in details if text)
     yield ""
@@ -129,7 +129,7 @@ def _verdict(explanation: Explanation) -> str:
 
 def render_diff(left: Run, right: Run, width: int) -> "Renderables":
     """Yield facts, scores and steps of two runs side by side, with signs for differences."""
-    found = compared(left, right)
+    comparison = compared(left, right)
     column = max((width - 34) // 2, 12)
     table = grid(
         {"width": 1},
@@ -143,12 +143,12 @@ def render_diff(left: Run, right: Run, width: int) -> "Renderables":
         table.add_row(sign, name.replace("_", " "), *texts, change)
 
     add("", "", "left <", "right >")
-    for name, *values in found.facts:
+    for name, *values in comparison.facts:
         label = "outcome" if name == "success" else name.removesuffix("_ms")
-        texts = (outcome(one) if name == "success" else cell(one, name) for one in values)
+        texts = (outcome(value) if name == "success" else cell(value, name) for value in values)
         add(_sign(*values), label, *(text.removeprefix("kp:trace:") or "-" for text in texts))
     add("", "", "", "")
-    for part in found.scores:
+    for part in comparison.scores:
         amounts, workings = (part.left, part.right), (part.left_working, part.right_working)
         sums = (
             "-" if amount is None else f"{amount:.3f}  {working.partition('  (')[0]}"
@@ -159,7 +159,9 @@ def render_diff(left: Run, right: Run, width: int) -> "Renderables":
     add("", "", "", "")
     steps: list[dict[int | None, StepRecord]]
     steps = [{step.number: step for step in run.steps} for run in (left, right)]
-    pairs = [(one.place, steps[0].get(one.left), steps[1].get(one.right)) for one in found.steps]
+    pairs = [
+        (one.place, steps[0].get(one.left), steps[1].get(one.right)) for one in comparison.steps
+    ]
     for same, group in groupby(pairs, key=lambda pair: _texts(pair[1]) == _texts(pair[2])):
         rows = [*group]
         left_out = len(rows) - 2 * _CONTEXT_STEPS if same else 0

@@ -263,19 +263,19 @@ def _print_calibration(calibration: gate.Calibration) -> None:
         click.echo(f"\n  kp-middleware config set threshold {setting}")
 
 
-def _setting_row(one: gate.SettingView, calibration: gate.Calibration) -> Row:
-    name = exact(one.setting) if isinstance(one.setting, float) else one.setting
-    of = f"{one.succeeded:,} of {one.known:,} known ({percent(one.succeeded, one.known)})"
-    domains = one.domains if len(one.domains) > 1 else {}
+def _setting_row(view: gate.SettingView, calibration: gate.Calibration) -> Row:
+    name = exact(view.setting) if isinstance(view.setting, float) else view.setting
+    of = f"{view.succeeded:,} of {view.known:,} known ({percent(view.succeeded, view.known)})"
+    domains = view.domains if len(view.domains) > 1 else {}
     return {
-        "threshold": Figure(f"{name} (now)" if one.setting == calibration.now else name),
-        "runs": one.let_through,
-        "share": Figure(percent(one.let_through, calibration.runs)),
-        **({"a day": Figure(f"{one.a_day:,.1f}")} if calibration.days > 1 else {}),
-        "succeeded": Figure(of if one.known else "not known"),
-        **({"if not private": one.if_not_private} if calibration.private else {}),
+        "threshold": Figure(f"{name} (now)" if view.setting == calibration.now else name),
+        "runs": view.let_through,
+        "share": Figure(percent(view.let_through, calibration.runs)),
+        **({"a day": Figure(f"{view.a_day:,.1f}")} if calibration.days > 1 else {}),
+        "succeeded": Figure(of if view.known else "not known"),
+        **({"if not private": view.if_not_private} if calibration.private else {}),
         **{f"in {name}": count for name, count in domains.items()},
-        "": console.bar(one.share, _BAR),
+        "": console.bar(view.share, _BAR),
     }
 
 

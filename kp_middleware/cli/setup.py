@@ -256,24 +256,26 @@ def _registry(settings: Settings) -> Finding:
 def _shared_log(url: str) -> Iterator[Finding]:
     try:
         with closing(Link(url, "doctor")) as link:
-            found, shown = link.examine(), link.address
+            report, address = link.examine(), link.address
     except errors.KnowledgePulseError as error:
         yield Finding("shared", str(error), ok=False, try_later=True)
         return
-    took_ms, server = found.round_trip_s * 1000, found.server.split()[0]
+    took_ms, server = report.round_trip_s * 1000, report.server.split()[0]
     detail = f"PostgreSQL {server}, written and rolled back; round trip {took_ms:.2g} ms"
-    yield Finding("shared", f"{shown}: {detail}")
+    yield Finding("shared", f"{address}: {detail}")
     parts, warnings = urlsplit(url), []
     host = parts.hostname or ""
     if host and not is_loopback(host) and "sslmode=verify-full" not in parts.query:
-        how = "encrypted" if found.is_encrypted else "not encrypted"
+        how = "encrypted" if report.is_encrypted else "not encrypted"
         why = "the server is not verified: add ?sslmode=verify-full to KP_SHARED"
         warnings.append(f"{how}, and {why}")
-    if abs(found.ahead_s) > _MAX_CLOCK_SKEW_S:
-        where = "behind" if found.ahead_s > 0 else "ahead of"
-        warnings.append(f"this machine's clock is {abs(found.ahead_s):,.0f} s {where} the server's")
-    usual = Counter(how for _, how in found.settings).most_common(1)
-    if others := [f"{pod} ({how})" for pod, how in found.settings if how != usual[0][0]]:
+    if abs(report.ahead_s) > _MAX_CLOCK_SKEW_S:
+        where = "behind" if report.ahead_s > 0 else "ahead of"
+        warnings.append(
+            f"this machine's clock is {abs(report.ahead_s):,.0f} s {where} the server's"
+        )
+    usual = Counter(how for _, how in report.settings).most_common(1)
+    if others := [f"{pod} ({how})" for pod, how in report.settings if how != usual[0][0]]:
         named = ", ".join(others[:_MAX_PODS])
         warnings.append(f"most pods decide by {usual[0][0]}; others: {named}")
     for detail in warnings:
@@ -286,18 +288,18 @@ def _span_problems() -> list[str]:
         return []
     names = (*_HIDING, *_LIMITS, "OTEL_TRACES_SAMPLER")
     values = {name: os.environ.get(name, "").strip().lower() for name in names}
-    found = [
+    problems = [
         f"{name}: {effect}" for name, (effect, hiding) in _HIDING.items() if values[name] in hiding
     ]
     if values["OTEL_TRACES_SAMPLER"] not in {"", "always_on", "parentbased_always_on"}:
-        found.append("OTEL_TRACES_SAMPLER: runs that are not sampled are not recorded")
-    found += [f"{name}: also truncates the texts of runs" for name in _LIMITS if values[name]]
-    found += [
+        problems.append("OTEL_TRACES_SAMPLER: runs that are not sampled are not recorded")
+    problems += [f"{name}: also truncates the texts of runs" for name in _LIMITS if values[name]]
+    problems += [
         f"{module} exports no texts: set {name}, or enable them in your program"
         for module, name in _OPT_IN.items()
         if _is_installed(module) and not os.environ.get(name)
     ]
-    return found
+    return problems
 
 
 def _is_installed(module: str) -> bool:

@@ -176,9 +176,7 @@ def _print_summary(
     if highlights is None:
         click.echo("  nothing was imported: this was a dry run")
         return
-    delivery = (
-        "they are sent if they clear the gate" if request.shareable else "private: never sent"
-    )
+    delivery = "sent if they clear the gate" if request.shareable else "private: never sent"
     click.echo(f"  {delivery}")
     for (name, figure), runs in zip(_HIGHLIGHTS, highlights, strict=True):
         if runs:
