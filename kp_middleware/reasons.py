@@ -1,4 +1,4 @@
-"""Sentences for the reasons that are stored as codes: the one place that words them."""
+"""Sentences for the reasons that are stored as codes."""
 
 import json
 from collections.abc import Mapping
@@ -9,20 +9,20 @@ from kp_middleware.core.gates import ReasonCode, exact, format_share
 DELIVERY = {
     "private": "not queued: its visibility is private",
     "no_key": "not queued: there is no API key",
-    "wrong_setting": "not queued: a setting is wrong, kp-middleware doctor says which",
+    "wrong_setting": "not queued: a setting is wrong, see kp-middleware doctor",
     "unconfirmed": "waits for a confirmation that it succeeded: kp-middleware review",
     "not_done": "not queued: its task is known to have failed",
     "too_late": "not queued: it was confirmed too late",
-    "sent": "it was sent before",
-    "sending": "it was on its way before",
+    "sent": "it was already sent",
+    "sending": "it was already being sent",
 }
-"""Why a run that was decided on stays where it is, by the argument ``delivery``."""
+"""Why a run is not queued, by the argument ``delivery``."""
 
 FAILURES = {
     "not_redacted": "its texts could not be redacted: {error}",
     "not_scored": "could not be scored: {error}",
-    "damaged": "what was recorded was lost in a damaged file",
-    "not_resumed": "it waited and cannot be read: {error}",
+    "damaged": "its document was lost in a damaged file",
+    "not_resumed": "the paused run cannot be read: {error}",
     "not_continued": "it was not resumed",
     "asks": "would clear, and waits for the shared log",
 }
@@ -30,14 +30,14 @@ FAILURES = {
 
 
 def reason_text(code: str | None, args: Mapping[str, Any] | str | None) -> str | None:
-    """Word a stored reason from its code (None gives None) and its arguments, or their JSON."""
+    """Return a stored reason in words, given its code and its arguments or their JSON."""
     if code is None:
         return None
     read: Mapping[str, Any] = json.loads(args) if isinstance(args, str) else args or {}
     delivery = DELIVERY.get(read.get("delivery", ""))
     try:
         words = _reason(code, read)
-    except (KeyError, TypeError, ValueError):  # of a newer version, or of a gate of the user's own
+    except (KeyError, TypeError, ValueError):  # from a newer version, or a custom gate
         words = code.replace("_", " ")
     return "; ".join(filter(None, (words, delivery)))
 
@@ -54,9 +54,7 @@ def _reason(code: str, args: Mapping[str, Any]) -> str:
             return _against_share(code, args)
         case ReasonCode.DAILY_LIMIT:
             base = _against_share("in_share", args) if "share" in args else _against_threshold(args)
-            return (
-                f"{base}, but max_per_day = {args['limit']} were let through in the last 24 hours"
-            )
+            return f"{base}, but max_per_day = {args['limit']} were forwarded in the last 24 hours"
         case ReasonCode.GATE_FAILED:
             return f"the gate failed: {args.get('error', 'unknown')}"
         case ReasonCode.CUSTOM:
@@ -65,37 +63,37 @@ def _reason(code: str, args: Mapping[str, Any]) -> str:
 
 def _against_threshold(args: Mapping[str, Any]) -> str:
     if "score" not in args:
-        return "another gate let it through"
+        return "another gate forwarded it"
     score, threshold = args["score"], args["threshold"]
     reaches = "is at least" if score >= threshold else "is below"
-    said = f"score {_beside(score, threshold)} {reaches} {exact(threshold)}"
+    text = f"score {_format_against(score, threshold)} {reaches} {exact(threshold)}"
     if "needed" not in args:
-        return said
-    return f"{said}, which holds until the domain has {args['needed']} runs, not {args['runs']}"
+        return text
+    return f"{text}, which holds until the domain has {args['needed']} runs, not {args['runs']}"
 
 
 def _against_share(code: str, args: Mapping[str, Any]) -> str:
     runs, share, level = args["runs"], args["share"], args["level"]
-    key, bar = _beside(args["key"], args["bar"]), _beside(args["bar"], args["key"])
-    room = f"the best {level * 100:.3g}% of the domain's last {runs} runs"
+    key, bar = _format_against(args["key"], args["bar"]), _format_against(args["bar"], args["key"])
+    best = f"the best {level * 100:.3g}% of the domain's last {runs} runs"
     counts = f"{args['gone']} of them have gone, {share * runs:.3g} are asked for"
     if code == ReasonCode.TIED_WITH_SHARE:
-        said = f"rank {key} is only as good as {room}, which have gone"
+        text = f"rank {key} is only as good as {best}, which have gone"
     elif code == ReasonCode.BELOW_SHARE:
-        said = f"rank {key} is below {bar}, where {room} begin"
+        text = f"rank {key} is below {bar}, where {best} begin"
     else:
-        said = f"rank {key} is among {room}, which begin at {bar}"
-    return f"{said}: {counts} ({format_share(share)})"
+        text = f"rank {key} is among {best}, which begin at {bar}"
+    return f"{text}: {counts} ({format_share(share)})"
 
 
-def _beside(number: float, other: float) -> str:
-    """Write a number with three digits, or with as many as show its side of another.
+def _format_against(number: float, other: float) -> str:
+    """Format a number with three digits, or as many as show on which side of another it is.
 
-    >>> _beside(0.61, 0.7), _beside(0.60999, 0.61), _beside(0.61, 0.60999)
+    >>> _format_against(0.61, 0.7), _format_against(0.60999, 0.61), _format_against(0.61, 0.60999)
     ('0.610', '0.60999', '0.610')
     """
     for digits in range(3, 16):
-        told = f"{number:.{digits}f}"
-        if (float(told) >= other) == (number >= other):
-            return told
+        text = f"{number:.{digits}f}"
+        if (float(text) >= other) == (number >= other):
+            return text
     return repr(number)

@@ -204,7 +204,7 @@ UNJUDGED: Final = """(
     coalesce(t.success_source, 'assumed') = 'assumed'
     OR t.success_source = 'said' AND t.reason_args ->> 'delivery' = 'unconfirmed'
 )"""
-"""The runs ``t`` of which nobody has said how they ended, or whose agent's word is not enough."""
+"""The runs ``t`` without a known outcome, or with only the agent's own word."""
 
 RECENT: Final = 500
 """The last runs that are asked about: the estimate forgets what was said of older ones."""

@@ -17,7 +17,7 @@ from kp_middleware.sharing import Link
 from kp_middleware.storage import AgentPace, Queue, SharedBacklog, read_paces
 
 _UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"))
-BEING_SENT: Final = "being sent by another program, or that was killed: then again at {}"
+BEING_SENT: Final = "being sent by another program; if that was killed, again at {}"
 
 
 class Sending(NamedTuple):

@@ -170,12 +170,12 @@ def _reason(run: Run, scoring: Scoring, signal: str) -> str:
 
 def _novelty(scoring: Scoring) -> str:
     if scoring.embedder is None:
-        return "it was not measured, for want of a model: 0.5 is assumed"
+        return "not measured, because there was no embedding model: 0.5 is assumed"
     if scoring.nearest_similarity is None:
-        return "there was nothing to compare with: 0.5 is assumed"
+        return "no earlier run to compare with: 0.5 is assumed"
     similarity = f"{scoring.nearest_similarity:.3f}"
     if scoring.nearest_id is None:
-        return f"the nearest earlier run was {similarity} like it, and is removed since"
+        return f"{similarity} like the nearest earlier run, which was removed since"
     told = scoring.nearest_objective
     objective = "another host's" if told is None else cut(one_line(told), _QUOTED)
     return f"{similarity} like {short_id(scoring.nearest_id)}, the nearest before it: {objective}"

@@ -1,4 +1,4 @@
-"""Facts about the gate: how its choices ended, and what other thresholds would let through."""
+"""Views of the gate: the outcomes of forwarded runs, and a calibration of thresholds."""
 
 import math
 from collections import Counter, defaultdict
@@ -11,7 +11,7 @@ from kp_middleware.core.gates import DAY_S, WARM_UP, ScoredRun, SettingsGate, re
 from kp_middleware.storage import RunEstimate, SuccessRecord, Unjudged
 from kp_middleware.views.wording import counted
 
-_SILENCE: Final = 50  # forwarded runs of which nobody has said anything
+_SILENCE: Final = 50  # forwarded runs without any known outcome
 _REVIEW: Final = "kp-middleware review"
 _FEATURES: Final[Mapping[str, str]] = {  # whose names differ from their words
     "failed_last_steps": "failures at the end",
@@ -36,7 +36,7 @@ def p_in_words(p: float, reasons: Sequence[tuple[str, float, float]]) -> str:
 
 
 def estimate_in_words(estimate: RunEstimate) -> str:
-    """Word what was estimated of a run, with how well estimates of its kind have done."""
+    """Word the estimate of a run, with the track record of estimates for its kind."""
     told = f"P(success) was estimated as {p_in_words(estimate.p, estimate.reasons)}."
     if estimate.known:
         told += f" So far right on {estimate.right:,} of {estimate.known:,};"
@@ -45,7 +45,7 @@ def estimate_in_words(estimate: RunEstimate) -> str:
 
 
 def unjudged_in_words(found: Unjudged) -> str:
-    """Say what a review would be about, and how to begin."""
+    """Describe the runs to review, and how to begin."""
     if not found.unjudged:
         return "nothing to review"
     told = f"{found.unjudged:,} of the last {found.forwarded:,} runs that passed the gate"
@@ -55,7 +55,7 @@ def unjudged_in_words(found: Unjudged) -> str:
 
 
 def successes_as_json(record: SuccessRecord, unjudged: Unjudged) -> dict[str, Any]:
-    """Return the record as JSON shows it, with what it says and warns of."""
+    """Return the record as JSON, with its text and warning."""
     told = {"in_words": record_in_words(record), "warning": success_warning(record, unjudged)}
     counts = record._asdict() | told
     del counts["some_stay"]
@@ -63,15 +63,15 @@ def successes_as_json(record: SuccessRecord, unjudged: Unjudged) -> dict[str, An
 
 
 def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
-    """Warn where the gate chooses worse than chance, or where nobody can tell; else None."""
+    """Warn if the gate chooses worse than chance, or if no outcome is known; else None."""
     if record.is_worse_than_chance:
         return (
-            "the gate chooses worse than chance: less of what it forwarded succeeded than of all."
-            ' A score rewards effort; a share such as threshold="top 20%" ranks by what was told of'
+            "the gate chooses worse than chance: forwarded runs succeeded less often than all runs."
+            ' A score rewards effort; a share such as threshold="top 20%" ranks by the outcomes of'
             f" earlier runs: {_REVIEW}"
         )
     if unjudged.unjudged == unjudged.forwarded >= _SILENCE:
-        return f"nobody has said how any of {unjudged.forwarded:,} forwarded runs ended: {_REVIEW}"
+        return f"none of {unjudged.forwarded:,} forwarded runs has a known outcome: {_REVIEW}"
     return None
 
 

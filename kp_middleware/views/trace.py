@@ -243,7 +243,7 @@ def delivery_status(run: Run) -> str:
             return "kept here, not scored yet"
         case "incomplete":
             why = f" ({run.error_type})" if run.error_type else ""
-            return f"kept here, not scored: the run did not come to its end{why}"
+            return f"kept here, not scored: the run did not finish{why}"
         case "sent" if outbox:
             return f"sent to {outbox.registry} at {outbox.sent_at} as {outbox.remote_id}"
         case "pending" | "sending" if outbox:

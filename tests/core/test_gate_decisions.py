@@ -131,7 +131,7 @@ def test_a_day_has_room_for_so_many():
 
     assert told.decision == "withhold"
     assert told.reason == (
-        "score 0.600 is at least 0.5, but max_per_day = 20 were let through in the last 24 hours"
+        "score 0.600 is at least 0.5, but max_per_day = 20 were forwarded in the last 24 hours"
     )
 
 

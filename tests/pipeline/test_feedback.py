@@ -207,8 +207,8 @@ def test_what_was_sent_stays_sent_and_is_not_sent_again(pulse, registry, stored,
     kp.flush()
 
     assert (withheld["decision"], withheld["success"]) == ("withhold", 0)
-    assert withheld["reason"].endswith("is below 0.5; it was sent before")
-    assert stored(trace.id)["reason"].endswith("is at least 0.5; it was sent before")
+    assert withheld["reason"].endswith("is below 0.5; it was already sent")
+    assert stored(trace.id)["reason"].endswith("is at least 0.5; it was already sent")
     assert connection.execute("SELECT * FROM outbox").fetchall() == before
     assert registry.times_received == {trace.id: 1}
 
@@ -221,7 +221,7 @@ def test_what_is_being_sent_stays_as_it_is(kp, submit, connection, stored):
     kp.feedback(trace_id, success=False)
 
     assert connection.execute("SELECT * FROM outbox").fetchall() == before
-    assert stored(trace_id)["reason"].endswith("it was on its way before")
+    assert stored(trace_id)["reason"].endswith("it was already being sent")
 
 
 @pytest.mark.parametrize(
@@ -595,7 +595,7 @@ def test_who_clears_by_feedback_needs_room_today(limited, stored):
     limited.feedback(late.id, success=True)
 
     assert stored(late.id)["decision"] == "withhold"
-    assert "max_per_day = 2 were let through" in stored(late.id)["reason"]
+    assert "max_per_day = 2 were forwarded" in stored(late.id)["reason"]
 
 
 def test_what_a_process_that_died_had_no_time_to_queue_the_next_one_does(

@@ -69,7 +69,7 @@ def test_two_pipelines_share_one_day_s_room(scored, connection):
 
     assert decisions == ["forward"] * 4 + ["withhold"] * 2
     assert rows(connection)[-1][1] == "threshold 0.1, at most 4 a day"
-    assert "max_per_day = 4 were let through" in rows(connection)[-1][4]
+    assert "max_per_day = 4 were forwarded" in rows(connection)[-1][4]
 
 
 class OnlyEven:

@@ -105,7 +105,7 @@ def test_what_a_daily_limit_kept_was_not_kept_by_the_bar(decided, told):
     assert (run_as_json(trace)["verdict"], account.cleared) == ("daily_limit", True)
     assert {(one.least, one.remedy) for one in account.signals} == {(None, "")}
     assert "The score alone did not decide: score 0." in told(trace)
-    assert "but max_per_day = 1 were let through in the last 24 hours." in told(trace)
+    assert "but max_per_day = 1 were forwarded in the last 24 hours." in told(trace)
     assert "with one change" not in told(trace)
 
 

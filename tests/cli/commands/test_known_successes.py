@@ -133,9 +133,7 @@ def test_silence_on_fifty_forwarded_runs_is_a_trouble(ended, printed, silent, to
     ended(told, score=0.9)
 
     assert printed("status")["troubles"] == (
-        ["nobody has said how any of 50 forwarded runs ended: kp-middleware review"]
-        if warns
-        else []
+        ["none of 50 forwarded runs has a known outcome: kp-middleware review"] if warns else []
     )
 
 

@@ -185,6 +185,6 @@ def test_what_a_killed_program_was_sending_says_so_until_another_may(db, key, ty
 
     assert (code, row["state"]) == (-signal.SIGKILL, "sending")
     assert row["reason"] == (
-        f"being sent by another program, or that was killed: then again at {row['claimed_until']}"
+        f"being sent by another program; if that was killed, again at {row['claimed_until']}"
     )
-    assert "being sent by another program, or that was killed" in " ".join(told.split())
+    assert "being sent by another program; if that was killed" in " ".join(told.split())

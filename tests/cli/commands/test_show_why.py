@@ -108,7 +108,7 @@ Its gate: threshold 0.75.
 
 Why
   complexity          0.280 × 0.20 = 0.056   2 of 4 kinds of step give 0.250, 3 steps 0.030
-  novelty             0.500 × 0.25 = 0.125   there was nothing to compare with: 0.5 is assumed
+  novelty             0.500 × 0.25 = 0.125   no earlier run to compare with: 0.5 is assumed
   tool diversity      1.000 × 0.10 = 0.100   2 different tools in 3 steps, times 3; more than 1
                                              counts as 1
   outcome confidence  0.900 × 0.45 = 0.405   the agent's confidence of 0.900; outcome: succeeded
@@ -212,7 +212,7 @@ def test_novelty_without_a_model_is_said_to_be_assumed(db, account):
 
     told = account(put(db, made, scored(made, embedder=None)), threshold=0.5).signals[1]
 
-    assert told.reason == "it was not measured, for want of a model: 0.5 is assumed"
+    assert told.reason == "not measured, because there was no embedding model: 0.5 is assumed"
     assert told.remedy.endswith("with a model it would be measured, from 0 to 1")
 
 
@@ -263,7 +263,7 @@ def test_a_failure_is_told_what_success_would_have_done(db, account, confidence,
     ("facts", "words"),
     [
         ({}, "It has no score: kept here, not scored yet."),
-        ({"complete": False, "error_type": "CancelledError"}, "the run did not come to its end"),
+        ({"complete": False, "error_type": "CancelledError"}, "the run did not finish"),
     ],
     ids=["recorded", "incomplete"],
 )
