@@ -154,7 +154,7 @@ def _parts_ms(embedder: MiniLMEmbedder) -> tuple[float, float]:
     """Of the stages that take most."""
     steps = [Step(step_id=at, type="thought", content=f"{next(numbers)} {TEXT}") for at in range(8)]
     trace = ReasoningTrace.of(f"{next(numbers)}: find the module that leaks", steps)
-    policy = privacy.Policy.of(Settings())
+    policy = privacy.Policy.from_settings(Settings())
     return (
         _cpu_ms(lambda: privacy.redact_trace(trace, level="private", policy=policy)),
         _cpu_ms(lambda: embedder.embed(embedder.text_of(trace))),

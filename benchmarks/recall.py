@@ -89,7 +89,7 @@ def measure(path: Path, runs: Sequence[Run]) -> Iterator[tuple[int, Rates]]:
         for run in runs:
             kp.submit(run.trace)
             kp.feedback(run.trace.id, success=run.success)
-        memory = Memory(path, MiniLMEmbedder(), Policy.of(kp.settings))
+        memory = Memory(path, MiniLMEmbedder(), Policy.from_settings(kp.settings))
     with closing(connect(path)) as connection:
         history = History(connection)
         task_of = {history.find(run.trace.id): run.task for run in runs}
@@ -155,7 +155,7 @@ def main(data: Path, sizes: Sequence[int]) -> None:
 def _times(path: Path) -> Iterator[float]:
     """Ask a file twenty times; the embedding is made before."""
     embedder = MiniLMEmbedder()
-    memory = Memory(path, embedder, Policy.of(Settings()))
+    memory = Memory(path, embedder, Policy.from_settings(Settings()))
     luck = random.Random(3)
     for number in range(20):
         task = f"find the vendor of module {number * 37} {words_like(luck, 20)}"

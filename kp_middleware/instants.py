@@ -1,4 +1,4 @@
-"""Instants as every column and document has them: UTC, to the millisecond, so that text sorts."""
+"""Instants as texts in UTC, to the millisecond, which sort by time."""
 
 from datetime import UTC, datetime
 
@@ -9,12 +9,12 @@ def instant(epoch_s: float) -> str:
     >>> instant(0)
     '1970-01-01T00:00:00.000Z'
     """
-    moment = datetime.fromtimestamp(epoch_s, UTC)
-    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    utc = datetime.fromtimestamp(epoch_s, UTC)
+    return utc.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def to_milliseconds(text: str) -> str:
-    """Return an instant in the format of the file's columns, so that text sorts as time.
+    """Return an instant in the format of the file's columns, whose text sorts by time.
 
     >>> to_milliseconds("2026-11-01T09:14Z"), to_milliseconds("2026-11-01T09:14:03.123456789Z")
     ('2026-11-01T09:14:00.000Z', '2026-11-01T09:14:03.123Z')

@@ -15,9 +15,9 @@ class OutboxItem:
 
     Attributes:
         trace_seq: The row.
-        body: Exactly the bytes to post, the same at every attempt.
-        idempotency_key: The same for the same bytes, until the registry has answered 4xx.
-        attempts: How many attempts were made before this one.
+        body: The bytes to post, the same at every attempt.
+        idempotency_key: Constant for the same bytes, until the registry answers 4xx.
+        attempts: The number of earlier attempts.
     """
 
     trace_seq: int
@@ -28,12 +28,12 @@ class OutboxItem:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The receipt of an outbox item that has arrived.
+    """The receipt of a sent outbox item.
 
     Attributes:
-        remote_id: The id under which it is found there, or None.
-        status: The HTTP status, or None where it was not HTTP.
-        allowance: What more it would take.
+        remote_id: The document's id at the destination, or None.
+        status: The HTTP status, or None without HTTP.
+        allowance: The remaining rate limit.
     """
 
     remote_id: str | None = None
@@ -82,7 +82,7 @@ def idempotency_key(body: bytes, *, agent_id: str | None, rejections: int = 0) -
     >>> idempotency_key(b"{}", agent_id="a") == idempotency_key(b"{}", agent_id="a", rejections=1)
     False
     """
-    import hashlib  # here: it loads OpenSSL, and commands that read need it never
+    import hashlib  # loads OpenSSL, which reading commands never need
 
     digest = hashlib.sha256(f"{agent_id or ''}\n{rejections}\n".encode())
     digest.update(body)

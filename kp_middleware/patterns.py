@@ -1,6 +1,6 @@
-r"""Patterns that users write, such as ``/ACME-\d+/``, in the syntax of RE2.
+r"""Users' patterns, such as ``/ACME-\d+/``, in RE2 syntax.
 
-RE2 takes time in proportion to the text, whatever the pattern: no pattern can hang the agent.
+RE2 runs in linear time: no pattern can hang the agent.
 """
 
 import re
@@ -23,8 +23,8 @@ def is_pattern(text: str) -> bool:
 
 
 @cache
-def compiled(pattern: str) -> Pattern:
-    """Compile a pattern, given without its slashes; what is not RE2 is a ValueError."""
+def compile_pattern(pattern: str) -> Pattern:
+    """Compile a pattern without its slashes, or raise ValueError if it is not valid RE2."""
     try:
         import re2
     except ModuleNotFoundError as error:
@@ -32,9 +32,9 @@ def compiled(pattern: str) -> Pattern:
     options = re2.Options()
     options.log_errors = False  # or it writes to standard error
     try:
-        made: Pattern = re2.compile(pattern, options)
+        compiled: Pattern = re2.compile(pattern, options)
     except re2.error as error:
         problem = error.args[0]
         words = problem.decode(errors="replace") if isinstance(problem, bytes) else problem
         raise ValueError(f"/{pattern}/ is not valid RE2: {words}") from error
-    return made
+    return compiled

@@ -16,7 +16,7 @@ from kp_middleware import locations
 from kp_middleware.core.formula import Weights
 from kp_middleware.core.gates import format_share, parse_share
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.patterns import compiled, is_pattern
+from kp_middleware.patterns import compile_pattern, is_pattern
 from kp_middleware.traces import NonEmpty
 
 _OFF: Final = frozenset({"false", "0", "no", "off", "f", "n"})
@@ -143,7 +143,7 @@ def _checked_pattern(entry: str) -> str:
     if is_pattern(entry):
         try:
             with suppress(MissingExtraError):
-                compiled(entry[1:-1])
+                compile_pattern(entry[1:-1])
         except ValueError:
             raise ValueError(_INVALID_PATTERN) from None
     return entry

@@ -1,7 +1,7 @@
 """The ReasoningTrace document: one agent run, as agents share it.
 
-Field by field as the protocol's schema has it: strict types, unknown keys dropped (kept inside
-``input`` and ``input_schema``), an optional field absent rather than null.
+It follows the protocol's schema: strict types, unknown keys dropped (except in ``input`` and
+``input_schema``), optional fields absent rather than null.
 """
 
 import math
@@ -52,43 +52,43 @@ def _utc_instant(text: str) -> str:
     return text
 
 
-def _well_formed(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _whole(value: object) -> object:
+def _to_int(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _json(value: Any, depth: int = 1) -> Any:
-    """Return a copy that JSON can represent; redaction refuses what is nested too deeply."""
+def _to_json(value: Any, depth: int = 1) -> Any:
+    """Return a copy that JSON can represent; redaction rejects values nested too deeply."""
     if depth > _MAX_DEPTH:
         return value
     match value:
         case str():
-            return _well_formed(value)
+            return _replace_surrogates(value)
         case float():
             return value if math.isfinite(value) else None
         case list() | tuple():
-            return [_json(item, depth + 1) for item in value]
+            return [_to_json(item, depth + 1) for item in value]
         case dict():
-            return {_well_formed(str(key)): _json(value[key], depth + 1) for key in value}
+            return {_replace_surrogates(str(key)): _to_json(value[key], depth + 1) for key in value}
         case _:
             return value
 
 
 Unit: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-"""A number from 0 to 1, both included."""
+"""A number from 0 to 1, inclusive."""
 
-Text: TypeAlias = Annotated[str, AfterValidator(_well_formed)]
-"""A text that UTF-8 can write: a lone surrogate becomes U+FFFD."""
+Text: TypeAlias = Annotated[str, AfterValidator(_replace_surrogates)]
+"""A text that UTF-8 can encode: a lone surrogate becomes U+FFFD."""
 
 NonEmpty: TypeAlias = Annotated[Text, Field(min_length=1)]
-_JsonObject: TypeAlias = Annotated[dict[str, Any], AfterValidator(_json)]
-"""A copy of an object: NaN and infinity are null there, tuples lists, keys texts."""
+_JsonObject: TypeAlias = Annotated[dict[str, Any], AfterValidator(_to_json)]
+"""A JSON copy: NaN and infinity become null, tuples lists, keys strings."""
 
 _Instant: TypeAlias = Annotated[str, AfterValidator(_utc_instant)]
-"""ISO 8601 in UTC with ``Z``, kept as it was read: a datetime would cut nanoseconds off."""
+"""ISO 8601 in UTC with ``Z``, as a text: a datetime would lose nanoseconds."""
 
 _Context: TypeAlias = Annotated[
     Literal["https://openknowledgepulse.org/schema/v1", "https://knowledgepulse.dev/schema/v1"],
@@ -98,10 +98,10 @@ _Absent = (
     Field(exclude_if=partial(operator.is_, None)),
     GetPydanticSchema(lambda source, handler: handler(source)["schema"]),  # null is none
 )
-_FromAny = Field(strict=False)  # strict Python input would refuse a list where a tuple is kept
+_AnySequence = Field(strict=False)  # strict Python input would refuse a list where a tuple is kept
 
 
-class Part(BaseModel):
+class DocumentPart(BaseModel):
     """The base class of all parts of a document."""
 
     model_config = ConfigDict(
@@ -115,17 +115,17 @@ class Part(BaseModel):
     )
 
 
-class Tool(Part):
+class Tool(DocumentPart):
     """The tool of a step."""
 
     name: Text
     mcp_server: Annotated[Text | None, *_Absent] = None
 
 
-class Step(Part):
-    """One thing that happened: ``content`` is embedded, long results are ``output_summary``."""
+class Step(DocumentPart):
+    """A step of a run: ``content`` is embedded, long results go to ``output_summary``."""
 
-    step_id: Annotated[int, Field(ge=0), BeforeValidator(_whole)]
+    step_id: Annotated[int, Field(ge=0), BeforeValidator(_to_int)]
     type: StepType
     content: Annotated[Text | None, *_Absent] = None
     tool: Annotated[Tool | None, *_Absent] = None
@@ -134,11 +134,10 @@ class Step(Part):
     latency_ms: Annotated[Annotated[float, Field(ge=0)] | None, *_Absent] = None
 
 
-class Metadata(Part):
+class Metadata(DocumentPart):
     """The place, time and quality of a run. ``quality_score`` is 0 until scored.
 
-    The protocol wants a ``success`` from every run: where nobody has said that it succeeded, ours
-    have ``success_source`` ``assumed`` beside it.
+    The protocol requires ``success``; if nothing reported it, ``success_source`` is ``assumed``.
     """
 
     created_at: _Instant
@@ -150,51 +149,51 @@ class Metadata(Part):
     quality_score: Unit
     visibility: Visibility
     privacy_level: PrivacyLevel
-    validated_by: Annotated[Annotated[tuple[Text, ...], _FromAny] | None, *_Absent] = None
+    validated_by: Annotated[Annotated[tuple[Text, ...], _AnySequence] | None, *_Absent] = None
 
 
-class Task(Part):
+class Task(DocumentPart):
     """The task: the question or instruction that the run was given."""
 
     objective: NonEmpty
     input_schema: Annotated[_JsonObject | None, *_Absent] = None
 
 
-class Outcome(Part):
-    """The outcome, and how sure the agent is of it."""
+class Outcome(DocumentPart):
+    """The outcome, and the agent's confidence in it."""
 
     result_summary: Text
     confidence: Unit
 
 
-class Entity(Part):
-    """An entity that the run learned of."""
+class Entity(DocumentPart):
+    """An entity that the run learned about."""
 
     name: Text
     type: Text
 
 
-class Relationship(Part):
-    """A fact that was learned."""
+class Relationship(DocumentPart):
+    """A fact that the run learned."""
 
     fact: Text
     valid_from: Text
 
 
-class KnowledgeGraphDelta(Part):
+class KnowledgeGraphDelta(DocumentPart):
     """The entities and relationships that the run adds to a knowledge graph."""
 
-    entities: Annotated[tuple[Entity, ...], _FromAny]
-    relationships: Annotated[tuple[Relationship, ...], _FromAny]
+    entities: Annotated[tuple[Entity, ...], _AnySequence]
+    relationships: Annotated[tuple[Relationship, ...], _AnySequence]
 
 
-class ReasoningTrace(Part):
+class ReasoningTrace(DocumentPart):
     """One agent run as a JSON-LD document.
 
     ``model_validate(document)`` reads one, ``model_dump_json()`` writes one, ``of`` makes one.
 
     Raises:
-        pydantic.ValidationError: With the path of everything that is wrong.
+        pydantic.ValidationError: With the path of each invalid value.
     """
 
     context: Annotated[_Context, Field(alias="@context")]
@@ -204,7 +203,7 @@ class ReasoningTrace(Part):
     metadata: Metadata
     task: Task
     # counted after the items, so that a bad first step is one issue, not two
-    steps: Annotated[tuple[Step, ...], _FromAny, AfterValidator(tuple), Field(min_length=1)]
+    steps: Annotated[tuple[Step, ...], _AnySequence, AfterValidator(tuple), Field(min_length=1)]
     outcome: Outcome
     knowledge_graph_delta: Annotated[KnowledgeGraphDelta | None, *_Absent] = None
 
@@ -225,9 +224,9 @@ class ReasoningTrace(Part):
             objective: What was asked; not empty.
             steps: What happened, at least one step.
             result_summary: The final answer; may be empty.
-            domain: Picks the weights of the score.
-            success: Whether the task was done.
-            confidence: The agent's own, 0 to 1; None means 0.8 on success and 0.2 on failure.
+            domain: Selects the weights of the score.
+            success: Whether the task was completed.
+            confidence: The agent's confidence, 0 to 1; None means 0.8 on success, 0.2 on failure.
 
         >>> trace = ReasoningTrace.of("add 1 and 2", [Step(step_id=0, type="thought", content="3")])
         >>> trace.metadata.success, trace.outcome.confidence
@@ -254,7 +253,7 @@ class ReasoningTrace(Part):
 
     @property
     def shape(self) -> Shape:
-        """The counts of this document's steps, as the formula needs them."""
+        """The counts of this document's steps, for the formula."""
         types = [step.type for step in self.steps]
         return Shape(
             steps=len(types),
@@ -271,5 +270,5 @@ class ReasoningTrace(Part):
 
 
 def fresh_id() -> str:
-    """Return a new trace id. Not by ``uuid4``: programs patch it, and count the calls."""
+    """Return a new trace id, without ``uuid4``, which programs patch and count."""
     return f"kp:trace:{uuid.UUID(bytes=os.urandom(16), version=4)}"

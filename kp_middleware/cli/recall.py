@@ -99,7 +99,7 @@ def _memory(db: Path) -> "Memory | None":
     settings = options.read_settings(db)
     if not settings.recall:
         return None
-    return Memory(db, shared_embedder(settings.embedder), Policy.of(settings))
+    return Memory(db, shared_embedder(settings.embedder), Policy.from_settings(settings))
 
 
 def _facts(run: "Recalled") -> dict[str, Any]:

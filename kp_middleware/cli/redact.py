@@ -56,7 +56,7 @@ def redact(
     git diff | kp-middleware redact --check && git push
     """
     settings = options.read_settings(db)
-    policy = Policy.of(settings)
+    policy = Policy.from_settings(settings)
     redacted = _redact(_decode(file.read()), level or settings.privacy_level, policy)
     as_json = console.has_flag("as_json")
     if report or as_json:

@@ -173,7 +173,7 @@ def _run_checks(db: Path | None) -> Iterator[Finding]:
         yield Finding("gate", f"{settings.gate.name} from now on")
     yield _model(settings)
     try:
-        policy = Policy.of(settings)
+        policy = Policy.from_settings(settings)
         redact_text("a text", level="aggregated", policy=policy)
         engines = ", ".join(("built-in rules", *policy.engines))
         yield Finding("redaction", f"{engines}: {policy.redactor}")

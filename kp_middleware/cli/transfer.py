@@ -260,7 +260,7 @@ def export(
         raise click.UsageError("pairs need both outcomes: leave out --success and --unlike")
     if suffix and (out == _STDOUT or (out is None and skills is None)):
         raise click.UsageError(f"{format_} writes a file per run: name a folder")
-    policy = None if as_recorded else Policy.of(options.read_settings(db))
+    policy = None if as_recorded else Policy.from_settings(options.read_settings(db))
     with History.open(db) as history:
         dataset = Dataset(history, format_, selection, policy, arguments=arguments)
         kind = "success" if selection.success else format_

@@ -250,7 +250,7 @@ class KnowledgePulse(Pipeline):
 
     @cached_property
     def _memory(self) -> Memory:
-        return Memory(self.settings.db, self._embedder, Policy.of(self.settings))
+        return Memory(self.settings.db, self._embedder, Policy.from_settings(self.settings))
 
     @contextmanager
     def _history(self) -> Iterator[History | None]:

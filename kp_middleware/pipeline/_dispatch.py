@@ -165,7 +165,7 @@ class Reevaluation:
     @classmethod
     def from_settings(cls, store: Store, settings: Settings) -> Self:
         """Build one from settings alone: for a command, which has no pipeline."""
-        dispatch = Dispatch(store, settings, privacy.Policy.of(settings))
+        dispatch = Dispatch(store, settings, privacy.Policy.from_settings(settings))
         return cls(store, dispatch, settings.gate, partial(warn_once, set(), GATE_FAILED))
 
     def apply(self, feedback: Feedback) -> bool:
@@ -323,7 +323,7 @@ class Rescan:
     def __init__(self, outbox: OutboxAdmin, settings: Settings) -> None:
         self._care = outbox
         self._agent_id = settings.agent_id
-        self._policy = privacy.Policy.of(settings)
+        self._policy = privacy.Policy.from_settings(settings)
 
     def retry(self, seq: int, *, force: bool) -> str:
         """Redact an item anew and queue it; return its state, or another outcome.

@@ -155,7 +155,7 @@ class MoreSender(SendingWorker):
     def _outbox_and_pace(self, store: Store, _: Link | None, /) -> tuple[Outbox, LocalPace]:
         assert isinstance(store, SqliteStore)  # noqa: S101 - as it was made with
         assert isinstance(self.exporter, OwnExporter)  # noqa: S101
-        policy, name = privacy.Policy.of(self._settings), self.exporter.url
+        policy, name = privacy.Policy.from_settings(self._settings), self.exporter.url
         dispatch = Dispatch(store, self._settings, policy, self.exporter)
         choose, prepare = partial(self._chosen, dispatch), partial(self._prepared, policy)
         cursor = store.export_cursor(name, choose=choose, prepare=prepare, since=self._since)

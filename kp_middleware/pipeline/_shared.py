@@ -74,7 +74,7 @@ class Exchange:
         self._store = store
         self._settings = settings
         self._gate = gate or settings.gate
-        self._policy = Policy.of(settings)
+        self._policy = Policy.from_settings(settings)
         self._runs = store.shared_runs()
         self._pod = self._runs.pod()
         link = shared_link(settings, self._pod)

@@ -253,7 +253,7 @@ class Stages:
         self._withheld = 0
         self._warn = partial(warn_once, set(), GATE_FAILED)
         self._warned: set[str] = set()
-        policy = privacy.Policy.of(settings)
+        policy = privacy.Policy.from_settings(settings)
         self.next = RunPicker(store)
         self.intake = Intake(store, settings, policy, self.next)
         self.dispatch = Dispatch(store, settings, policy, exporter)

@@ -367,7 +367,7 @@ class ScoringWorker(Worker):
         is_damaged, now_s = is_damage(error), time.monotonic()
         if is_damaged and now_s >= self._rescue_at_s:
             self._rescue_at_s = now_s + _RESCUE_AGAIN_S
-            redactor = Policy.of(self._settings).redactor
+            redactor = Policy.from_settings(self._settings).redactor
             try:
                 with fork_lock:
                     self._close()

@@ -1,4 +1,4 @@
-"""The user's redaction policy, and the engines it names, which only add findings."""
+"""The user's redaction policy, and its engines, which only add findings."""
 
 import hashlib
 import math
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from kp_middleware.errors import MissingExtraError, RedactionError
-from kp_middleware.patterns import compiled, is_pattern
+from kp_middleware.patterns import compile_pattern, is_pattern
 from kp_middleware.privacy._rules import REDACTOR
 from kp_middleware.privacy._values import Group, Hit, entropy
 
@@ -29,14 +29,14 @@ class Policy:
     """A user's own redaction rules and exemptions; by default there are none.
 
     Attributes:
-        allow: A finding that is exactly one of these texts stays. ``/patterns/`` exempt what
-            matches them whole, but never a secret.
-        deny: Goes at every level: a text in any case, or what a ``/pattern/`` finds.
+        allow: Exempt findings that are exactly one of these texts. ``/patterns/`` exempt findings
+            that they match whole, but never a secret.
+        deny: Redact these at every level: a text in any case, or what a ``/pattern/`` matches.
         keys_allow: Fields whose name does not make their values secret.
-        keys_deny: Fields whose values always go.
-        phone_regions: Where national phone numbers and ids are at home, such as ``DE``.
-        engines: What else looks, such as ``kingfisher`` or ``gitleaks:rules.toml``.
-        numbered: ``[REDACTED:email#1]``: equal contacts have equal numbers within one document.
+        keys_deny: Fields whose values are always redacted.
+        phone_regions: Regions of national phone numbers and ids, such as ``DE``.
+        engines: Further detectors, such as ``kingfisher`` or ``gitleaks:rules.toml``.
+        numbered: ``[REDACTED:email#1]``: number equal contacts equally within a document.
     """
 
     allow: tuple[str, ...] = ()
@@ -48,8 +48,8 @@ class Policy:
     numbered: bool = False
 
     @classmethod
-    def of(cls, settings: "Settings") -> Self:
-        return cls(**{one.name: getattr(settings, f"redact_{one.name}") for one in fields(cls)})
+    def from_settings(cls, settings: "Settings") -> Self:
+        return cls(**{rule.name: getattr(settings, f"redact_{rule.name}") for rule in fields(cls)})
 
     @property
     def redactor(self) -> str:
@@ -81,11 +81,11 @@ def literals(entries: Iterable[str]) -> list[str]:
 
 @cache
 def _version(engine: str) -> str:
-    from importlib import metadata  # here: without an engine it is not needed, and slow
+    from importlib import metadata  # slow, and needed only with an engine
 
     kind, _, argument = engine.partition(":")
     try:
-        if kind == "gitleaks":  # its rules are read once, too
+        if kind == "gitleaks":
             content = Path(argument).expanduser().read_bytes()
             return hashlib.sha256(content).hexdigest()[:12]
         package = _KINDS[kind].package if kind in _KINDS else kind
@@ -95,7 +95,7 @@ def _version(engine: str) -> str:
 
 
 TIME_LIMIT_S = 60.0
-"""The limit for all engines: about twice what a spaCy model takes for a trace of 1 MiB."""
+"""The time limit of all engines: about twice what a spaCy model takes for a trace of 1 MiB."""
 
 _ends_at: ContextVar[float] = ContextVar("_ends_at", default=math.inf)
 
@@ -111,7 +111,7 @@ def engine_time_limit() -> Iterator[None]:
 
 
 ENGINE_TROUBLE = frozenset(("engine_missing", "engine_failed", "timeout"))
-"""The reasons of a RedactionError that are due to an engine, not to the text."""
+"""The reasons of a RedactionError that an engine causes, not the text."""
 
 _CACHE_SIZE = 10_000
 
@@ -121,52 +121,53 @@ Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int, str]]]
 
 @dataclass(eq=False)
 class Engine:
-    """A finder that is shown ``piece_size`` characters at a time; None means all."""
+    """A finder that searches ``piece_size`` characters at a time; None means all."""
 
     name: str
     group: Group
     finder: Finder
     piece_size: int | None
-    _known: dict[bytes, list[Hit]] = field(default_factory=dict)
+    _cache: dict[bytes, list[Hit]] = field(default_factory=dict)
 
     def spans(self, text: str) -> list[Hit]:
-        """Return the spans to redact, cached, as texts are cleaned and then checked."""
+        """Return the spans to redact; they are cached, as most texts are searched twice."""
         key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
-        found = self._known.get(key)
-        if found is None:
+        hits = self._cache.get(key)
+        if hits is None:
             try:
-                found = [*self._search(text)]
+                hits = [*self._search(text)]
             except TimeoutError:
                 raise RedactionError("timeout", f"{self.name} ({len(text)} chars)") from None
             except Exception:  # noqa: BLE001  # fail closed, whatever it is
                 raise RedactionError("engine_failed", self.name) from None  # the cause may quote
-            if len(self._known) >= _CACHE_SIZE:
-                self._known.clear()
-            self._known[key] = found
-        return found
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            self._cache[key] = hits
+        return hits
 
     def _search(self, text: str) -> Iterator[Hit]:
-        """Search the text in parts, each of which repeats an eighth of the one before it."""
+        """Search the text in pieces, each overlapping the previous one by an eighth."""
         size = self.piece_size or max(1, len(text))
         step = size - size // 8
-        for place in range(0, max(1, len(text) - size + step), step):
+        for offset in range(0, max(1, len(text) - size + step), step):
             if time.monotonic() > _ends_at.get():
                 raise TimeoutError
-            piece = text[place : place + size]
+            piece = text[offset : offset + size]
             for start, end, label in self.finder(piece):
                 if not 0 <= start <= end <= len(piece):
                     raise ValueError("no part of the text")
-                yield Hit(place + start, place + end, label, self.group)
+                yield Hit(offset + start, offset + end, label, self.group)
 
 
 def _gitleaks(path: str, _: tuple[str, ...]) -> Finder:
-    """Return a finder with a file's rules; its allowlists are ignored, not ``redact_allow``."""
+    """Return a finder with a file's rules, without their allowlists; ``redact_allow`` applies."""
     with Path(path).expanduser().open("rb") as file:
         tables = tomllib.load(file)
     if "extend" in tables:
         raise ValueError("uses extend: name one file with all the rules")
-    rules = [(compiled(rule["regex"]), rule) for rule in tables.get("rules", ()) if "regex" in rule]
-    if not rules:  # those without a pattern are of paths
+    found = [rule for rule in tables.get("rules", ()) if "regex" in rule]
+    rules = [(compile_pattern(rule["regex"]), rule) for rule in found]
+    if not rules:  # rules without a pattern match paths
         raise ValueError("it has no rules")
 
     def find(text: str) -> Iterator[tuple[int, int, str]]:
@@ -175,12 +176,12 @@ def _gitleaks(path: str, _: tuple[str, ...]) -> Finder:
             words = rule.get("keywords")
             if words and not any(word.lower() in lowered for word in words):
                 continue
-            group, least = rule.get("secretGroup"), rule.get("entropy") or -1
-            groups = [group] if group else range(1, pattern.groups + 1)  # the first that has some
+            group, minimum = rule.get("secretGroup"), rule.get("entropy") or -1
+            groups = [group] if group else range(1, pattern.groups + 1)  # the first non-empty one
             for match in pattern.finditer(text):
                 spans = map(match.span, groups)
                 start, end = next((span for span in spans if span[0] < span[1]), match.span())
-                if entropy(text[start:end]) > least:
+                if entropy(text[start:end]) > minimum:
                     yield start, end, "api_key"
 
     return find
@@ -201,25 +202,25 @@ def _kingfisher(_: str, __: tuple[str, ...]) -> Finder:
     def find(text: str) -> Iterator[tuple[int, int, str]]:
         encoded = text.encode(errors="replace")
         for finding in scanner.scan(encoded, timeout=_TIMEOUT_S):
-            place = finding.location
-            start, end = (len(encoded[: place[name]].decode()) for name in _OFFSETS)
+            location = finding.location
+            start, end = (len(encoded[: location[name]].decode()) for name in _OFFSETS)
             yield start, end, "api_key"
 
     return find
 
 
-_TOO_LONG = re.compile(r"\d{25,}")  # 17 digits, 3 of a country, 4 to dial abroad
-_BETWEEN = r"(?:/|\s-\s?|-\s|[\u2012-\u2015\uff0d])"  # tried again and again with all that follows
-_LIST = re.compile(rf"\d{{1,24}}(?:{_BETWEEN}\d{{1,24}}){{8,}}")
+_LONG_RUN = re.compile(r"\d{25,}")  # 17 digits, 3 of a country, 4 to dial abroad
+_JOINT = r"(?:/|\s-\s?|-\s|[\u2012-\u2015\uff0d])"  # tried again and again with all that follows
+_NUMBER_LIST = re.compile(rf"\d{{1,24}}(?:{_JOINT}\d{{1,24}}){{8,}}")
 
 
 def _phonenumbers(_: str, regions: tuple[str, ...]) -> Finder:
-    """Return a finder of phone numbers of these regions, and of those that begin with ``+``."""
+    """Return a finder of phone numbers in these regions, and of those that begin with ``+``."""
     from phonenumbers import PhoneNumberMatcher
 
     def find(text: str) -> Iterator[tuple[int, int, str]]:
-        text = _TOO_LONG.sub(lambda digits: "\0" * len(digits[0]), text)
-        text = _LIST.sub(lambda joined: re.sub(r"\D", "\0", joined[0]), text)
+        text = _LONG_RUN.sub(lambda digits: "\0" * len(digits[0]), text)
+        text = _NUMBER_LIST.sub(lambda joined: re.sub(r"\D", "\0", joined[0]), text)
         for region in regions or (None,):
             for match in PhoneNumberMatcher(text, region, max_tries=sys.maxsize):
                 yield match.start, match.end, "phone"
@@ -228,21 +229,21 @@ def _phonenumbers(_: str, regions: tuple[str, ...]) -> Finder:
 
 
 _LABELS = {"PERSON": "name", "LOCATION": "location"}
-_NOT_NEEDED = ("tagger", "parser", "lemmatizer", "attribute_ruler")
+_UNUSED_PIPES = ("tagger", "parser", "lemmatizer", "attribute_ruler")
 
 
 def _presidio(model: str, _: tuple[str, ...]) -> Finder:
     """Return a finder of people and places, by a spaCy model such as ``en_core_web_sm``.
 
-    Only the model is asked, and never downloaded: Presidio's own patterns find what ours do, and
-    one of them opens a connection.
+    Only the model is used, and never downloaded: Presidio's own patterns repeat ours, and one of
+    them opens a connection.
     """
     import spacy
     from presidio_analyzer import AnalyzerEngine, RecognizerRegistry
     from presidio_analyzer.nlp_engine import SpacyNlpEngine
     from presidio_analyzer.predefined_recognizers import SpacyRecognizer
 
-    loaded: Any = spacy.load(model, exclude=_NOT_NEEDED)
+    loaded: Any = spacy.load(model, exclude=_UNUSED_PIPES)
     language = str(loaded.lang)
     engine: Any = SpacyNlpEngine(models=[{"lang_code": language, "model_name": model}])
     engine.nlp = {language: loaded}  # its own way to load a model would download it
@@ -284,5 +285,5 @@ def engine(name: str, regions: tuple[str, ...]) -> Engine:
     except (MissingExtraError, OSError, TypeError, ValueError) as error:
         raise RedactionError("engine_missing", f"{name}: {error}") from error
     except ModuleNotFoundError as error:
-        why = MissingExtraError(kind.extra)
-        raise RedactionError("engine_missing", f"{name}: {why}") from error
+        reason = MissingExtraError(kind.extra)
+        raise RedactionError("engine_missing", f"{name}: {reason}") from error

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unicodedata import normalize
 
 from kp_middleware.errors import MissingExtraError, RedactionError
-from kp_middleware.patterns import Pattern, is_pattern
-from kp_middleware.patterns import compiled as compiled_pattern
+from kp_middleware.patterns import Pattern, compile_pattern, is_pattern
 from kp_middleware.privacy._decoding import (
     ESCAPED,
     HIDDEN,
@@ -220,7 +219,7 @@ def normalized_key(key: str) -> str:
 
 def _patterns(entries: tuple[str, ...]) -> list[Pattern]:
     try:
-        return [compiled_pattern(entry[1:-1]) for entry in entries if is_pattern(entry)]
+        return [compile_pattern(entry[1:-1]) for entry in entries if is_pattern(entry)]
     except MissingExtraError as error:
         raise RedactionError("engine_missing", f"a /pattern/: {error}") from error
 

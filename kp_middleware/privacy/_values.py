@@ -1,4 +1,4 @@
-"""Values in a text: where a match has one, and whether it is a secret, a word, code or a mask."""
+"""Values in a text: whether they are secrets, words, code or masks."""
 
 import base64
 import math

@@ -28,9 +28,9 @@ from kp_middleware.recording._recorder import OWN_CALL_IDS, Recorder
 from kp_middleware.runs import RecordedRun, Source, StepFacts, ThreadPart, fingerprint
 from kp_middleware.traces import (
     CONTEXT,
+    DocumentPart,
     Metadata,
     Outcome,
-    Part,
     PrivacyLevel,
     ReasoningTrace,
     Step,
@@ -38,7 +38,7 @@ from kp_middleware.traces import (
     Visibility,
 )
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=DocumentPart)
 
 _NAMES: Final = ("agent_name", "error_type", "model", "thread_id")
 _SUMS: Final = ("duration_ms", "input_tokens", "output_tokens")

@@ -24,8 +24,8 @@ from kp_middleware.traces import ReasoningTrace
 _HOUR_S: Final = 3600.0
 
 
-def _error(status: int, words: str) -> Answer:
-    return Answer.of(status, {"error": words})
+def _error(status: int, message: str) -> Answer:
+    return Answer.of(status, {"error": message})
 
 
 def _page(status: int) -> Answer:
@@ -49,7 +49,7 @@ def _limits(*, limit: int, remaining: int) -> dict[str, str]:
 
 _NO_KEY: Final = _error(401, "Authentication required")
 _DEAD_KEY: Final = _over_limit(60, **_limits(limit=0, remaining=0))
-_CANNED: Final = {
+_STANDARD_ANSWERS: Final = {
     400: _invalid({"path": "steps.0.type", "message": "Invalid enum value"}),
     403: _error(403, "Write scope required"),
     413: Answer(413),
@@ -92,11 +92,11 @@ class _WriteLimit:
 
 
 class _Treatment(NamedTuple):
-    """The handling of a request: whether it is taken, and the answer sent instead."""
+    """The handling of a request: its delivery, whether it is stored, and another answer."""
 
     manner: Manner = "whole"
-    takes: bool = False
-    says: Answer | None = None
+    stores: bool = False
+    answers: Answer | None = None
 
 
 class Fault(Enum):
@@ -106,39 +106,38 @@ class Fault(Enum):
     ``DEAD_KEY``, ignore it.
 
     Attributes:
-        HANG: Says nothing, until the client hangs up.
+        HANG: Sends nothing until the client disconnects.
         RESET: Resets the connection.
-        HANG_UP: Closes the connection without a word.
+        HANG_UP: Closes the connection without an answer.
         CUT: Begins a 201 and closes the connection halfway through.
         NONSENSE: Answers 201 with a proxy's page.
         NO_REPUTATION: Answers 403: the agent is not in good standing.
         DEAD_KEY: Answers 429 with a limit of 0.
-        DRIP: Does what it should, and answers byte by byte.
-        CRAWL: Does what it should, and answers so slowly, from its headers on, that an answer takes
-            half a minute, and no byte of it long.
-        CLOSE_IDLE: Does what it should, then closes the connection that the client keeps.
-        STORE_AND_HANG: Takes the document, and says nothing.
-        STORE_AND_RESET: Takes the document, and resets the connection.
-        STORE_AND_CUT: Takes the document, and answers half.
-        STORE_AND_FAIL: Takes the document, and answers 500.
-        STORE_AND_BABBLE: Takes the document, and answers 201 with a proxy's page.
+        DRIP: Stores the document, and answers byte by byte.
+        CRAWL: Stores the document, and takes half a minute for an answer, byte by byte.
+        CLOSE_IDLE: Stores the document, then closes the kept-alive connection.
+        STORE_AND_HANG: Stores the document, and sends nothing.
+        STORE_AND_RESET: Stores the document, and resets the connection.
+        STORE_AND_CUT: Stores the document, and sends half of the answer.
+        STORE_AND_FAIL: Stores the document, and answers 500.
+        STORE_AND_BABBLE: Stores the document, and answers 201 with a proxy's page.
     """
 
     HANG = _Treatment("silent")
     RESET = _Treatment("reset")
     HANG_UP = _Treatment("closed")
-    CUT = _Treatment("cut", says=_page(201))
-    NONSENSE = _Treatment(says=_page(201))
-    NO_REPUTATION = _Treatment(says=_error(403, "Minimum KP-REP score of 0.1 required"))
-    DEAD_KEY = _Treatment(says=_DEAD_KEY)
-    DRIP = _Treatment("dripping", takes=True)
-    CRAWL = _Treatment("crawling", takes=True)
-    CLOSE_IDLE = _Treatment("last", takes=True)
-    STORE_AND_HANG = _Treatment("silent", takes=True)
-    STORE_AND_RESET = _Treatment("reset", takes=True)
-    STORE_AND_CUT = _Treatment("cut", takes=True)
-    STORE_AND_FAIL = _Treatment(takes=True, says=_CANNED[500])
-    STORE_AND_BABBLE = _Treatment(takes=True, says=_page(201))
+    CUT = _Treatment("cut", answers=_page(201))
+    NONSENSE = _Treatment(answers=_page(201))
+    NO_REPUTATION = _Treatment(answers=_error(403, "Minimum KP-REP score of 0.1 required"))
+    DEAD_KEY = _Treatment(answers=_DEAD_KEY)
+    DRIP = _Treatment("dripping", stores=True)
+    CRAWL = _Treatment("crawling", stores=True)
+    CLOSE_IDLE = _Treatment("last", stores=True)
+    STORE_AND_HANG = _Treatment("silent", stores=True)
+    STORE_AND_RESET = _Treatment("reset", stores=True)
+    STORE_AND_CUT = _Treatment("cut", stores=True)
+    STORE_AND_FAIL = _Treatment(stores=True, answers=_STANDARD_ANSWERS[500])
+    STORE_AND_BABBLE = _Treatment(stores=True, answers=_page(201))
 
     @classmethod
     def mixed(
@@ -213,19 +212,19 @@ class LocalRegistry:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.api_key = f"kp_{secrets.token_hex(32)}"
-        given = iter(() if callable(answers) else answers)
-        self._next_answer = answers if callable(answers) else lambda _: next(given, None)
+        script = iter(() if callable(answers) else answers)
+        self._next_answer = answers if callable(answers) else lambda _: next(script, None)
         self._limit = _WriteLimit(burst, refill_s, clock)
         self._may_write = may_write
         self._replays = replays
         self._agent_id = agent_id
-        self._answered: dict[str, Answer] = {}
+        self._replayable: dict[str, Answer] = {}
         self._stored: dict[str, tuple[ReasoningTrace, str]] = {}
-        self._under_way = 0
+        self._concurrent = 0
         self._requests: list[Received] = []
         self.times_stored: Counter[str] = Counter()
         self.most_at_once = 0
-        self._lock, self._counting = threading.Lock(), threading.Lock()
+        self._lock, self._count_lock = threading.Lock(), threading.Lock()
         self._server: WireServer | None = None
 
     @property
@@ -285,85 +284,85 @@ class LocalRegistry:
             server.stop()
 
     def _answer(self, received: Received) -> Answer:
-        with self._counting:
-            self._under_way += 1
-            self.most_at_once = max(self.most_at_once, self._under_way)
+        with self._count_lock:
+            self._concurrent += 1
+            self.most_at_once = max(self.most_at_once, self._concurrent)
         try:
             with self._lock:
                 self._requests.append(received)
-                return self._answer_to(received)
+                return self._route(received)
         finally:
-            with self._counting:
-                self._under_way -= 1
+            with self._count_lock:
+                self._concurrent -= 1
 
-    def _answer_to(self, received: Received) -> Answer:
+    def _route(self, received: Received) -> Answer:
         path, _, query = received.path.partition("?")
         match received.method, path.removeprefix("/v1/").partition("/"):
             case "GET", ("knowledge", _, ""):
-                asked = dict(parse_qsl(query))
-                limit, offset = int(asked.get("limit", 20)), int(asked.get("offset", 0))
+                parameters = dict(parse_qsl(query))
+                limit, offset = int(parameters.get("limit", 20)), int(parameters.get("offset", 0))
                 listed = [*starmap(_entry, self._stored.values())][offset : offset + limit]
                 counts = {"total": len(self._stored), "offset": offset, "limit": limit}
                 return Answer.of(200, {"data": listed, **counts})
             case "POST", ("knowledge", _, ""):
-                return self._posted(received)
+                return self._post(received)
             case "DELETE", ("knowledge", _, name):
-                return self._deletion(unquote(name)) if self._knows(received) else _NO_KEY
+                return self._delete(unquote(name)) if self._is_authorized(received) else _NO_KEY
             case "GET", ("export", _, name):
-                return self._export(unquote(name)) if self._knows(received) else _NO_KEY
+                return self._export(unquote(name)) if self._is_authorized(received) else _NO_KEY
         return _error(404, "Not found")
 
-    def _posted(self, received: Received) -> Answer:
+    def _post(self, received: Received) -> Answer:
         match self._next_answer(received):
             case None | 201:
-                return self._contribution(received)
+                return self._contribute(received)
             case 429:
                 return self._limit.refusal()
             case int(status) if status > 500:
                 return _page(status)
             case int(status):
-                return _CANNED.get(status) or _error(status, HTTPStatus(status).phrase)
+                return _STANDARD_ANSWERS.get(status) or _error(status, HTTPStatus(status).phrase)
             case Fault() as fault:
-                manner, takes, says = fault.value
-                answer = self._contribution(received) if takes else Answer(201)
-                return replace(says or answer, manner=manner)
+                manner, stores, answers = fault.value
+                answer = self._contribute(received) if stores else Answer(201)
+                return replace(answers or answer, manner=manner)
             case answer:
                 return answer
 
-    def _contribution(self, received: Received) -> Answer:
-        if not self._knows(received):
+    def _contribute(self, received: Received) -> Answer:
+        if not self._is_authorized(received):
             return _DEAD_KEY
         if not self._limit.allows():
             return self._limit.refusal()
         name = received.headers.get("idempotency-key", "")
-        answer = self._answered.get(name) or self._judged(received.body)
+        answer = self._replayable.get(name) or self._validate(received.body)
         if self._replays and name and answer.status < 500:
-            self._answered[name] = answer
+            self._replayable[name] = answer
         limits = {name.replace("_", "-"): text for name, text in self._limit.headers().items()}
         return replace(answer, headers={**answer.headers, **limits})
 
-    def _judged(self, body: bytes) -> Answer:
+    def _validate(self, body: bytes) -> Answer:
         if len(body) > _LARGEST_BYTES:
-            return _CANNED[413]
+            return _STANDARD_ANSWERS[413]
         if not self._may_write:
-            return _CANNED[403]
+            return _STANDARD_ANSWERS[403]
         try:
             trace = ReasoningTrace.model_validate(from_json(body, allow_inf_nan=False))
         except ValidationError as exc:
             issues = ((".".join(map(str, one["loc"])), one["msg"]) for one in exc.errors())
             return _invalid(*({"path": path, "message": message} for path, message in issues))
         except ValueError:
-            return _CANNED[500]
+            return _STANDARD_ANSWERS[500]
         self.times_stored[trace.id] += 1
         self._stored[trace.id] = trace, instant(time.time())
         entry = _entry(*self._stored[trace.id])
         return Answer.of(201, {"data": entry, "quality_score": trace.metadata.quality_score})
 
-    def _knows(self, received: Received) -> bool:
+    def _is_authorized(self, received: Received) -> bool:
         authorized = received.headers.get("authorization") == f"Bearer {self.api_key}"
         return authorized and not self.revoked
 
-    def _deletion(self, name: str) -> Answer:
+    def _delete(self, name: str) -> Answer:
         """Delete a document; a read-only key may delete its own agent's."""
         trace = self.documents.get(name)
         if trace is None:
@@ -379,8 +378,8 @@ class LocalRegistry:
         traces = self.documents.values()
         theirs = [trace for trace in traces if trace.metadata.agent_id == agent_id]
         units = [trace.model_dump(mode="json") for trace in theirs]
-        told = {"agent_id": agent_id, "total_contributions": len(units), "knowledge_units": units}
-        return Answer.of(200, {"data": told})
+        export = {"agent_id": agent_id, "total_contributions": len(units), "knowledge_units": units}
+        return Answer.of(200, {"data": export})
 
 
 def _entry(trace: ReasoningTrace, stored_at: str) -> dict[str, object]:

@@ -32,13 +32,13 @@ Not at all: the connection stays open until the client closes it (``silent``), i
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One request, as it was received.
+    """A received request.
 
     Attributes:
         method: ``GET``, ``POST``, …
-        path: With the query.
-        headers: By lower-case name.
-        body: Exactly the bytes that came.
+        path: The path with the query.
+        headers: The headers by lower-case name.
+        body: The raw bytes.
     """
 
     method: str
@@ -49,12 +49,12 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer; ``Date`` and ``Content-Length`` are added on the way.
+    """An answer; the server adds ``Date`` and ``Content-Length``.
 
     Attributes:
         status: The HTTP status.
-        body: The bytes.
-        headers: By name.
+        body: The raw bytes.
+        headers: The headers by name.
         manner: How it is delivered.
     """
 
@@ -120,16 +120,16 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = self.rfile.read(size_bytes)
         if len(body) < size_bytes:
-            self.close_connection = True  # the client was gone before it had asked
+            self.close_connection = True  # the client disconnected within its request
             return
         received = Received(self.command, self.path, headers, body)
         answer = cast("WireServer", self.server).answer(received)
         self.close_connection |= answer.manner not in {"whole", "dripping", "crawling"}
-        self._bring(answer)
+        self._send(answer)
 
     do_GET = do_DELETE = do_POST  # noqa: N815
 
-    def _bring(self, answer: Answer) -> None:
+    def _send(self, answer: Answer) -> None:
         length = str(len(answer.body))
         headers = {"Date": self.date_time_string(), **answer.headers, "Content-Length": length}
         phrase, _ = self.responses.get(answer.status, ("", ""))

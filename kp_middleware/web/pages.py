@@ -294,7 +294,7 @@ def cleaning_by(settings: "Settings") -> Cleaning:
     """Clean by the rules and at the level of the user's settings."""
     from kp_middleware.privacy import Policy, redact_jsonable
 
-    policy, level = Policy.of(settings), settings.privacy_level
+    policy, level = Policy.from_settings(settings), settings.privacy_level
     return Cleaning(lambda value: redact_jsonable(value, level=level, policy=policy).value)
 
 
