@@ -123,7 +123,7 @@ def _look(connection: Any, memory: Memory, task: str, without: set[int]) -> list
     with suppress(_UndoError), transaction(connection):
         for seq in without:
             connection.execute("DELETE FROM traces WHERE seq = ?", (seq,))
-        found = memory.look(History(connection), task, ANY, k=3)
+        found = memory.matches(History(connection), task, ANY, k=3)
         raise _UndoError
     return found
 

@@ -39,7 +39,7 @@ _CALLS_OF_FORM: Final = 3
 _CHARS_PER_TOKEN: Final = 3.5
 
 
-class Call(NamedTuple):
+class CallRecord(NamedTuple):
     """A tool call; without a tool, an error outside of one."""
 
     tool: str
@@ -108,18 +108,18 @@ def digest(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> s
     room -= sum(len(line) + 1 for line in before + after) + 24
     named = " ".join([clean["objective"], *clean["asked_later"]])
     lines = []
-    calls = [Call(**call) for call in clean["calls"]]
+    calls = [CallRecord(**call) for call in clean["calls"]]
     for (_, error), group in groupby(calls, lambda call: (call.tool, call.error)):
         first, *more = group  # calls of one tool in a row that worked are one line
         text = _told(first, named, width) + (f" and {len(more)} more like it" if more else "")
-        lines.append(_Told(text, 1 + len(more), error is not None))
+        lines.append(_Line(text, 1 + len(more), error is not None))
     kept = _last_calls(lines, room)
     if missing := clean["made"] - sum(one.calls for one in kept):
         before.append(f"(calls left out: {missing})")
     return "\n".join([*before, *(one.text for one in kept), *after])
 
 
-class _Told(NamedTuple):
+class _Line(NamedTuple):
     """A line of a digest: the number of calls that it tells, and whether the first one failed."""
 
     text: str
@@ -127,7 +127,7 @@ class _Told(NamedTuple):
     failed: bool
 
 
-def _last_calls(lines: Sequence[_Told], room: int) -> list[_Told]:
+def _last_calls(lines: Sequence[_Line], room: int) -> list[_Line]:
     """Return the lines for which there is room: the last, errors, and what came after them."""
     kept_longest = {at + after for at, one in enumerate(lines) if one.failed for after in (0, 1)}
     kept_longest.add(len(lines) - 1)
@@ -141,7 +141,7 @@ def _last_calls(lines: Sequence[_Told], room: int) -> list[_Told]:
     return [one for at, one in enumerate(lines) if at not in dropped]
 
 
-def _told(call: Call, named: str, width: int) -> str:
+def _told(call: CallRecord, named: str, width: int) -> str:
     if not call.tool:
         return f"An error: {_cut(_line(call.error or ''), width)}"
     named = named if call.error is None else ""  # what failed is told with its values
@@ -196,15 +196,15 @@ def _ending(run: Run, age_days: int) -> str:
     return f"{'It succeeded' if run.success else 'It failed'} ({source}), {when}."
 
 
-def _calls(steps: Sequence[StepRecord]) -> list[Call]:
+def _calls(steps: Sequence[StepRecord]) -> list[CallRecord]:
     """Return the calls of a run with their answers: of the same id, else the next of the tool."""
-    calls: list[Call] = []
+    calls: list[CallRecord] = []
     waiting: list[tuple[str | None, str | None, int]] = []
     for step in steps:
         told = (step.output_summary or step.content or "")[:_READ_CHARS]
         if step.type == "tool_call":
             waiting.append((step.call_id, step.tool, len(calls)))
-            calls.append(Call(step.tool or "tool", _bounded(step.input)))
+            calls.append(CallRecord(step.tool or "tool", _bounded(step.input)))
             continue
         key = 0 if step.call_id is not None else 1
         is_answer = (one for one in waiting if one[key] == (step.call_id, step.tool)[key])
@@ -214,7 +214,7 @@ def _calls(steps: Sequence[StepRecord]) -> list[Call]:
             kind = "error" if step.type == "error_recovery" else "output"
             calls[found[2]] = calls[found[2]]._replace(**{kind: told})
         elif step.type == "error_recovery":
-            calls.append(Call(step.tool or "", None, told))
+            calls.append(CallRecord(step.tool or "", None, told))
     return calls
 
 

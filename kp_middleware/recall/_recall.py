@@ -100,7 +100,7 @@ class Recalled:
 
 
 def recalled(run: Run, policy: Policy, similarity: float = 0.0) -> Recalled:
-    """Return a run of the file as one that is recalled."""
+    """Convert a stored run to a recalled one."""
     source = run.success_source or "assumed"
     if source == "assumed" and run.confidence_source == "estimated":
         source = "estimated"
@@ -115,30 +115,32 @@ def recalled(run: Run, policy: Policy, similarity: float = 0.0) -> Recalled:
     )
 
 
-class Found(NamedTuple):
-    """A run that is like a task: how well it fits, and the bar that it must reach for it."""
+class Match(NamedTuple):
+    """A run that resembles a task, with its fit and the bar that the fit must reach."""
 
     seq: int
-    cosine: float  # of what people said and the task; NaN without vectors
+    cosine: float  # of its user text and the task; NaN without vectors
     shared: tuple[str, ...]
-    told: float
+    word_score: float
     bar: float = math.inf
 
     @property
     def similarity(self) -> float:
-        """The cosine for people, from -1 to 1; 0 without vectors."""
+        """The cosine to show, from -1 to 1; 0 without vectors."""
         return 0.0 if math.isnan(self.cosine) else max(-1.0, min(self.cosine, 1.0))
 
     @property
     def fit(self) -> float:
         """The fit: the weight of the shared words times the cosine."""
-        return self.told if math.isnan(self.cosine) else self.told * max(0.0, self.cosine)
+        return (
+            self.word_score if math.isnan(self.cosine) else self.word_score * max(0.0, self.cosine)
+        )
 
     @property
     def rating(self) -> float:
-        """The key by which found runs are sorted: the cosine plus the weight of the words."""
-        words = _WORDS_FOR_COSINE * min(self.told, 1.0)
-        return self.told if math.isnan(self.cosine) else self.cosine + words
+        """The sort key: the cosine plus the weight of the words."""
+        words = _WORDS_FOR_COSINE * min(self.word_score, 1.0)
+        return self.word_score if math.isnan(self.cosine) else self.cosine + words
 
     @property
     def fits(self) -> bool:
@@ -146,7 +148,7 @@ class Found(NamedTuple):
 
 
 class Memory:
-    """The past runs of one file; without an embedder, words alone tell how like a task they are."""
+    """The past runs of one file; without an embedder, they are compared by words alone."""
 
     def __init__(self, path: Path, embedder: Embedder | None, policy: Policy) -> None:
         self._path = path
@@ -154,30 +156,30 @@ class Memory:
         self._policy = policy
 
     def warm_up(self) -> None:
-        """Load what the first recall and the first digest need: it takes a second or two."""
+        """Load the dependencies of the first recall and digest, which takes a second or two."""
         self._cosines("task", [])
         with suppress(RedactionError):
             redact_jsonable("task", level="aggregated", policy=self._policy)
 
     def recall(self, task: str, allowed: RecallFilter, *, k: int = 1) -> list[Recalled]:
-        """Return the runs that fit a task, the best first. Raises DatabaseError, without a wait."""
+        """Return the runs that fit a task, best first. Raises DatabaseError instead of waiting."""
         return [run for _, run in self.nearest(task, allowed, k=k, only_fitting=True)]
 
     def nearest(
         self, task: str, allowed: RecallFilter, *, k: int, only_fitting: bool = False
-    ) -> list[tuple[Found, Recalled]]:
-        """Return the runs that are most like a task, with what tells whether they fit."""
+    ) -> list[tuple[Match, Recalled]]:
+        """Return the runs most similar to a task, with their matches."""
         if not self._path.exists():
             return []
         with fork_lock, History.open(self._path, wait_s=_WAIT_S) as history:
             return [
                 (one, recalled(history.run(one.seq), self._policy, one.similarity))
-                for one in self.look(history, task, allowed, k=k)
+                for one in self.matches(history, task, allowed, k=k)
                 if one.fits or not only_fitting
             ]
 
     def one(self, trace_id: str, *, owner: str | None) -> Recalled | None:
-        """Return a run by the beginning of its id; None if there is none, or it is another's."""
+        """Return a run by a prefix of its id; None if there is none, or another owner has it."""
         if trace_id.startswith("@"):
             return None
         with History.open(self._path) as history:
@@ -189,14 +191,14 @@ class Memory:
         return None if theirs else recalled(run, self._policy)
 
     def has_successes(self) -> bool:
-        """Return whether any run of the file is known or estimated to have succeeded."""
+        """Return True if any run is confirmed or confidently estimated to have succeeded."""
         if not self._path.exists():
             return False
         with History.open(self._path, wait_s=_WAIT_S) as history:
             return history.recall_table().has_successes()
 
-    def look(self, history: History, task: str, allowed: RecallFilter, *, k: int) -> list[Found]:
-        """Return the runs that are most like a task, whether they fit or not."""
+    def matches(self, history: History, task: str, allowed: RecallFilter, *, k: int) -> list[Match]:
+        """Return the runs most similar to a task, whether they fit or not."""
         table = history.recall_table()
         task = without_shared_prompt(without_recalled(task), table.latest_objectives())
         shares = table.word_frequencies(_words_of(task))
@@ -212,16 +214,16 @@ class Memory:
             shared = tuple(word for word in shares if word in theirs)
             # a mean over all words of the task: a vague one fits nothing
             told = sum(word_weight(shares[word]) for word in shared) / max(1, len(shares))
-            found.append(Found(seq, near[at], shared, told))
+            found.append(Match(seq, near[at], shared, told))
         found.sort(key=lambda one: one.rating, reverse=True)
-        # those whose wording is that of the task, with a detail of another one in it
+        # runs with the wording of the task, but another detail
         details = {seq: words for seq, text in said.items() if (words := _replaced(task, text))}
         common = table.common_words([word for words in details.values() for word in words])
         others = {seq for seq, words in details.items() if not common.isdisjoint(words)}
         return _barred(history, found, others, k)[:k]
 
     def _cosines(self, task: str, found: Sequence[RecallCandidate]) -> list[float]:
-        """Return how like a task each run is; without a model that is here, NaN."""
+        """Return the cosine of each run and the task; NaN without a loaded model."""
         if (embedder := self._embedder) is not None:
             with suppress(EmbedderError):
                 if isinstance(embedder, MiniLMEmbedder):
@@ -239,7 +241,7 @@ def question(
     max_age_days: float | None = None,
     unconfirmed: bool = False,
 ) -> RecallFilter:
-    """Return which runs may be recalled."""
+    """Build the conditions for recalling a run."""
     since = None if max_age_days is None else instant(time.time() - max_age_days * _DAY_S)
     return RecallFilter(domain, None if owner is None else fingerprint(owner), since, unconfirmed)
 
@@ -257,7 +259,7 @@ def _cosines(vector: Vector, stored: Sequence[bytes | None]) -> list[float]:
 
 
 def _order(words: Sequence[float], cosines: Sequence[float]) -> list[int]:
-    """Return the places of runs, the best first: by the roots of both ranks, added.
+    """Return the indices of runs, best first, by the sum of the roots of both ranks.
 
     >>> _order([3.0, 2.0, 1.0], [0.1, 0.9, 0.5])
     [1, 0, 2]
@@ -275,8 +277,8 @@ def _words_of(text: str) -> list[str]:
     return [*dict.fromkeys(_WORD.findall(text.lower()))]
 
 
-def _barred(history: History, found: Sequence[Found], others: set[int], k: int) -> list[Found]:
-    """Return the first runs with the bar that each must reach, those of other tasks last."""
+def _barred(history: History, found: Sequence[Match], others: set[int], k: int) -> list[Match]:
+    """Return the first runs with their bars, those of other tasks last."""
     fits = sorted((one.fit for one in found), reverse=True)
     ours = [one for one in found if one.seq not in others][:k]
     theirs = [one for one in found if one.seq in others][:k]

@@ -311,7 +311,7 @@ _TELLING: Final = ("table_", "index_", "foreign_key_", "quick_", "integrity_")
 """The beginnings of pragmas whose argument names a subject instead of changing a setting."""
 
 
-class Answer(NamedTuple):
+class QueryResult(NamedTuple):
     """The result of a query."""
 
     columns: Sequence[str]  # made unique
@@ -339,7 +339,7 @@ class FreeQuery:
     def close(self) -> None:
         self._connection.close()
 
-    def ask(self, sql: str, values: Mapping[str, object]) -> Answer:
+    def ask(self, sql: str, values: Mapping[str, object]) -> QueryResult:
         self._until, self._stopped = self._timer() + self._limit_s, False
         with self._in_words():
             cursor = self._connection.execute(sql, values)
@@ -347,7 +347,7 @@ class FreeQuery:
         for name, *_ in cursor.description or ():
             others = (f"{name}_{number}" for number in count(2))
             columns.append(next(one for one in chain([name], others) if one not in columns))
-        return Answer(columns, self._rows(cursor, columns))
+        return QueryResult(columns, self._rows(cursor, columns))
 
     def _rows(self, cursor: sqlite3.Cursor, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         with self._in_words():
