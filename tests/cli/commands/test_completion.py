@@ -159,7 +159,7 @@ def test_settings_complete_with_what_they_do(complete):
     offered = complete("config", "set", "thresh")
 
     assert [*offered] == ["threshold"]
-    assert offered["threshold"].startswith("What a score must reach to leave this machine, 0 to 1")
+    assert offered["threshold"].startswith("The minimum score for sending, 0 to 1")
 
 
 @pytest.mark.parametrize(
