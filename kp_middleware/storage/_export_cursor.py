@@ -23,7 +23,7 @@ _AT_ONCE: Final = 200
 _CANDIDATES: Final = "SELECT seq, state, decision, visibility, started_at FROM traces"
 
 
-class Place(NamedTuple):
+class CursorState(NamedTuple):
     """The place of an exporter: all runs up to ``until`` are done, but those in ``left``."""
 
     until: int
@@ -36,10 +36,10 @@ class Place(NamedTuple):
     failed: int = 0
     last_error: str | None = None
 
-    def done(self, seq: int, *, sent: int = 0, failed: int = 0) -> "Place":
+    def done(self, seq: int, *, sent: int = 0, failed: int = 0) -> "CursorState":
         left = tuple(one for one in self.left if one != seq)
         counts = self.sent + sent, self.failed + failed
-        return Place(max(self.until, seq), left, None, 0.0, 0.0, 0, *counts, self.last_error)
+        return CursorState(max(self.until, seq), left, None, 0.0, 0.0, 0, *counts, self.last_error)
 
 
 class ExporterStatus(NamedTuple):
@@ -133,7 +133,7 @@ class ExportCursor(Queries):
         before = self._place()
         self._move(before, before._replace(retry_at=0.0))
 
-    def _end(self, change: Callable[[Place], Place], *, error: object = None) -> None:
+    def _end(self, change: Callable[[CursorState], CursorState], *, error: object = None) -> None:
         """Change the place and give the claim up; do nothing if another process has it."""
         before = self._place()
         if before.claimed_by == self._claimant:
@@ -142,11 +142,11 @@ class ExportCursor(Queries):
                 after = after._replace(last_error=str(error)[:_MOST_OF_ERROR])
             self._move(before, after)
 
-    def _is_claimed(self, place: Place, now: float) -> bool:
+    def _is_claimed(self, place: CursorState, now: float) -> bool:
         is_ours = place.claimed_by in {None, self._claimant}
         return not is_ours and now < place.claimed_until <= now + 2 * _LEASE_S
 
-    def _next(self, place: Place) -> tuple[int | None, Place]:
+    def _next(self, place: CursorState) -> tuple[int | None, CursorState]:
         """Return the next run for the exporter, and the place before it."""
         found, left, until = None, list[int](), place.until
         for candidate in self._candidates(place):
@@ -160,7 +160,7 @@ class ExportCursor(Queries):
             until = max(until, candidate.seq)
         return found, place._replace(until=until, left=tuple(left)[-_MOST_LEFT:])
 
-    def _candidates(self, place: Place) -> Iterator[ExportCandidate]:
+    def _candidates(self, place: CursorState) -> Iterator[ExportCandidate]:
         among = f"{_CANDIDATES} WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq"
         yield from self._all(ExportCandidate, among, (json.dumps(place.left),))
         until, after = place.until, f"{_CANDIDATES} WHERE seq > ? ORDER BY seq LIMIT ?"
@@ -168,18 +168,18 @@ class ExportCursor(Queries):
             yield from found
             until = found[-1].seq
 
-    def _place(self) -> Place:
+    def _place(self) -> CursorState:
         sql = "SELECT value FROM meta WHERE key = ?"
         stored = self._text(sql, (self._key,))
         if stored is None:
             before = "SELECT coalesce(max(seq), 0) FROM traces WHERE started_at < ?"
-            stored = json.dumps(Place(self._value(before, (self._since,))))
+            stored = json.dumps(CursorState(self._value(before, (self._since,))))
             self._run("INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)", (self._key, stored))
             stored = self._text(sql, (self._key,)) or stored
         until, left, *rest = json.loads(stored)
-        return Place(until, tuple(left), *rest)
+        return CursorState(until, tuple(left), *rest)
 
-    def _move(self, before: Place, after: Place) -> bool:
+    def _move(self, before: CursorState, after: CursorState) -> bool:
         """Store a place unless another process has moved; return whether it was stored."""
         if before == after:
             return True

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, Self
 from kp_middleware.core.gates import ScoredRun
 from kp_middleware.database import DISTINCT, connect, prefix_range
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage._export_cursor import EXPORT, ExporterStatus, Place
+from kp_middleware.storage._export_cursor import EXPORT, CursorState, ExporterStatus
 from kp_middleware.storage._learning import EstimateTable, RecallTable
 from kp_middleware.storage._listing import FROM, Filters, whole_id
 from kp_middleware.storage._maintenance import Maintenance
@@ -181,7 +181,7 @@ class History(Overviews, Maintenance):
         """Return what has become of the runs for each exporter beside the outbox, by name."""
         sql = "SELECT key, value FROM meta WHERE key GLOB ? ORDER BY key"
         return [
-            ExporterStatus(key.removeprefix(EXPORT), *Place(*json.loads(value))[-3:])
+            ExporterStatus(key.removeprefix(EXPORT), *CursorState(*json.loads(value))[-3:])
             for key, value in self._run(sql, (f"{EXPORT}*",))
         ]
 
