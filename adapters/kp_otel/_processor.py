@@ -155,9 +155,7 @@ def _scope_of(name: str) -> Scope:
     return Scope(
         name,
         framework,
-        _CONTENT_SETTINGS.get(
-            framework, "the setting of your instrumentation that captures messages"
-        ),
+        _CONTENT_SETTINGS.get(framework, "your instrumentation's setting to capture messages"),
         is_of_agents=name.startswith(_OPENINFERENCE),
         leaves_open=framework == "smolagents",
     )

@@ -62,9 +62,8 @@ class OTLPExporter:
                 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             except ModuleNotFoundError as exc:
                 raise MissingExtraError("otlp") from exc
-            exporter = OTLPSpanExporter(
-                endpoint, headers=dict(headers or {}) or None, timeout=timeout_s
-            )
+            sent = dict(headers or {}) or None
+            exporter = OTLPSpanExporter(endpoint, headers=sent, timeout=timeout_s)
         self._exporter: SpanExporter = exporter
 
     def __call__(self, run: ExportedRun, /) -> None:
@@ -225,20 +224,20 @@ def _model_attributes(part: _Steps, requests: Iterable[str]) -> Json:
 
 
 def _tool_attributes(step: Step, facts: StepFacts, call: Step | None) -> Json:
-    given = None if call is None else json.dumps(call.input or {})
+    arguments = None if call is None else json.dumps(call.input or {})
     return {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": step.tool.name if step.tool else None,
         "gen_ai.tool.call.id": facts.call_id,
-        "gen_ai.tool.call.arguments": given,
+        "gen_ai.tool.call.arguments": arguments,
         "gen_ai.tool.call.result": step.output_summary,
-        **_openinference("TOOL", given, step.output_summary),
+        **_openinference("TOOL", arguments, step.output_summary),
     }
 
 
-def _openinference(kind: str, given: str | None, result: str | None) -> Json:
+def _openinference(kind: str, arguments: str | None, result: str | None) -> Json:
     """Return the attributes that OpenInference backends show."""
-    return {"openinference.span.kind": kind, "input.value": given, "output.value": result}
+    return {"openinference.span.kind": kind, "input.value": arguments, "output.value": result}
 
 
 def _messages(role: str, contents: Iterable[str | Json]) -> str | None:

@@ -233,9 +233,9 @@ def _inspect(example: Example) -> list[Json]:
     """Return a ``Sample`` of inspect-ai: a failed run has no target."""
     texts: list[Json] = [{"role": "user", "content": one.text} for one in example.halves[0]]
     target = "" if example.success is False else example.trace.outcome.result_summary
-    given = texts[0]["content"] if len(texts) == 1 else texts
-    told = {"id": example.trace.id, "metadata": example.metadata}
-    return [{"input": given, "target": target, **told}]
+    task = texts[0]["content"] if len(texts) == 1 else texts
+    sample = {"input": task, "target": target, "id": example.trace.id}
+    return [{**sample, "metadata": example.metadata}]
 
 
 def _langsmith(example: Example) -> list[Json]:
@@ -309,8 +309,8 @@ SUFFIXES: Final = {"hf-trace": ".jsonl", "atif": ".json"}
 
 
 def _function(call: DialogueCall, arguments: str) -> Json:
-    given = call.arguments
-    written = given if arguments == "object" else json.dumps(given, ensure_ascii=False)
+    is_object, values = arguments == "object", call.arguments
+    written = values if is_object else json.dumps(values, ensure_ascii=False)
     return {"name": call.tool, "arguments": written}
 
 

@@ -241,7 +241,7 @@ def _any_value(value: object, depth: int = 0) -> Any:
     return None
 
 
-# The collector's file exporter, also in the protocol's own names, and Phoenix' spans.
+# The collector's file exporter, also in the protocol's own names, and Phoenix's spans.
 _OTLP_START_KEYS: Final = ("start_time_unix_nano", "startTimeUnixNano", "start_time")
 _OTLP: Final = _Format(
     _read_otlp_span,
@@ -397,18 +397,18 @@ _ERROR: Final = re.compile(r"([^\W\d]\w*)(?:\((.*)\)|: (.*))", re.DOTALL)
 def _span_content(
     kind: Kind,
     label: str,
-    given: Any,
+    input_: Any,
     output: Any,
     model: str | None,
     input_tokens: object,
     output_tokens: object,
 ) -> SpanContent:
     """Return the content of a span from its input and output in a tracing service."""
-    inputs, outputs = parse_messages(given, "user"), parse_messages(output, "assistant")
+    inputs, outputs = parse_messages(input_, "user"), parse_messages(output, "assistant")
     if kind == "model":
         return model_content(inputs, outputs, model, input_tokens, output_tokens)
     if kind in {"tool", "retriever"}:
-        return _tool_content(kind, label, given, output)
+        return _tool_content(kind, label, input_, output)
     requests = [message.texts[-1] for message in inputs if message.role == "user" and message.texts]
     answers = [message for message in outputs if message.role == "assistant"]
     return SpanContent(
@@ -416,14 +416,14 @@ def _span_content(
         label if kind == "agent" else "",
         answer=last_text(answers) or _by_key(output, _ANSWER_KEYS) or None,
         complete=True if output is not None else None,
-        task=requests[-1] if requests else _by_key(given, _TASK_KEYS),
+        task=requests[-1] if requests else _by_key(input_, _TASK_KEYS),
     )
 
 
-def _tool_content(kind: Kind, label: str, given: Any, output: Any) -> SpanContent:
-    given = given["input"] if [*as_dict(given)] == ["input"] else given
+def _tool_content(kind: Kind, label: str, input_: Any, output: Any) -> SpanContent:
+    input_ = input_["input"] if [*as_dict(input_)] == ["input"] else input_
     result = parse_json(as_dict(output).get("output", output))
-    content = SpanContent(kind, label, arguments=parse_arguments(given), result=result)
+    content = SpanContent(kind, label, arguments=parse_arguments(input_), result=result)
     message = parse_message(result, "tool") if as_dict(result).keys() & {"content", "lc"} else None
     if message is None or not message.results:
         return content

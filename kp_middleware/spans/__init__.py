@@ -1,4 +1,1 @@
-"""Agents' runs as others tell them: by OpenTelemetry's spans in its dialects, and by messages.
-
-Others import its modules, none by this package.
-"""
+"""Read agents' runs from OpenTelemetry spans, in any dialect, and from chat messages."""
