@@ -229,7 +229,7 @@ def send(db: Path, *, timeout: float) -> None:
                 def update_bar() -> None:
                     bar.update(max(0, len(seqs) - history.count_outbox(_WAITING)), len(seqs))
 
-                trouble = drain(options.read_settings(db), timeout_s=timeout, look=update_bar)
+                trouble = drain(options.read_settings(db), timeout_s=timeout, on_tick=update_bar)
             counts = Counter(admin.states(seqs))
             counts["left"] = sum(counts.pop(state, 0) for state in _WAITING)
             reasons = [] if trouble is None else [trouble]

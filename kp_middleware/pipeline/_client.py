@@ -15,7 +15,7 @@ from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.export import OwnExporter, Receipt
 from kp_middleware.pipeline._imports import Import, Imported, ImportRequest
 from kp_middleware.pipeline._pipeline import NO_FILE, Pipeline, since_text
-from kp_middleware.pipeline._sending import MoreSender
+from kp_middleware.pipeline._sending import ExporterSender
 from kp_middleware.pipeline._worker import start_daemon
 from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory, Recalled, question
@@ -244,8 +244,8 @@ class KnowledgePulse(Pipeline):
         if any(one.exporter.url == own.url for one in self._senders if one is not self._sender):
             raise ValueError(f"there is an {own.url} already: give each a name of its own")
         if self.settings.visibility != "private" and not self.settings.problems:
-            more = partial(MoreSender, self._store, self.settings, own, send=send, since=first)
-            self._more.append(more)
+            more = partial(ExporterSender, self._store, self.settings, own, send=send, since=first)
+            self._exporter_senders.append(more)
             self._senders.insert(0, more())
 
     @cached_property
@@ -395,7 +395,7 @@ class KnowledgePulse(Pipeline):
         `KPRecallMiddleware` does it when it is made. Without it, the first recall waits.
         """
         if self.settings.enabled and self.settings.recall:
-            start_daemon("kp-recall", self._warm_up, ends=True)
+            start_daemon("kp-recall", self._warm_up, joins=True)
 
     def _warm_up(self) -> None:
         try:

@@ -40,12 +40,12 @@ from kp_middleware.traces import ReasoningTrace, Step
 logger = logging.getLogger("kp_middleware")
 
 
-class Prepared(NamedTuple):
-    """What may leave of a trace."""
+class PreparedBody(NamedTuple):
+    """A redacted trace, ready to be sent."""
 
     body: bytes | None  # exactly as it is posted
-    redactions: Mapping[str, int]  # what its placeholders stand for, by label
-    why_not: str | None = None  # nothing may leave
+    redactions: Mapping[str, int]  # counts of its placeholders, by label
+    error_text: str | None = None  # why there is no body
 
 
 class Dispatch:
@@ -63,18 +63,18 @@ class Dispatch:
         self._policy = policy
         destination = settings.registry_url if exporter is None else exporter.url
         self.outbox = store.outbox(destination, settings.agent_id)
-        self._goes_nowhere = settings.api_key is None and exporter is None
-        self._looked_until = 0
-        self.sends = settings.visibility != "private" and not self._goes_nowhere
-        self.caught_up = not self.sends  # what others have left is queued
+        self._has_no_destination = settings.api_key is None and exporter is None
+        self._queued_until = 0
+        self.sends = settings.visibility != "private" and not self._has_no_destination
+        self.caught_up = not self.sends  # nothing of earlier processes is left to queue
 
     def blocking_reason(self, visibility: str, ending: Ending, started_at: str) -> str | None:
-        """Say why a trace that cleared stays here all the same: a key of `DELIVERY`, or None."""
+        """Return why a cleared trace is not sent, a key of `DELIVERY`; None if it may be."""
         if visibility == "private":
             return "private"
         if self._settings.problems:
             return "wrong_setting"
-        if self._goes_nowhere:
+        if self._has_no_destination:
             return "no_key"
         if self._awaits_confirmation(ending):
             known = known_success(ending.success, ending.success_source)
@@ -85,32 +85,32 @@ class Dispatch:
         return "too_late" if age_s > self._settings.confirm_within_days * DAY_S else None
 
     def queue(self, seq: int, trace: ReasoningTrace, score: float) -> None:
-        """Put a trace that cleared into the outbox; after a crash, whoever starts next does it."""
+        """Add a cleared trace to the outbox; after a crash, the next process does it."""
         try:
-            # slow, and so outside of the transaction
-            body, counts, why_not = self.prepared(trace, score)
-            if why_not is not None:
-                logger.warning("trace %s stays here: %s", trace.id, why_not)
+            # slow: outside the transaction
+            body, counts, error_text = self.prepared(trace, score)
+            if error_text is not None:
+                logger.warning("trace %s is not sent: %s", trace.id, error_text)
             redactor = self._policy.redactor
             with self.store.transaction():
-                self.outbox.add(seq, body, redactor=redactor, redactions=counts, reason=why_not)
+                self.outbox.add(seq, body, redactor=redactor, redactions=counts, reason=error_text)
                 self.outbox.sync(seq)
         except BaseException:
-            self.caught_up, self._looked_until = False, min(self._looked_until, seq - 1)
+            self.caught_up, self._queued_until = False, min(self._queued_until, seq - 1)
             raise
 
     def queue_left(self) -> bool:
-        """Queue one that cleared without a key or in a process that died; False if none did."""
-        seq = self.outbox.next_unqueued(after=self._looked_until)
+        """Queue a trace cleared without a key or by a process that died; False if there is none."""
+        seq = self.outbox.next_unqueued(after=self._queued_until)
         if seq is None:
             self.caught_up = True
             return False
         self.queue_stored(seq)
-        self._looked_until = seq
+        self._queued_until = seq
         return True
 
     def queue_stored(self, seq: int) -> None:
-        """Put a stored trace that cleared into the outbox, unless it cannot be read."""
+        """Add a stored, cleared trace to the outbox, unless it cannot be read."""
         try:
             ending = self.store.ending(seq)
             if self._awaits_confirmation(ending):
@@ -121,19 +121,19 @@ class Dispatch:
             if self.blocking_reason(metadata.visibility, ending, metadata.created_at) is None:
                 self.queue(seq, trace, stored.score or 0.0)
         except Exception as error:
-            if passes(error):
+            if is_transient(error):
                 raise
             logger.warning("trace %d cleared, but cannot be queued", seq, exc_info=True)
 
     def _awaits_confirmation(self, ending: Ending) -> bool:
         return self._settings.forward_only == "confirmed" and not ending.is_confirmed
 
-    def prepared(self, trace: ReasoningTrace, score: float) -> Prepared:
+    def prepared(self, trace: ReasoningTrace, score: float) -> PreparedBody:
         return prepared(trace, score, self._settings.agent_id, self._policy)
 
 
-def passes(error: Exception) -> bool:
-    """Return whether an error is the file's, so that what failed is tried again."""
+def is_transient(error: Exception) -> bool:
+    """Return whether an error comes from the file: the failed step is retried."""
     return isinstance(error, TRANSIENT_ERRORS) or is_damage(error)
 
 
@@ -142,11 +142,11 @@ def shape_of(stored: StoredRun, trace: ReasoningTrace) -> Shape:
     return Shape(stored.steps, trace.shape.types, stored.tools, stored.recoveries)
 
 
-GATE_FAILED: Final = "a run stays here, the gate failed"
+GATE_FAILED: Final = "a run is withheld: the gate failed"
 
 
 def warn_once(kinds: set[str], what: str, error: BaseException) -> None:
-    """Log one warning for each kind of failure, and the rest for debugging."""
+    """Log the first failure of each kind as a warning, the others at debug level."""
     kind = f"{what}: {type(error).__name__}"
     level = logging.DEBUG if kind in kinds else logging.WARNING
     kinds.add(kind)
@@ -155,7 +155,7 @@ def warn_once(kinds: set[str], what: str, error: BaseException) -> None:
 
 @dataclass(frozen=True)
 class Reevaluation:
-    """Evaluates stored runs again, and lets the outbox follow. Nothing is sent twice."""
+    """Evaluates stored runs again and updates the outbox. Nothing is sent twice."""
 
     store: Store
     dispatch: Dispatch
@@ -164,12 +164,12 @@ class Reevaluation:
 
     @classmethod
     def from_settings(cls, store: Store, settings: Settings) -> Self:
-        """Build one from settings alone: for a command, which has no pipeline."""
+        """Create one for a command, which has no pipeline."""
         dispatch = Dispatch(store, settings, privacy.Policy.from_settings(settings))
         return cls(store, dispatch, settings.gate, partial(warn_once, set(), GATE_FAILED))
 
     def apply(self, feedback: Feedback) -> bool:
-        """Store feedback and evaluate the run again; False if it was told the same before."""
+        """Store feedback and evaluate the run again; False if it changes nothing."""
         with self.store.transaction():
             before = self.store.outcome(feedback.trace_id)
             if before is None:
@@ -179,21 +179,21 @@ class Reevaluation:
                 return False
             given_at = instant(feedback.given_at_s)
             self.store.add_feedback(before, ending, given_at=given_at, given=given)
-            leaves = before.state == "scored" and self._with_outcome(before.seq)
-        if leaves:
+            is_cleared = before.state == "scored" and self._with_outcome(before.seq)
+        if is_cleared:
             self.dispatch.queue_stored(before.seq)
         return True
 
     def evaluate(self, seq: int, run: RunFacts, weights: Weights, before: PastRun) -> Evaluation:
-        """Evaluate a stored run by today's gate, with what was decided before that run."""
+        """Evaluate a stored run by the current gate and the decisions before that run."""
         history = self.store.history(seq, before.domain, let_through_at=before.let_through_at)
         return evaluate(run, history, weights, self.gate, self.warn)
 
     def save(
         self, seq: int, evaluation: Evaluation, before: PastRun, p_success: float | None = None
     ) -> bool:
-        """Store another evaluation in a transaction; return whether to queue it after that."""
-        verdict, leaves = evaluation.verdict, False
+        """Store a new evaluation, in a transaction; return whether to queue the run afterwards."""
+        verdict, is_cleared = evaluation.verdict, False
         if before.outbox in {"sent", "sending"}:
             verdict = verdict.with_delivery(before.outbox)
         elif (
@@ -202,19 +202,16 @@ class Reevaluation:
             and before.outbox_reason != CANCELLED_BY_HAND
         ):
             ending = self.store.ending(seq)
-            why = self.dispatch.blocking_reason(before.visibility, ending, before.started_at)
-            leaves = why is None
-            verdict = verdict if why is None else verdict.with_delivery(why)
-        told = evaluation._replace(verdict=verdict)
-        self.store.save_evaluation(seq, told, p_success=p_success)
+            reason = self.dispatch.blocking_reason(before.visibility, ending, before.started_at)
+            is_cleared = reason is None
+            verdict = verdict if reason is None else verdict.with_delivery(reason)
+        evaluation = evaluation._replace(verdict=verdict)
+        self.store.save_evaluation(seq, evaluation, p_success=p_success)
         self.dispatch.outbox.sync(seq)
-        return leaves
+        return is_cleared
 
     def _with_outcome(self, seq: int) -> bool:
-        """Evaluate a scored run by its ending alone: what was measured and its weights stay.
-
-        So does its place in the share: those after it have been ranked behind it.
-        """
+        """Evaluate a scored run with its new ending, but the same signals, weights and rank."""
         before = self.store.scored(seq)
         if before is None or (stored := before.score) is None:
             return False
@@ -242,45 +239,45 @@ def _ended(feedback: Feedback, before: Ending) -> Ending:
         ending = ending._replace(success=feedback.success, success_source="feedback")
     if feedback.confidence is not None:
         return ending._replace(confidence=feedback.confidence, confidence_source="feedback")
-    unsaid = {"assumed", "estimated"} if feedback.success is not None else {"assumed"}
+    replaced = {"assumed", "estimated"} if feedback.success is not None else {"assumed"}
     confidence = default_confidence(success=ending.success)
-    if before.confidence_source not in unsaid or confidence == before.confidence:
+    if before.confidence_source not in replaced or confidence == before.confidence:
         return ending
     return ending._replace(confidence=confidence, confidence_source="assumed")
 
 
-_MOST_CHARACTERS: Final = 200
-_MOST_OF_AN_ARGUMENT: Final = 80
+_CALL_LENGTH: Final = 200
+_ARGUMENT_LENGTH: Final = 80
 
 
 def prepared(
     trace: ReasoningTrace, score: float, agent_id: str | None, policy: privacy.Policy
-) -> Prepared:
+) -> PreparedBody:
     """Prepare a stored trace for sending, at its own privacy level.
 
-    Tool calls are told in words as well: the registry searches ``content``, not ``input``. They are
-    put into words after redaction, since a cut must not hide half of a secret, and redacted again:
-    values stand together in them that did not before.
+    Tool calls without ``content`` get one, since the registry does not search ``input``. It is made
+    after redaction, as truncation could hide half of a secret, and redacted again, as it joins
+    values that were apart.
     """
     level = trace.metadata.privacy_level
     try:
-        told = privacy.redact_trace(trace, level=level, policy=policy).trace
-        if calls := [_in_words(step) for step in told.steps if _is_silent(step)]:
-            words = iter(privacy.redact_jsonable(calls, level=level, policy=policy).value)
+        redacted = privacy.redact_trace(trace, level=level, policy=policy).trace
+        if calls := [_call_text(step) for step in redacted.steps if _lacks_content(step)]:
+            texts = iter(privacy.redact_jsonable(calls, level=level, policy=policy).value)
             steps = tuple(
-                step.model_copy(update={"content": next(words)}) if _is_silent(step) else step
-                for step in told.steps
+                step.model_copy(update={"content": next(texts)}) if _lacks_content(step) else step
+                for step in redacted.steps
             )
-            told = told.model_copy(update={"steps": steps})
-        body = payload(told, score=score, agent_id=agent_id)
+            redacted = redacted.model_copy(update={"steps": steps})
+        body = payload(redacted, score=score, agent_id=agent_id)
         privacy.check_clean(body, level=level, policy=policy)
     except RedactionError as error:
-        return Prepared(None, {}, str(error))
-    return Prepared(body, privacy.count_placeholders(body.decode()))
+        return PreparedBody(None, {}, str(error))
+    return PreparedBody(body, privacy.count_placeholders(body.decode()))
 
 
 def with_score(body: bytes, score: float) -> bytes:
-    """Return a prepared body with another score, which needs no redaction."""
+    """Return a prepared body with another score."""
     document = json.loads(body)
     if document["metadata"]["quality_score"] == score:
         return body
@@ -288,23 +285,25 @@ def with_score(body: bytes, score: float) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _in_words(step: Step) -> str:
+def _call_text(step: Step) -> str:
     name = "" if step.tool is None else step.tool.name
-    arguments = ", ".join(f"{key}={_written(value)}" for key, value in (step.input or {}).items())
-    return _cut(f"{name}({arguments})", _MOST_CHARACTERS)
+    arguments = ", ".join(
+        f"{key}={_value_text(value)}" for key, value in (step.input or {}).items()
+    )
+    return _truncated(f"{name}({arguments})", _CALL_LENGTH)
 
 
-def _is_silent(step: Step) -> bool:
+def _lacks_content(step: Step) -> bool:
     return step.type == "tool_call" and step.tool is not None and not step.content
 
 
-def _written(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, str):
-        return json.dumps(_cut(value, _MOST_OF_AN_ARGUMENT), ensure_ascii=False)
-    return _cut(json.dumps(value, ensure_ascii=False), _MOST_OF_AN_ARGUMENT)
+        return json.dumps(_truncated(value, _ARGUMENT_LENGTH), ensure_ascii=False)
+    return _truncated(json.dumps(value, ensure_ascii=False), _ARGUMENT_LENGTH)
 
 
-def _cut(text: str, most: int) -> str:
+def _truncated(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -316,42 +315,42 @@ _NOT_SENT: Final = ("pending", "blocked", "rejected")
 class Rescan:
     """Redacts the bodies of outbox items again.
 
-    What a program with redaction settings of its own prepared is cleaned once more, so that both
-    have their way; what it blocked is left as it is.
+    Items of a program with other redaction settings are redacted by both; its blocked items are
+    skipped.
     """
 
     def __init__(self, outbox: OutboxAdmin, settings: Settings) -> None:
-        self._care = outbox
+        self._outbox = outbox
         self._agent_id = settings.agent_id
         self._policy = privacy.Policy.from_settings(settings)
 
     def retry(self, seq: int, *, force: bool) -> str:
-        """Redact an item anew and queue it; return its state, or another outcome.
+        """Redact an item again and queue it; return its state, or another outcome.
 
-        ``force`` also sends again what was sent, as it went, and cleaned by these settings as well;
-        to what was not sent it applies these settings alone. Raises where nothing is to be retried.
+        ``force`` also resends a sent item, as it was sent and redacted by these settings, too; an
+        unsent item is then redacted by these settings alone. Raises if there is nothing to retry.
         """
         try:
-            with self._care.transaction():
-                was_sent = force and self._care.reopen(seq)
-                entry = self._care.entry(seq)
+            with self._outbox.transaction():
+                was_sent = force and self._outbox.reopen(seq)
+                entry = self._outbox.entry(seq)
                 if entry.state not in {"rejected", "blocked"} and entry.reason != CANCELLED_BY_HAND:
                     how = "; --force sends it again" if entry.state == "sent" else ""
                     raise KnowledgePulseError(f"nothing to retry: the item is {entry.state}{how}")
                 outcome: str = self.rescan(seq, alone=force and not was_sent)
                 is_queued = outcome in {"unchanged", "rewritten"}
-                if is_queued and self._care.retry(seq, agent_id=self._agent_id):
-                    state = self._care.entry(seq).state
+                if is_queued and self._outbox.retry(seq, agent_id=self._agent_id):
+                    state = self._outbox.entry(seq).state
                     outcome = "waiting" if state == "pending" else state
-                if was_sent and self._care.entry(seq).state != "pending":
+                if was_sent and self._outbox.entry(seq).state != "pending":
                     raise _NotQueuedError
                 return outcome
         except _NotQueuedError:
             return STILL_SENT
 
     def rescan(self, seq: int, *, alone: bool = False) -> Rescanned:
-        """Rewrite one row, or block it, unless it was sent or cancelled; ``alone``: anew."""
-        entry = self._care.entry(seq)
+        """Rewrite or block an item unless it was sent or cancelled; ``alone``: from the trace."""
+        entry = self._outbox.entry(seq)
         redactor, body = self._policy.redactor, None
         if not alone and entry.redactor.partition("+")[2] != redactor.partition("+")[2]:
             if entry.body is None:
@@ -361,34 +360,38 @@ class Rescan:
         try:
             trace = ReasoningTrace.model_validate_json(entry.document)
             if body is not None:
-                trace = _without_call_words(ReasoningTrace.model_validate_json(body), kept=trace)
-            leaving = prepared(trace, entry.score, agent_id, self._policy)
+                trace = _without_call_texts(ReasoningTrace.model_validate_json(body), stored=trace)
+            result = prepared(trace, entry.score, agent_id, self._policy)
         except ValueError:
-            leaving = Prepared(None, {}, "its local copy cannot be read")
-        if leaving.body is None:
-            self._care.block(seq, leaving.why_not or "", redactor=redactor)
+            result = PreparedBody(None, {}, "its local copy cannot be read")
+        if result.body is None:
+            self._outbox.block(seq, result.error_text or "", redactor=redactor)
             return "blocked"
-        return self._care.renew(
-            seq, leaving.body, redactor=redactor, redactions=leaving.redactions, agent_id=agent_id
+        return self._outbox.renew(
+            seq,
+            result.body,
+            redactor=redactor,
+            redactions=result.redactions,
+            agent_id=agent_id,
         )
 
     def rescan_all(self, *, alone: bool = False) -> dict[int, Rescanned]:
-        """Rescan every row that was not sent, but none that may have been before a damage."""
+        """Rescan all unsent items, but none that a damaged file may hide as sent."""
         outcomes: dict[int, Rescanned] = {}
-        for seq in self._care.seqs(*_NOT_SENT):
-            is_lost = self._care.entry(seq).reason == MAY_HAVE_BEEN_SENT
+        for seq in self._outbox.seqs(*_NOT_SENT):
+            is_lost = self._outbox.entry(seq).reason == MAY_HAVE_BEEN_SENT
             outcomes[seq] = "blocked" if is_lost else self.rescan(seq, alone=alone)
         return outcomes
 
 
-def _without_call_words(leaving: ReasoningTrace, kept: ReasoningTrace) -> ReasoningTrace:
+def _without_call_texts(leaving: ReasoningTrace, stored: ReasoningTrace) -> ReasoningTrace:
     """Remove the ``content`` of tool calls that have none in the local copy."""
     steps = tuple(
-        step.model_copy(update={"content": None}) if _is_silent(here) else step
-        for step, here in zip(leaving.steps, kept.steps, strict=True)
+        step.model_copy(update={"content": None}) if _lacks_content(local) else step
+        for step, local in zip(leaving.steps, stored.steps, strict=True)
     )
     return leaving.model_copy(update={"steps": steps})
 
 
 class _NotQueuedError(Exception):
-    """The error that rolls back a transaction: what was sent is not queued again."""
+    """Rolls back a transaction: a sent item could not be queued again."""

@@ -1,4 +1,4 @@
-"""Runs from elsewhere: those that other tools have kept, and a copy of the shared log."""
+"""Imports of runs that other tools have stored, and copies of the shared log."""
 
 import json
 from collections import Counter
@@ -44,12 +44,12 @@ class ImportRequest(NamedTuple):
 
     @classmethod
     def from_paths(cls, format_: str, paths: Iterable[str | Path], **how: Any) -> Self:
-        """Return what is wanted, by default from where the tool keeps its runs; else ValueError."""
+        """Check the format and paths, by default where the tool stores its runs."""
         if format_ not in {"auto", *FORMATS}:
-            raise ValueError(f"{format_!r} is no format: there are {', '.join([*FORMATS, 'auto'])}")
+            raise ValueError(f"{format_!r} is no format: use {', '.join([*FORMATS, 'auto'])}")
         named, usual = [*map(Path, paths)], default_folders(format_)
         if not (named or usual):
-            raise ValueError(f"name the files or folders: {format_} has no usual place")
+            raise ValueError(f"name the files or folders: {format_} has no default location")
         there = tuple(path for path in named or usual if path.exists())
         if len(there) < (len(named) or 1):
             missing = [str(path) for path in named or usual if not path.exists()]
@@ -117,7 +117,7 @@ class Import:
 
     @property
     def has_unscored(self) -> bool:
-        """True if an import that was stopped, or another program, has left runs unscored."""
+        """True if an interrupted import or another program left runs unscored."""
         return self._store.last_recorded() is not None
 
     def read(self) -> Iterator[int]:
@@ -129,11 +129,11 @@ class Import:
             self._skipped += beside.skipped
 
     def write(self) -> Iterator[int]:
-        """Write and score what was read, in the order of its times; yield how many are done."""
-        yield from self._stages.bring_in(self._staged.by_start())
+        """Write and score the runs in order of their times; yield how many are done."""
+        yield from self._stages.import_runs(self._staged.by_start())
 
     def score_left(self) -> Iterator[int]:
-        """Score what an import that was stopped has left unscored; yield how many are done."""
+        """Score the runs an interrupted import left unscored; yield how many are done."""
         for done in count(1):
             if not self._stages.score_next(at_once=True):
                 return
@@ -238,7 +238,7 @@ def _copy(store: SqliteStore, runs: SharedRuns, logged: sharing.LoggedRun) -> bo
 
 
 def _trace(run: sharing.SharedRun) -> ReasoningTrace:
-    """Return the document of a run; where it is not shared, one that says so."""
+    """Return the document of a run, or a placeholder if it is not shared."""
     if run.body is not None:
         trace = ReasoningTrace.model_validate_json(run.body)
         return trace.ended(success=run.success, confidence=run.confidence)
@@ -256,8 +256,8 @@ def _trace(run: sharing.SharedRun) -> ReasoningTrace:
 
 
 def sync_shared_outbox(link: sharing.Link, runs: SharedRuns) -> None:
-    """Cancel in the shared outbox what may not go as it is there, and note what became of items."""
-    if wrong := runs.to_withdraw(100):
-        sharing.cancel_items(link, wrong)
-    if there := runs.open_items(_AT_ONCE):
-        runs.update_items(sharing.item_states(link, there))
+    """Cancel shared items that may no longer be sent, and store the states of the others."""
+    if withdrawn := runs.to_withdraw(100):
+        sharing.cancel_items(link, withdrawn)
+    if waiting := runs.open_items(_AT_ONCE):
+        runs.update_items(sharing.item_states(link, waiting))

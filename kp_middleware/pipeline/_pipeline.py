@@ -20,15 +20,21 @@ from kp_middleware.export import Exporter, OwnExporter, Registry
 from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
 from kp_middleware.locations import unknown_variables
-from kp_middleware.pipeline._intake import Built, Feedback, FinishedRun, ThreadEnd, checked
-from kp_middleware.pipeline._sending import WORTH_WAITING_S, MoreSender, SendingWorker
+from kp_middleware.pipeline._intake import (
+    Feedback,
+    FinishedRun,
+    SubmittedTrace,
+    ThreadEnd,
+    checked_outcome,
+)
+from kp_middleware.pipeline._sending import WORTH_WAITING_S, ExporterSender, SendingWorker
 from kp_middleware.pipeline._shared import Exchange, SharedWorker
 from kp_middleware.pipeline._steps import Stages, is_judging
 from kp_middleware.pipeline._worker import (
     LAST_STEP_S,
-    MOMENT_S,
+    TROUBLE_S,
     ScoringWorker,
-    wait_for_ends,
+    join_at_exit,
 )
 from kp_middleware.recording import Limits, Recorder, shield
 from kp_middleware.runs import fingerprint
@@ -108,7 +114,7 @@ class Pipeline:
         **settings: Unpack[SettingsKeywords],
     ) -> None:
         usable = self.settings = Settings.load_lenient(**settings)
-        _tell_once(usable)
+        _report_settings(usable)
         if isinstance(embedder, str):
             raise TypeError("embedder must be an Embedder or None; set names in KP_EMBEDDER")
         if gate is not None and not callable(getattr(gate, "decide", None)):
@@ -122,11 +128,11 @@ class Pipeline:
         self._embedder = embedder
         self._gate = gate
         self._exporter = None if exporter is None else OwnExporter(exporter)
-        self._more: list[Callable[[], MoreSender]] = []
+        self._exporter_senders: list[Callable[[], ExporterSender]] = []
         self._closed = False
-        self._start_afresh()
+        self._create_workers()
         _open.add(self)
-        _promise()
+        _register_finalizer()
 
     @property
     def closed(self) -> bool:
@@ -159,7 +165,7 @@ class Pipeline:
         if not isinstance(trace, ReasoningTrace):
             raise TypeError(f"expected a ReasoningTrace, got {type(trace).__name__}")
         if self.settings.enabled:
-            self._take(Built(trace, owner))
+            self._take(SubmittedTrace(trace, owner))
 
     def end_thread(
         self,
@@ -180,7 +186,7 @@ class Pipeline:
             ValueError: If the confidence is not from 0 to 1.
             TypeError: If it is no number, or success neither true nor false.
         """
-        end = ThreadEnd(fingerprint(str(thread_id)), *checked(success, confidence))
+        end = ThreadEnd(fingerprint(str(thread_id)), *checked_outcome(success, confidence))
         if self.settings.enabled:
             self._take(end)
 
@@ -254,7 +260,7 @@ class Pipeline:
         self._scorer.wait_until_done(timeout_s)
         if self._shared is not None:
             self._shared.wait_until_shipped(deadline)
-        self._start_more()  # an earlier process may have left some
+        self._start_senders()  # an earlier process may have left some
         for sender in self._senders:
             sender.wait_until_idle(deadline, until=deadline + WORTH_WAITING_S)
         if self._shared is not None:
@@ -296,7 +302,7 @@ class Pipeline:
         for sender in self._senders:
             sender.wait_until_idle(deadline)
         self._scorer.wait_until_kept(since_s, patience_in_trouble_s=timeout_s)
-        self._scorer.stop(max(MOMENT_S, deadline - time.monotonic()))
+        self._scorer.stop(max(TROUBLE_S, deadline - time.monotonic()))
         for sender in self._senders:
             sender.stop(0.0)
         if self._shared is not None:
@@ -306,7 +312,7 @@ class Pipeline:
             words = "finished runs that could not be kept, and are lost: %d; %s"
             logger.warning(words, self._scorer.waiting, why)
 
-    def _start_afresh(self) -> None:
+    def _create_workers(self) -> None:
         """Create an empty queue and the workers, without starting a thread.
 
         In a forked child the parent keeps its runs.
@@ -331,9 +337,9 @@ class Pipeline:
             partial(Stages, settings=settings, embedder=embedder, gate=self._gate, exporter=own),
             destination=settings.registry_url if own is None else own.url,
             on_queued=self._start_sending if self._shared is None else self._shared.start,
-            on_step=self._start_more,
+            on_step=self._start_senders,
         )
-        self._senders: list[SendingWorker] = [make() for make in self._more]
+        self._senders: list[SendingWorker] = [make() for make in self._exporter_senders]
         if self._sender is not None:
             self._senders.append(self._sender)
 
@@ -341,7 +347,7 @@ class Pipeline:
         if self._sender is not None:
             self._sender.start()
 
-    def _start_more(self) -> None:
+    def _start_senders(self) -> None:
         if self._shared is not None:
             self._shared.start()
         for sender in self._senders:
@@ -367,7 +373,7 @@ def since_text(since: datetime) -> str:
     return instant(since.astimezone(UTC).timestamp())
 
 
-def _tell_once(settings: Settings) -> None:
+def _report_settings(settings: Settings) -> None:
     """Log what is wrong in one line, and variables that nobody reads in another."""
     if wrong := _settings_trouble(settings):
         shield.log_once(logging.ERROR if settings.problems else logging.WARNING, wrong)
@@ -385,7 +391,7 @@ def _settings_trouble(settings: Settings) -> str | None:
 
 
 _open: Final[weakref.WeakSet[Pipeline]] = weakref.WeakSet()
-_promised: Final[set[int]] = set()
+_registered: Final[set[int]] = set()
 _asked: Final[list[bool]] = []
 
 
@@ -394,10 +400,10 @@ def _close_all() -> None:
     since_s = time.monotonic()
     for pipeline in list(_open):
         pipeline._end(since_s, _EXIT_S)  # noqa: SLF001 - our own
-    wait_for_ends(_LAST_STEP_S)
+    join_at_exit(_LAST_STEP_S)
 
 
-def _promise(forked: object = None) -> None:
+def _register_finalizer(forked: object = None) -> None:
     """Close also at the end of a child of multiprocessing, which does not run ``atexit``.
 
     A child drops the finalizers of its parent, and so calls this again once it has ``forked``.
@@ -407,20 +413,20 @@ def _promise(forked: object = None) -> None:
         return
     if not _asked:
         _asked.append(True)  # a child inherits this, and what was asked for
-        util.register_after_fork(_close_all, _promise)
+        util.register_after_fork(_close_all, _register_finalizer)
     is_child = process.parent_process() is not None
-    if is_child and (forked is not None or os.getpid() not in _promised):
-        _promised.add(os.getpid())
+    if is_child and (forked is not None or os.getpid() not in _registered):
+        _registered.add(os.getpid())
         util.Finalize(None, _close_all, exitpriority=0)
 
 
-def _start_afresh_in_the_child() -> None:
+def _restart_in_child() -> None:
     """Restart the workers after a fork, which copies locks but no threads."""
     Pipeline._default_lock = threading.Lock()  # noqa: SLF001 - our own
-    _promise()  # a fork server's child imports a program before it knows whose it is
+    _register_finalizer()  # a fork server's child imports a program before it knows whose it is
     for pipeline in list(_open):
-        pipeline._scorer.leave_to_the_parent()  # noqa: SLF001 - our own
-        pipeline._start_afresh()  # noqa: SLF001
+        pipeline._scorer.abandon_in_child()  # noqa: SLF001 - our own
+        pipeline._create_workers()  # noqa: SLF001
 
 
-at_fork(after_in_child=_start_afresh_in_the_child)
+at_fork(after_in_child=_restart_in_child)

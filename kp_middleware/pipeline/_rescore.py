@@ -1,4 +1,4 @@
-"""Rescore: take stored runs in the order of recording, and evaluate them by today's settings."""
+"""Rescore stored runs, in order of recording, with the current settings."""
 
 import time
 from collections import Counter
@@ -22,49 +22,49 @@ from kp_middleware.embedding import (
 )
 from kp_middleware.estimate import Features, features
 from kp_middleware.pipeline._dispatch import Reevaluation
-from kp_middleware.pipeline._steps import Estimating
+from kp_middleware.pipeline._steps import Estimator
 from kp_middleware.settings import Settings
 from kp_middleware.storage import PastRun, SqliteStore
 from kp_middleware.traces import ReasoningTrace
 
-Became: TypeAlias = Literal[
-    "changed",  # its score, or what the gate said
-    "cleared",  # of these: may leave, and might not before
-    "queued",  # of these: goes into the outbox
-    "withdrawn",  # of the changed: might leave, and may no longer
-    "cancelled",  # of these: waited in the outbox
+RescoreResult: TypeAlias = Literal[
+    "changed",  # its score or its decision
+    "cleared",  # of these: clears now
+    "queued",  # of these: added to the outbox
+    "withdrawn",  # of the changed: clears no longer
+    "cancelled",  # of these: was pending in the outbox
     "unchanged",
-    "left",  # was sent, is on its way, or was rejected
-    "overtaken",  # was removed or recorded anew, after it was read
+    "left",  # was sent, is being sent, or was rejected
+    "overtaken",  # was removed or replaced meanwhile
     "unscored",  # cannot be scored
-    "embedded",  # had no vector of today's embedder
+    "embedded",  # had no vector of the current embedder
 ]
 
 _BATCH: Final = 64  # documents in memory at once: 20 KB each, 1 MiB at most
-_AT_ONCE: Final = 8  # runs in one transaction: 4 ms
-_ROUNDING: Final = 1e-6  # of a similarity: it depends on where in memory a vector lies
-_GIVE_WAY_S: Final = 0.001  # others want to write, too
+_PER_TRANSACTION: Final = 8  # runs in one transaction: 4 ms
+_ROUNDING: Final = 1e-6  # of a similarity: it depends on a vector's alignment
+_YIELD_S: Final = 0.001  # others want to write, too
 
 
 class _Replayed(NamedTuple):
-    """One run, and what it would be today; None where that was not asked for, or cannot be had."""
+    """A run and its facts today; None if it is not selected or cannot be read."""
 
     run: PastRun
     today: RunFacts | None = None
-    seen: tuple[ReasoningTrace, Features, Vector | None] | None = None  # what the estimate reads
-    new_vector: Vector | None = None  # where it had none by today's embedder
+    seen: tuple[ReasoningTrace, Features, Vector | None] | None = None  # input of the estimate
+    new_vector: Vector | None = None  # if it had none by the current embedder
 
 
 class Rescoring:
-    """Rescores runs, the oldest first, each as if it had just ended, with today's settings.
+    """Rescores runs, the oldest first, each as if it had just ended, with the current settings.
 
-    Success is estimated from what is known today of the runs before each. What was sent, is on its
-    way or was rejected keeps its score; it only gets a vector and features, so that others are
-    compared with it. What was embedded before it was cut off is not embedded again.
+    Success is estimated from the runs before each, with today's feedback on them. A run that was
+    sent, is being sent or was rejected keeps its score, but gets a vector and features to compare
+    others with. After an interruption, no run is embedded twice. A dry run works on a copy.
 
     Raises:
-        EmbedderUnavailableError: If there is no model: nothing is changed then.
-        EmbedderNotReadyError: If it is on its way.
+        EmbedderUnavailableError: If there is no model; nothing is changed.
+        EmbedderNotReadyError: If the model is being downloaded.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Rescoring:
         name = None if embedder is None else embedder.name  # before all else: it loads the model
         self._dry_run = dry_run
         store = store.copied() if dry_run else store
-        self.counts: Counter[Became] = Counter()
+        self.counts: Counter[RescoreResult] = Counter()
         self._store = store
         self._settings = settings
         self._runs = store.past_runs(domain, since, name)
@@ -90,7 +90,7 @@ class Rescoring:
             settings.cache_size, ttl_ms=settings.cache_ttl_ms, clock=lambda: self._now_ms
         )
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
-        self._estimating = Estimating(store.estimates() if settings.estimate else None, embedder)
+        self._estimator = Estimator(store.estimates() if settings.estimate else None, embedder)
         self.unread: list[str] = []  # ids of those whose document cannot be read: they stay
         self._reevaluation = Reevaluation.from_settings(store, settings)
         self._cleared: list[int] = []
@@ -101,24 +101,24 @@ class Rescoring:
         return self._runs.count(after=self._done)
 
     def steps(self) -> Iterator[int]:
-        """Rescore in short steps; yield how many of the selected runs each has done."""
+        """Rescore in short steps; yield the number of selected runs of each."""
         before = self._runs.before(self._done + 1, self._settings.cache_size)
         for key, vector, self._now_ms in before:
             self._cache.add(np.frombuffer(vector, "<f4"), key, embedder=self._name or "")
         while runs := self._runs.after(self._done, _BATCH):
             replayed = self._replayed(runs)
-            while some := [*islice(replayed, _AT_ONCE)]:
+            while some := [*islice(replayed, _PER_TRANSACTION)]:
                 with self._store.transaction():
                     for one in some:
-                        self._take(one)
+                        self._rescore(one)
                     self._done = some[-1].run.seq
                 while self._cleared:
                     self._reevaluation.dispatch.queue_stored(self._cleared.pop(0))
                 yield sum(one.run.is_selected for one in some)
-                time.sleep(_GIVE_WAY_S)
+                time.sleep(_YIELD_S)
 
     def _replayed(self, runs: Sequence[PastRun]) -> Iterator[_Replayed]:
-        """Compare each run with those before it; those not selected are only remembered."""
+        """Compare each selected run with all runs before it."""
         traces: dict[int, ReasoningTrace] = {}
         for run in filter(attrgetter("is_selected"), runs):
             try:
@@ -149,25 +149,25 @@ class Rescoring:
         is_gone = run.score and run.nearest_seq is None and run.score.embedder == self._name
         shape = replace(run.shape, types=trace.shape.types)
         today = self._scorer.compare(trace, vector, shape, known=then if is_gone else None)
-        if (near := today.nearest) and then and _are_alike([then.similarity], [near.similarity]):
+        if (near := today.nearest) and then and _are_close([then.similarity], [near.similarity]):
             return replace(today, nearest=near._replace(similarity=then.similarity))
         return today
 
-    def _take(self, replayed: _Replayed) -> None:
+    def _rescore(self, replayed: _Replayed) -> None:
         now = self._runs.run(replayed.run.seq)
         if now is None or now.recorded != replayed.run.recorded:
             self.counts["overtaken"] += replayed.run.is_selected
             return
         self._place_vector(now, replayed.new_vector)
         if now.is_selected:
-            p, table = None, self._estimating.table
+            p, table = None, self._estimator.table
             if table is not None and replayed.seen is not None:
-                p, estimate = self._estimating.of(now.seq, *replayed.seen)
+                p, estimate = self._estimator.estimate(now.seq, *replayed.seen)
                 table.save(now.seq, replayed.seen[1].astype("<f4").tobytes(), estimate)
-            self.counts.update(self._became(now, replayed, p))
+            self.counts.update(self._outcomes(now, replayed, p))
 
     def _place_vector(self, now: PastRun, new: Vector | None) -> None:
-        """Give a run the vector it lacks; vectors stay in the order of runs, as caches forget."""
+        """Store a missing vector; vectors are kept in the order of runs, in which caches evict."""
         if now.vector_seq is None:
             if new is not None:
                 self.counts["embedded"] += 1
@@ -178,7 +178,9 @@ class Rescoring:
         else:
             self._last_vector = self._runs.move_vector(now)
 
-    def _became(self, now: PastRun, replayed: _Replayed, p: float | None) -> Iterator[Became]:
+    def _outcomes(
+        self, now: PastRun, replayed: _Replayed, p: float | None
+    ) -> Iterator[RescoreResult]:
         if now.has_left or replayed.run.has_left:
             yield "left"
         elif replayed.today is None:
@@ -187,7 +189,7 @@ class Rescoring:
             ending = now.ending if now.has_feedback else now.ending.with_estimate(p)
             p_then = now.p_success_then(p)
             evaluation = self._evaluated(now, replayed.today, ending, p, p_then)
-            if self._stands(now, evaluation):
+            if self._is_unchanged(now, evaluation):
                 self._runs.rank(now.seq, evaluation.verdict.key, p_then)
                 yield "unchanged"
                 return
@@ -195,22 +197,22 @@ class Rescoring:
                 self._store.save_ending(now.seq, ending)
             self._runs.mend(now.seq)
             is_cleared = self._reevaluation.save(now.seq, evaluation, now, p_then)
-            if is_cleared and not self._dry_run:  # to prepare an item may warn
+            if is_cleared and not self._dry_run:
                 self._cleared.append(now.seq)
             yield "changed"
-            yield from self._followed(now, evaluation.verdict.decision)
+            yield from self._changes_of_delivery(now, evaluation.verdict.decision)
 
     def _evaluated(
         self, now: PastRun, today: RunFacts, ending: Ending, p: float | None, p_then: float | None
     ) -> Evaluation:
-        """Evaluate a run by how it ended as far as is known now: there may have been feedback.
+        """Evaluate a run with its current ending, which may be feedback.
 
-        It is ranked by ``p_then``, the estimate with what was told before the first feedback.
+        It is ranked by ``p_then``, the estimate before its first feedback.
         """
         weights = self._scorer.weights(now.domain)
         run = replace(today, success=ending.success, confidence=ending.confidence)
         ranked = replace(run, p_success=p_then, is_stated=ending.is_stated)
-        stays = p_then == now.p_success and _is_measured_alike(now, run, weights)
+        stays = p_then == now.p_success and _has_same_signals(now, run, weights)
         key = now.rank_key if stays else ranked.rank_key(weights)
         run = replace(ranked, p_success=ending.p_success(p), key=key)
         if run.rank_key(weights) != key and now.has_feedback:
@@ -218,19 +220,19 @@ class Rescoring:
             run = replace(run, first_ending=before)
         return self._reevaluation.evaluate(now.seq, run, weights, now)
 
-    def _stands(self, now: PastRun, evaluation: Evaluation) -> bool:
-        """Return whether neither score nor decision would change; a day's limit stays met."""
+    def _is_unchanged(self, now: PastRun, evaluation: Evaluation) -> bool:
+        """Return whether score and decision stay as they are, and so a daily limit met."""
         (score, verdict), before = evaluation, now.score
         if before is None or before.embedder != score.embedder:
             return False
-        if not _are_alike((before.value, *_measures(before)), (score.value, *_measures(score))):
+        if not _are_close((before.value, *_measures(before)), (score.value, *_measures(score))):
             return False
         if self._settings.max_per_day is not None and now.gate == verdict.gate:
             return True
         then = now.gate, now.threshold, now.decision, now.credit
         return (verdict.gate, verdict.threshold, verdict.decision, verdict.credit) == then
 
-    def _followed(self, run: PastRun, decision: str) -> Iterator[Became]:
+    def _changes_of_delivery(self, run: PastRun, decision: str) -> Iterator[RescoreResult]:
         if decision == "forward" != run.decision:
             yield "cleared"
             if run.may_leave and self._settings.api_key is not None:
@@ -241,17 +243,17 @@ class Rescoring:
                 yield "cancelled"
 
 
-def _is_measured_alike(run: PastRun, today: RunFacts, weights: Weights) -> bool:
-    """Return whether all but the outcome is measured and weighed as it was."""
+def _has_same_signals(run: PastRun, today: RunFacts, weights: Weights) -> bool:
+    """Return whether all signals but the outcome, and all weights, are the same."""
     if run.score is None or run.rank_key is None:
         return False
     signals = replace(today.signals, outcome_confidence=run.score.signals.outcome_confidence)
-    return _are_alike(_measures(run.score), (*signals, *weights))
+    return _are_close(_measures(run.score), (*signals, *weights))
 
 
 def _measures(score: Score) -> tuple[float, ...]:
     return (*score.signals, *score.weights)
 
 
-def _are_alike(then: Sequence[float], now: Sequence[float]) -> bool:
+def _are_close(then: Sequence[float], now: Sequence[float]) -> bool:
     return all(abs(before - after) <= _ROUNDING for before, after in zip(then, now, strict=True))

@@ -1,4 +1,4 @@
-"""The threads that give runs to a registry and to exporters, and requests of commands."""
+"""The threads that send runs to the registry and to exporters, and requests of commands."""
 
 import logging
 import math
@@ -43,15 +43,15 @@ from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
 
-_AT_MOST_S: Final = 3600.0  # then we look again, whatever the clock did
-WORTH_WAITING_S: Final = 60.0  # past a deadline: what is due sooner may come sooner
-_TOKENS: Final = ("input_tokens", "output_tokens")
-_OF_A_RUN: Final = ("started_at", "duration_ms", "state", "reason_code", *_TOKENS)
-_OF_A_STEP: Final = ("call_id", "model_latency_ms", *_TOKENS)
+_LONGEST_WAIT_S: Final = 3600.0  # the clock may have been set
+WORTH_WAITING_S: Final = 60.0  # past a deadline: an item due by then may be sent earlier
+_TOKEN_FIELDS: Final = ("input_tokens", "output_tokens")
+_RUN_FIELDS: Final = ("started_at", "duration_ms", "state", "reason_code", *_TOKEN_FIELDS)
+_STEP_FIELDS: Final = ("call_id", "model_latency_ms", *_TOKEN_FIELDS)
 
 
 class SendingWorker(Worker):
-    """Sends what is in the outbox: only where there is a key, or an exporter of the user's."""
+    """Sends the items of the outbox to the registry, or to a user's exporter."""
 
     def __init__(self, store: Store, settings: Settings, exporter: Registry | OwnExporter) -> None:
         super().__init__("kp-sending", settings.db, "nothing is sent for now")
@@ -62,34 +62,34 @@ class SendingWorker(Worker):
         self.exporter = exporter
 
     def start(self) -> bool:
-        """Look into the outbox, in the background."""
+        """Check the outbox in the background."""
         with self._changed:
             self._next_at = None
             self._wake.set()
         return super().start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Stop after the trace in hand; one that the registry is silent to is given back."""
+        """Stop after the current trace; release one that the registry does not answer."""
         if super().stop(timeout_s):
             return True
         try:
-            given_back = self._sender is not None and self._sender.abandon()
+            is_released = self._sender is not None and self._sender.abandon()
         except DATABASE_ERRORS as error:
-            logger.debug("the trace in hand is sent when its lease has ended: %s", error)
-            given_back = True
-        return not given_back and super().stop(LAST_STEP_S)
+            logger.debug("the current trace is sent again when its lease has expired: %s", error)
+            is_released = True
+        return not is_released and super().stop(LAST_STEP_S)
 
     def wait_until_idle(self, deadline: float, *, until: float = -math.inf) -> bool:
-        """Wait until nothing can be sent, or not before an instant; False if the time is over."""
+        """Wait until nothing is due before ``until``; False if the deadline comes first."""
 
-        def rests() -> bool:
+        def is_idle() -> bool:
             return self._thread is None or (self._next_at is not None and self._next_at > until)
 
         with self._changed:
-            return self._changed.wait_for(rests, max(0.0, deadline - time.monotonic()))
+            return self._changed.wait_for(is_idle, max(0.0, deadline - time.monotonic()))
 
-    def _rest_until(self, next_at: float | None) -> None:
-        """Set when the next item is sent, on the monotonic clock; None while one is sent."""
+    def _set_next_at(self, next_at: float | None) -> None:
+        """Set when the next item is due, on the monotonic clock; None while sending."""
         with self._changed:
             if next_at is None or not self._wake.is_set():
                 self._next_at = next_at
@@ -106,24 +106,24 @@ class SendingWorker(Worker):
             sender = self._sender = Sender(outbox, self.exporter, pace=pace, clock=time.time)
             while not self._stopping.is_set():
                 self._wake.clear()
-                self._rest_until(None)  # or a program could end in the midst of a request
+                self._set_next_at(None)  # so that a program does not exit during a request
                 try:
                     more_in_s = sender.send_due(self._stopping)
                 except DATABASE_ERRORS as error:
-                    self._say(error)
-                    self._rest_until(math.inf)
+                    self._report(error)
+                    self._set_next_at(math.inf)
                     self._stopping.wait(LOOK_AGAIN_S)
                     continue
                 self.trouble = None
                 wait_s = math.inf if more_in_s is None else more_in_s
                 if wait_s > 0:
-                    self._rest_until(time.monotonic() + wait_s)
-                    self._wake.wait(min(wait_s, _AT_MOST_S))
+                    self._set_next_at(time.monotonic() + wait_s)
+                    self._wake.wait(min(wait_s, _LONGEST_WAIT_S))
             with suppress(*DATABASE_ERRORS):
-                sender.send_due(self._stopping)  # what is answered is written, our turn is over
+                sender.send_due(self._stopping)  # store the last answer, release the pace
 
     def _outbox_and_pace(self, store: Store, link: Link | None, /) -> tuple[Outbox, LocalPace]:
-        """Return those of all hosts where they share a log; an exporter has a pace of its own."""
+        """Return the outbox and pace of all hosts if they share a log; an exporter has its own."""
         exporter, settings = self.exporter, self._settings
         if isinstance(exporter, OwnExporter):
             return store.outbox(exporter.url, settings.agent_id), _unlimited()
@@ -137,8 +137,8 @@ def _unlimited() -> LocalPace:
     return LocalPace(Pace().at_interval(time.time(), 0.0), time.time)
 
 
-class MoreSender(SendingWorker):
-    """Gives runs to an exporter beside the outbox, the first that began ``since`` an instant."""
+class ExporterSender(SendingWorker):
+    """Gives runs that began at ``since`` or later to an additional exporter."""
 
     def __init__(
         self,
@@ -157,12 +157,12 @@ class MoreSender(SendingWorker):
         assert isinstance(self.exporter, OwnExporter)  # noqa: S101
         policy, name = privacy.Policy.from_settings(self._settings), self.exporter.url
         dispatch = Dispatch(store, self._settings, policy, self.exporter)
-        choose, prepare = partial(self._chosen, dispatch), partial(self._prepared, policy)
+        choose, prepare = partial(self._selects, dispatch), partial(self._prepare, policy)
         cursor = store.export_cursor(name, choose=choose, prepare=prepare, since=self._since)
         return cursor, _unlimited()
 
-    def _chosen(self, dispatch: Dispatch, run: ExportCandidate) -> bool | None:
-        """Return whether the exporter is given a run; None: that is not known yet."""
+    def _selects(self, dispatch: Dispatch, run: ExportCandidate) -> bool | None:
+        """Return whether to give a run to the exporter; None if that is not known yet."""
         if run.state in {"recorded", "paused"}:
             return None
         if run.visibility == "private" or self._send == "all":
@@ -176,7 +176,7 @@ class MoreSender(SendingWorker):
         age_s = time.time() - epoch_s(run.started_at)
         return False if age_s > self._settings.confirm_within_days * DAY_S else None
 
-    def _prepared(
+    def _prepare(
         self, policy: privacy.Policy, run: Run, document: str, attempts: int
     ) -> ExportedRun | None:
         """Prepare a run for the exporter; None if it cannot be redacted."""
@@ -207,17 +207,17 @@ class MoreSender(SendingWorker):
                     epoch_s(step.started_at) if step.started_at else None,
                     agent=next(names),
                     model=next(names),
-                    **{name: getattr(step, name) for name in _OF_A_STEP},
+                    **{name: getattr(step, name) for name in _STEP_FIELDS},
                 )
                 for step in run.steps
             ),
-            **{name: getattr(run, name) for name in _OF_A_RUN},
+            **{name: getattr(run, name) for name in _RUN_FIELDS},
         )
 
     def _redacted(
         self, policy: privacy.Policy, run: Run, document: str
     ) -> tuple[bytes, Iterator[str | None]]:
-        """Return the body as the outbox would have it, and the names: of the run, of its steps."""
+        """Return the body, as in the outbox, and the names of the run and of its steps."""
         trace = ReasoningTrace.model_validate_json(document)
         level, score = trace.metadata.privacy_level, run.scoring.score if run.scoring else 0.0
         names = [run.agent_name, run.model, run.thread_id, run.error_type]
@@ -237,7 +237,7 @@ def shared_link(settings: Settings, pod: str = platform.node()) -> Link | None:
 
 
 def shared_pace(registry: Registry, settings: Settings, link: Link | None) -> SharedPace:
-    """Return the pace shared by all processes that send with this key."""
+    """Return the pace of all processes that send with this key."""
     url, agent_id, key_hash = registry.url.rstrip("/"), registry.agent_id, registry.key_hash
     if link is not None:
         of_all = PostgresPace(link, registry=url, agent_id=agent_id, key_hash=key_hash)
@@ -249,10 +249,10 @@ def shared_pace(registry: Registry, settings: Settings, link: Link | None) -> Sh
     return SharedPace(usual, fallback=fallback, longest_request_s=registry.timeout_s)
 
 
-def drain(settings: Settings, *, timeout_s: float, look: Callable[[], None]) -> str | None:
-    """Send until all is sent or the time is over; return why the file could not be used, or None.
+def drain(settings: Settings, *, timeout_s: float, on_tick: Callable[[], None]) -> str | None:
+    """Send all items until the timeout; return the file's error, or None.
 
-    Ends early if nothing goes for much longer. ``look`` is called about once a second.
+    Ends early if the next item is due much later. ``on_tick`` is called about once a second.
 
     Raises:
         KnowledgePulseError: If nothing may be sent by these settings.
@@ -260,7 +260,7 @@ def drain(settings: Settings, *, timeout_s: float, look: Callable[[], None]) -> 
     deadline = time.monotonic() + timeout_s
     if settings.visibility == "private":
         raise KnowledgePulseError("visibility is private: nothing is sent; see KP_VISIBILITY")
-    registry = _registry(settings, "set KP_API_KEY to a key with scope write: nothing goes without")
+    registry = _registry(settings, "set KP_API_KEY to a key with scope write")
     worker = SendingWorker(SqliteStore.at(settings.db), settings, registry)
     worker.start()
     try:
@@ -268,20 +268,20 @@ def drain(settings: Settings, *, timeout_s: float, look: Callable[[], None]) -> 
             soon = time.monotonic() + min(left_s, LOOK_AGAIN_S)
             if worker.wait_until_idle(soon, until=deadline + WORTH_WAITING_S):
                 break
-            look()
+            on_tick()
         return worker.trouble
     finally:
         worker.stop(registry.timeout_s)
 
 
 def check_key(registry: Registry, settings: Settings) -> bool:
-    """Ask whether the registry knows the key, and whether that may write.
+    """Check the key, and whether it has scope write.
 
     Returns:
-        False if it knows the key, and cannot be asked for more while sending pauses.
+        False if the key is valid, but its scope cannot be checked while sending is paused.
 
     Raises:
-        RegistryError: If the key is of no use, or the registry in trouble.
+        RegistryError: If the key is not accepted, or the registry fails.
     """
     with _at_the_pace(registry, settings) as pace:
         try:
@@ -307,17 +307,17 @@ class Reconciliation(NamedTuple):
     registry: str
     agent_id: str
     there: int
-    missing: Sequence[int]  # rows of what was sent and is not there
+    missing: Sequence[int]  # rows sent, but not in the registry
     of_others: int  # sent for another agent or none
-    unknown: int  # there, and not sent from the file
+    unknown: int  # in the registry, but not sent from this file
 
 
 def reconcile(settings: Settings, outbox: OutboxAdmin) -> Reconciliation:
-    """Compare what was sent from a file with what its registry has of the user's agent."""
+    """Compare the sent items of a file with the registry's traces of the user's agent."""
     url, agent_id = settings.registry_url, settings.agent_id
     if agent_id is None:
         raise KnowledgePulseError("set KP_AGENT_ID to the API key's agent")
-    registry = _registry(settings, "set KP_API_KEY: the registry shows nothing without it")
+    registry = _registry(settings, "set KP_API_KEY: the registry cannot be read without it")
     with closing(registry), _at_the_pace(registry, settings):
         there = registry.export_ids(agent_id)
     sent = outbox.sent(url)
@@ -343,7 +343,7 @@ def _registry(settings: Settings, remedy: str) -> Registry:
 
 @contextmanager
 def _at_the_pace(registry: Registry, settings: Settings) -> Iterator[SharedPace]:
-    """Keep to the pace during a request of any kind; a 429 counts."""
+    """Hold the pace during a request; a 429 counts."""
     pace = shared_pace(registry, settings, shared_link(settings))
     try:
         yield pace

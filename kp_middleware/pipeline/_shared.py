@@ -26,7 +26,7 @@ from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline._dispatch import (
     GATE_FAILED,
     Dispatch,
-    Prepared,
+    PreparedBody,
     shape_of,
     warn_once,
     with_score,
@@ -57,7 +57,7 @@ class _Applicant(NamedTuple):
     request: DecisionRequest
     row: SharedRun
     delivery: str | None  # why it stays here all the same: a key of `DELIVERY`
-    leaving: Prepared
+    leaving: PreparedBody
     run: RunFacts
 
 
@@ -309,7 +309,7 @@ class Exchange:
             self._runs.mark_shipped({one.row.id: place})
             if verdict.decision != "forward" or "delivery" in verdict.reason.args:
                 return
-            item, why = self._item(one, evaluation.score.value), one.leaving.why_not
+            item, why = self._item(one, evaluation.score.value), one.leaving.error_text
             redactor, outbox = self._policy.redactor, self._dispatch.outbox
             outbox.add(seq, item and item.body, redactor=redactor, redactions={}, reason=why)
             if item is not None and self._items is not None:
@@ -383,7 +383,7 @@ class SharedWorker(Worker):
                     if exchange.any_due():
                         self._on_due()
                 except DATABASE_ERRORS as error:
-                    self._say(error)
+                    self._report(error)
                     wait_s = min(2.0**failures, _LONGEST_S) * _luck()
                     failures += 1
                     self._stopping.wait(max(wait_s, LAST_STEP_S))

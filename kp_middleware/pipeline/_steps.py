@@ -42,7 +42,7 @@ from kp_middleware.pipeline._dispatch import (
     GATE_FAILED,
     Dispatch,
     Reevaluation,
-    passes,
+    is_transient,
     shape_of,
     warn_once,
 )
@@ -84,7 +84,7 @@ class _Question(NamedTuple):
 
 
 @dataclass
-class Judging:
+class JudgeRunner:
     """Asks each run's judge once, one at a time: one that hangs leaves one thread behind."""
 
     on_answer: Callable[[], None]
@@ -151,14 +151,14 @@ class _Solved(NamedTuple):
 
 
 @dataclass
-class Estimating:
+class Estimator:
     """Estimates whether runs did their task. Each kind of run is solved once per told run."""
 
     table: EstimateTable | None  # None: nothing is estimated
     embedder: Embedder | None
     solved: dict[RunKind, _Solved] = field(default_factory=dict)
 
-    def of(
+    def estimate(
         self, seq: int, trace: ReasoningTrace, own: Features, vector: Vector | None
     ) -> tuple[float | None, StoredEstimate | None]:
         """Return the probability of success, None where nothing is known, and what to store."""
@@ -259,11 +259,11 @@ class Stages:
         self.dispatch = Dispatch(store, settings, policy, exporter)
         self._reevaluation = Reevaluation(store, self.dispatch, self._gate, self._warn)
         self._retention = Retention(store, settings.retention_days)
-        self._judging = Judging(on_answer)
+        self._judge_runner = JudgeRunner(on_answer)
         self._shared = None
         if settings.shared is not None and isinstance(store, SqliteStore):
             self._shared = store.shared_runs()
-        self._estimating = Estimating(store.estimates() if settings.estimate else None, embedder)
+        self._estimator = Estimator(store.estimates() if settings.estimate else None, embedder)
 
     def keep(self, run: FinishedRun) -> None:
         """Write a run, if it has a step, without its secrets, or what is told of one."""
@@ -280,7 +280,7 @@ class Stages:
                 self.intake.keep(run)
                 if isinstance(run, Recorder) and run.extractors.judge is not None:
                     thread = run.thread_id or run.trace_id
-                    self._judging.expect(thread, run.extractors.judge)
+                    self._judge_runner.expect(thread, run.extractors.judge)
 
     def score_next(self, *, at_once: bool = False) -> bool:
         """Score a run that waits, ours first, or do what else is left; False if nothing is, now.
@@ -296,7 +296,7 @@ class Stages:
             return True
         return (not self.dispatch.caught_up and self.dispatch.queue_left()) or self.intake.end()
 
-    def bring_in(self, runs: Iterable[RecordedRun]) -> Iterator[int]:
+    def import_runs(self, runs: Iterable[RecordedRun]) -> Iterator[int]:
         """Write runs of other tools in their order and score them; yield how many are done."""
         written: deque[tuple[int, ReasoningTrace, Shape]] = deque()
         taken = 0
@@ -305,8 +305,8 @@ class Stages:
             nonlocal taken
             for run in runs:
                 taken += 1
-                if one := self.intake.bring_in(run):
-                    seq, trace = one
+                if imported := self.intake.import_run(run):
+                    seq, trace = imported
                     stored = self._store.stored(seq)
                     written.append((seq, trace, shape_of(stored, trace)))
                     yield trace, stored.user_text if self._recalls else ""
@@ -336,7 +336,7 @@ class Stages:
         except (EmbedderNotReadyError, JudgeNotReadyError):
             raise
         except Exception as error:
-            if passes(error):
+            if is_transient(error):
                 raise
             logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
             self._store.fail(seq, "not_scored", error)
@@ -353,12 +353,12 @@ class Stages:
             stored = self._store.stored(seq)
             trace = ReasoningTrace.model_validate_json(stored.document)
             shape, text = shape_of(stored, trace), stored.user_text
-        if self._judging.judges:
-            self._judging.hear(self._store, seq, trace)
+        if self._judge_runner.judges:
+            self._judge_runner.hear(self._store, seq, trace)
         try:
             return trace, shape, self._scorer.embed_with(trace, text if self._recalls else "")
         except Exception as error:  # a user's embedder may raise anything
-            if isinstance(error, EmbedderNotReadyError) or passes(error):
+            if isinstance(error, EmbedderNotReadyError) or is_transient(error):
                 raise
             warn_once(self._warned, "novelty is 0.5, the embedder failed", error)
             return trace, shape, Embedded()
@@ -370,7 +370,7 @@ class Stages:
         vector, own = embedded.of_run, features(trace)
         if vector is not None:
             self._scorer.load()  # slow: outside the transaction
-        p, estimate = self._estimating.of(seq, trace, own, vector)
+        p, estimate = self._estimator.estimate(seq, trace, own, vector)
         try:
             with self._store.transaction():
                 if not self._store.is_recorded(seq, trace.id):
@@ -403,7 +403,7 @@ class Stages:
     ) -> Ending:
         """Store the estimate of a run; return its ending, which may have had feedback meanwhile."""
         ending = before = self._store.ending(seq)
-        if (table := self._estimating.table) is not None:
+        if (table := self._estimator.table) is not None:
             table.save(seq, own.astype("<f4").tobytes(), estimate)
             ending = before.with_estimate(p)
             if ending != before:

@@ -1,4 +1,4 @@
-"""Our threads, and the one that takes finished runs, keeps and scores them, also in trouble."""
+"""Background threads, and the one that stores and scores finished runs."""
 
 import logging
 import math
@@ -12,8 +12,8 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from kp_middleware.errors import DatabaseError, EmbedderNotReadyError, KnowledgePulseError
-from kp_middleware.pipeline._dispatch import passes
-from kp_middleware.pipeline._intake import Built, FinishedRun
+from kp_middleware.pipeline._dispatch import is_transient
+from kp_middleware.pipeline._intake import FinishedRun, SubmittedTrace
 from kp_middleware.pipeline._steps import JudgeNotReadyError, Stages
 from kp_middleware.privacy import Policy
 from kp_middleware.recording import Recorder
@@ -23,83 +23,83 @@ from kp_middleware.storage import DATABASE_ERRORS, Store, fork_lock, is_damage, 
 logger = logging.getLogger("kp_middleware")
 
 LOOK_AGAIN_S: Final = 1.0
-"""The time a thread waits where it is in trouble, or something is not ready."""
+"""How long a thread waits after an error, or if something is not ready."""
 
 LAST_STEP_S: Final = 0.3
-"""The time the program's end waits for a thread that is told to stop."""
+"""How long the exit waits for a thread to stop."""
 
-MOMENT_S: Final = 0.1
-"""The time that an agent waits in trouble."""
+TROUBLE_S: Final = 0.1
+"""How long an agent waits while the file fails."""
 
-_PATIENCE_S: Final = 10.0  # with a worker that keeps no run for so long, and does not say why
+_PATIENCE_S: Final = 10.0  # with a worker that stores no run and reports no error
 _NEVER_S: Final = 3600.0
 _HEAD_START_S: Final = (
     0.02  # for the agent to give its answer: two busy threads of Python wait for each other
 )
-_GIVE_WAY_S: Final = 0.05  # between two batches that are removed: others want to write, too
+_YIELD_S: Final = 0.05  # between two batches that are removed: others want to write, too
 _TICK_S: Final = 0.002  # the file's instants are cut to milliseconds
 _RESCUE_AGAIN_S: Final = 60.0
-_MENDED: Final = "%s was damaged: %d of its traces could be read and are kept; as it was: %s"
+_REPAIRED: Final = "%s was damaged: %d of its traces could be recovered; the damaged file is now %s"
 _OVERHEAD_BYTES: Final = 3072
 _STEP_BYTES: Final = 320  # of a dict with its texts, beside what is in them
 _BUILT_STEP_BYTES: Final = 1024  # of a pydantic model
 
 
-_ending: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
+_joined: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
 
 
-def start_daemon(name: str, work: Callable[[], None], *, ends: bool = False) -> threading.Thread:
-    """Begin to work in the background; the program's end waits for what ``ends`` soon."""
+def start_daemon(name: str, work: Callable[[], None], *, joins: bool = False) -> threading.Thread:
+    """Start a daemon thread; with ``joins``, the exit waits for it."""
     thread = threading.Thread(target=work, name=name, daemon=True)
-    if ends:
-        _ending.add(thread)
+    if joins:
+        _joined.add(thread)
     thread.start()
     return thread
 
 
-def wait_for_ends(timeout_s: float) -> None:
-    """Wait for the threads that were told to end.
+def join_at_exit(timeout_s: float) -> None:
+    """Wait for the threads that were started with ``joins``.
 
     A daemon thread that Python stops inside the embedding model's library aborts the program.
     """
     deadline = time.monotonic() + timeout_s
-    for thread in list(_ending):
+    for thread in list(_joined):
         thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class Worker:
-    """A thread that begins where there is work, and is told to look again or to stop.
+    """A thread that starts on demand, and can be woken and stopped.
 
-    ``trouble`` says why it cannot work now, and what to do about it; None if all is well. It is
-    logged once, after ``words`` that say what follows from it.
+    ``trouble`` is why it cannot work now, with the remedy, or None. It is logged once, after its
+    ``consequence``.
     """
 
-    def __init__(self, name: str, db: Path, words: str, *, ends: bool = False) -> None:
+    def __init__(self, name: str, db: Path, consequence: str, *, joins: bool = False) -> None:
         self._name = name
         self._db = db
-        self._words = words
-        self._ends = ends
+        self._consequence = consequence
+        self._joins = joins
         self._thread: threading.Thread | None = None
-        self._starting = threading.RLock()  # a finalizer may come back here in the same thread
+        self._starting = threading.RLock()  # a finalizer may re-enter in the same thread
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._changed = threading.Condition()
         self.trouble: str | None = None
 
     def start(self) -> bool:
-        """Begin to work in the background, or look again soon; False if no thread can start."""
+        """Start the thread or wake it; False if no thread can start."""
         self._wake.set()
         with self._starting:
             if self._thread is None and not self._stopping.is_set():
                 with suppress(RuntimeError):  # Python 3.12.0 to 3.12.2 start none at the very end
-                    self._thread = start_daemon(self._name, self._run, ends=self._ends)
+                    self._thread = start_daemon(self._name, self._run, joins=self._joins)
             return self._thread is not None
 
     def stop(self, timeout_s: float) -> bool:
-        """Stop after the step in hand; return whether it has ended by then."""
+        """Stop after the current step; return whether the thread has ended."""
         self._stopping.set()
         self._wake.set()
-        thread = self._thread  # it takes itself off when it ends
+        thread = self._thread  # it sets this to None when it ends
         if thread is not None:
             thread.join(timeout_s)
         return thread is None or not thread.is_alive()
@@ -111,22 +111,22 @@ class Worker:
         try:
             self._work()
         except KnowledgePulseError as error:
-            self._say(error)
+            self._report(error)
         except Exception:
-            words = "%s until the next run: this is a defect of kp-middleware, please report it"
-            logger.warning(words, self._words, exc_info=True)
+            text = "%s until the next run: this is a defect of kp-middleware, please report it"
+            logger.warning(text, self._consequence, exc_info=True)
         finally:
             with self._changed:
                 self._thread = None
                 self._changed.notify_all()
 
-    def _say(self, error: BaseException) -> None:
-        """Say what is wrong, once; of an unknown error also where it came from."""
-        told = to_database_error(self._db, error) if isinstance(error, DATABASE_ERRORS) else error
+    def _report(self, error: BaseException) -> None:
+        """Log an error once, an unknown one with its traceback."""
+        known = to_database_error(self._db, error) if isinstance(error, DATABASE_ERRORS) else error
         if self.trouble is None:
-            unknown = None if isinstance(told, KnowledgePulseError) else error
-            logger.warning("%s: %s", self._words, told, exc_info=unknown)
-        self.trouble = str(told)
+            unknown = None if isinstance(known, KnowledgePulseError) else error
+            logger.warning("%s: %s", self._consequence, known, exc_info=unknown)
+        self.trouble = str(known)
 
 
 def _size_bytes(run: FinishedRun) -> int:
@@ -135,34 +135,34 @@ def _size_bytes(run: FinishedRun) -> int:
             log, texts = run.log, len(run.objective) + len(run.result_summary)
             steps_bytes = log.size_bytes + log.kept * _STEP_BYTES
             return steps_bytes + run.later_bytes + texts + _OVERHEAD_BYTES
-        case Built():
+        case SubmittedTrace():
             steps_bytes = len(run.trace.steps) * _BUILT_STEP_BYTES
             return len(run.trace.model_dump_json()) + steps_bytes + _OVERHEAD_BYTES
     return _OVERHEAD_BYTES
 
 
 class ScoringWorker(Worker):
-    """Keeps every run that has ended in the file, and scores there what is not scored yet.
+    """Stores finished runs, then scores them.
 
-    Keeping goes before scoring: what is in the file, a crash cannot take. While the file cannot be
+    Storing comes before scoring: a crash cannot take what is in the file. While the file cannot be
     used, runs wait in the queue; one warning says why.
 
-    ``on_step`` is called after each step that did something, ``on_queued`` where an item waits.
+    ``on_step`` is called after each step that did something, ``on_queued`` if an item is due.
     """
 
     def __init__(
         self,
         store: Store,
         settings: Settings,
-        make: Callable[..., Stages],
+        create_stages: Callable[..., Stages],
         *,
         destination: str,
         on_queued: Callable[[], object],
         on_step: Callable[[], object],
     ) -> None:
-        super().__init__("kp-scoring", settings.db, "finished runs wait", ends=True)
+        super().__init__("kp-scoring", settings.db, "finished runs wait", joins=True)
         self._settings = settings
-        self._make = make
+        self._create_stages = create_stages
         self._destination = destination
         self._on_queued, self._on_step = on_queued, on_step
         self._store = store.clone()
@@ -175,13 +175,13 @@ class ScoringWorker(Worker):
         self._kept_s = -math.inf
         self._in_trouble = self._stuck = False
         self._ours_done = True
-        self._asks = self._answered = 0  # requests to look into the file
-        self._told = 0  # of those that were dropped, as the file knows
+        self._asks = self._answered = 0  # requests to check the file
+        self._reported_dropped = 0  # already counted in the file
         self.waiting = 0  # runs that are only in memory
         self.dropped = 0
 
     def put(self, run: FinishedRun) -> bool:
-        """Add a run without waiting; False if there is no room: it is dropped."""
+        """Queue a run without waiting; False if the queue is full."""
         size_bytes = _size_bytes(run)
         with self._changed:
             if self._size_bytes + size_bytes > self._settings.max_queue_bytes:
@@ -198,33 +198,33 @@ class ScoringWorker(Worker):
             return self.dropped
 
     def ask_to_look(self) -> None:
-        """Ask for a look into the file: something is unfinished until that was answered."""
+        """Request a check of the file, for which `wait_until_done` waits."""
         with self._changed:
             self._asks += 1
         self._runs.put(None)
 
     def wait_until_done(self, timeout_s: float) -> None:
-        """Return when every run is done or none can be, or when the time is over."""
+        """Wait until every run is scored or none can be, or until the timeout."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._stuck or (self._ours_done and self._answered == self._asks), timeout_s
             )
 
     def wait_until_ours_done(self) -> None:
-        """Return when the runs of this process are done, or cannot be kept."""
+        """Wait until the runs of this process are scored, or cannot be stored."""
         if threading.current_thread() is self._thread:
-            return  # a run ends in scoring
+            return  # a run ended while scoring
         self._wake.set()
         with self._changed:
             if self._in_trouble:
-                self._changed.wait_for(lambda: self._ours_done, MOMENT_S)
+                self._changed.wait_for(lambda: self._ours_done, TROUBLE_S)
             else:
                 self._changed.wait_for(lambda: self._ours_done or self._in_trouble)
 
-    def wait_until_kept(self, since_s: float, *, patience_in_trouble_s: float = MOMENT_S) -> None:
-        """Return when no run is in memory alone, or none can be kept, or none was for long.
+    def wait_until_kept(self, since_s: float, *, patience_in_trouble_s: float = TROUBLE_S) -> None:
+        """Wait until every run is stored, none can be, or none was for too long.
 
-        ``since_s`` is monotonic; in trouble, it has failed and tries again.
+        ``since_s`` is monotonic.
         """
         with self._changed:
             while self.waiting and not self._stuck:
@@ -235,7 +235,7 @@ class ScoringWorker(Worker):
                 self._changed.wait(left_s)
 
     def try_again(self) -> None:
-        """Try at once to keep what could not be kept, and look at what others have left."""
+        """Retry at once, and check for runs left by other processes."""
         if self._stuck:
             self._end_trouble()
         if self._thread is not None:
@@ -250,16 +250,18 @@ class ScoringWorker(Worker):
             self._close()
         return has_ended
 
-    def leave_to_the_parent(self) -> None:
-        """End after the current step in a forked child: the parent completes the work."""
-        self._changed = threading.Condition()  # the locks of the old ones may be a lost thread's
+    def abandon_in_child(self) -> None:
+        """End in a forked child: the parent completes the work."""
+        self._changed = (
+            threading.Condition()
+        )  # the old locks may be held by a thread that was not forked
         self._stopping = threading.Event()
         self._stopping.set()
-        self.trouble = "left to the parent"  # so that none is logged here
+        self.trouble = "left to the parent"  # so that nothing is logged here
 
     def _work(self) -> None:
         run: FinishedRun | None = None
-        wait_s = 0.0  # an earlier process may have left something
+        wait_s = 0.0  # an earlier process may have left runs
         head_start_s = 0.0 if self._settings.sync else _HEAD_START_S
         self._stopping.wait(head_start_s)
         while not self._stopping.is_set():
@@ -268,12 +270,12 @@ class ScoringWorker(Worker):
                 if run is not None and wait_s:
                     self._stopping.wait(head_start_s)
             try:
-                with fork_lock:  # what a fork interrupts may hold locks of Python or a library
+                with fork_lock:  # a fork would copy locks held by Python or a library
                     stages = self._open()
                     wait_s = self._score_next(stages) if run is None else self._keep(run, stages)
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the worker lives on
+            except BaseException as error:  # noqa: BLE001 - the worker survives anything
                 wait_s = 0.0
-                if not self._is_mended(error):
+                if not self._repair(error):
                     self._wake.wait(LOOK_AGAIN_S)
                     self._wake.clear()
                 continue
@@ -295,9 +297,9 @@ class ScoringWorker(Worker):
         return waiting and waiting[0]
 
     def _done(self, asks: int | None = None) -> None:
-        """Note that the runs of this process are scored, or cannot be now.
+        """Record that the runs of this process are scored, or cannot be now.
 
-        With the number of an ask: nothing else in the file can be scored either, as it was then.
+        ``asks`` is the number of the check that found nothing else to score in the file.
         """
         with self._changed:
             self._ours_done = not self.waiting
@@ -309,14 +311,14 @@ class ScoringWorker(Worker):
             self._in_trouble = self._stuck = False
 
     def _keep(self, run: FinishedRun, stages: Stages) -> float:
-        """Write a run; return how long to wait for the next one, which is no time."""
-        if lost := self.dropped - self._told:
+        """Store a run; return how long to wait for the next one: 0."""
+        if lost := self.dropped - self._reported_dropped:
             self._store.count_dropped(lost)
-            self._told += lost
+            self._reported_dropped += lost
         try:
             stages.keep(run)
         except Exception as error:
-            if passes(error):
+            if is_transient(error):
                 raise
             logger.exception("a run was lost: this is a defect of kp-middleware, please report it")
             self.drop()
@@ -328,11 +330,11 @@ class ScoringWorker(Worker):
         return 0.0
 
     def _score_next(self, stages: Stages) -> float:
-        """Score the next run; ours alone where agents wait for them and nobody asks for all.
+        """Score the next run; only those of this process while agents wait for them.
 
         Return how long there is nothing more to do.
         """
-        asks, scored, left_in_s, looks_in_s = self._asks, False, math.inf, _NEVER_S
+        asks, scored, left_in_s, ready_in_s = self._asks, False, math.inf, _NEVER_S
         try:
             if (ours := stages.next.pick_own()) is not None:
                 stages.score(ours)
@@ -347,7 +349,7 @@ class ScoringWorker(Worker):
         except EmbedderNotReadyError as error:
             logger.debug("runs wait to be scored: %s", error)
             self._done()
-            looks_in_s = LOOK_AGAIN_S
+            ready_in_s = LOOK_AGAIN_S
         except JudgeNotReadyError:
             left_in_s = LOOK_AGAIN_S
         if stages.dispatch.sends and stages.dispatch.outbox.any_pending():
@@ -357,13 +359,13 @@ class ScoringWorker(Worker):
             return 0.0
         if left_in_s == math.inf:
             self._done(asks)
-        with suppress(*DATABASE_ERRORS, TimeoutError):  # old traces stay for now
+        with suppress(*DATABASE_ERRORS, TimeoutError):  # old traces are removed later
             if self._settings.retention_days is not None and stages.remove_old():
-                return _GIVE_WAY_S
-        return min(left_in_s, looks_in_s, stages.intake.next_end_in_s() + _TICK_S)
+                return _YIELD_S
+        return min(left_in_s, ready_in_s, stages.intake.next_end_in_s() + _TICK_S)
 
-    def _is_mended(self, error: BaseException) -> bool:
-        """Say what is wrong, once; True if the file was damaged and could be repaired at once."""
+    def _repair(self, error: BaseException) -> bool:
+        """Report an error once; return True if it was damage that could be repaired."""
         is_damaged, now_s = is_damage(error), time.monotonic()
         if is_damaged and now_s >= self._rescue_at_s:
             self._rescue_at_s = now_s + _RESCUE_AGAIN_S
@@ -373,13 +375,13 @@ class ScoringWorker(Worker):
                     self._close()
                     rescue = self._store.repair(destination=self._destination, redactor=redactor)
             except (*DATABASE_ERRORS, TimeoutError) as why:
-                self._say(why)
+                self._report(why)
             else:
                 if rescue is not None:
-                    logger.warning(_MENDED, self._db, rescue.traces, rescue.damaged_copy)
+                    logger.warning(_REPAIRED, self._db, rescue.traces, rescue.damaged_copy)
                     return True
-        self._say(error)
-        with self._changed:  # where it lasts, waiting is no use
+        self._report(error)
+        with self._changed:  # if it lasts, waiting is useless
             self._in_trouble, self._stuck = True, isinstance(error, DatabaseError) or is_damaged
             self._changed.notify_all()
         return False
@@ -388,10 +390,10 @@ class ScoringWorker(Worker):
         opened = self._store.open()
         if self._stages is None or self._opened != opened:
             self._opened = opened
-            self._stages = self._make(self._store, on_answer=lambda: self._runs.put(None))
+            self._stages = self._create_stages(self._store, on_answer=lambda: self._runs.put(None))
         return self._stages
 
     def _close(self) -> None:
         self._stages = None
-        with suppress(*DATABASE_ERRORS):  # a thread that still uses it opens it anew
+        with suppress(*DATABASE_ERRORS):  # a thread that still uses it opens it again
             self._store.close()
