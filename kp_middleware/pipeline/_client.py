@@ -44,21 +44,21 @@ R = TypeVar("R")
 
 
 class KnowledgePulse(Pipeline):
-    """Records runs, scores them in the background, keeps them all, and forwards what is worth it.
+    """Records runs, scores them in the background, stores them all, and forwards the best.
 
-    Nothing is opened, loaded or started before the first run has ended. Trouble of ours is logged
-    and counted; it never reaches the agent. What is wrong outside of the program (a variable, a
-    line of ``settings.toml``) raises nothing either: runs are recorded, nothing is sent; the log,
+    Nothing is opened, loaded or started before the first run has ended. Internal errors are logged
+    and counted; they never reach the agent. A wrong variable, or a wrong line of
+    ``settings.toml``, raises nothing either: runs are recorded, nothing is sent, and the log,
     `stats`, ``status`` and ``doctor`` say why.
 
     Args:
         embedder: Measures novelty; None means novelty is 0.5. By default MiniLM, shared by the
             process, unless ``KP_EMBEDDER`` is ``none``.
-        gate: A rule of your own for what may leave, in place of ``threshold`` and ``max_per_day``.
-            What it fails to decide stays here.
-        exporter: Takes runs that cleared in place of the registry, and needs no API key: any
-            function of one `Exporter` item, such as the ``append`` of a list.
-        store: Keeps runs in place of the file, which commands, the page, `runs` and `recall` read.
+        gate: Decides which runs are forwarded, in place of ``threshold`` and ``max_per_day``. If it
+            fails, the run is withheld.
+        exporter: Receives cleared runs in place of the registry, and needs no API key: any function
+            of one `Exporter` item, such as the ``append`` of a list.
+        store: Stores runs in place of the file, which commands, pages, `runs` and `recall` read.
         settings: See `Settings`; each is also ``KP_…`` in the environment.
 
     Raises:
@@ -112,20 +112,20 @@ class KnowledgePulse(Pipeline):
         confidence: Confidences = None,
         owner: str | None = None,
     ) -> Any:
-        """Record each call of a function as a run; inside a run, as a part of that.
+        """Record each call of a function as a run, or inside a run, as part of it.
 
-        For plain, async and generator functions, methods among them; the function stays what it is.
+        Works for plain, async and generator functions and methods, and keeps their kind.
 
         Args:
             function: With ``@kp.capture``; or use ``@kp.capture(domain="finance")``.
-            name: Of the agent; by default the function's.
-            objective: The parameter that says what is asked; by default the first text argument.
+            name: Name of the agent; by default the function's.
+            objective: Name of the parameter with the task; by default the first string argument.
             domain: Picks the weights of the score; by default the pipeline's.
-            confidence: Tells from a result how sure the agent is, 0 to 1, or None where that does
-                not tell; or several, of which the first that knows is believed. Asked where the
-                agent does not say so itself. See `kp_middleware.confidence`.
-            owner: The parameter that says whose run it is, such as a customer's id: it is recalled
-                for nobody else. Only its fingerprint is kept.
+            confidence: Function from a result to the agent's confidence, 0 to 1, or None if
+                unknown; or several, of which the first answer counts. Not called if the agent
+                states its confidence. See `kp_middleware.confidence`.
+            owner: Name of the parameter with the owner of the run, such as a customer's id: it is
+                recalled for nobody else. Only a fingerprint is stored.
 
         Raises:
             TypeError: If a confidence is not a function.
@@ -151,7 +151,7 @@ class KnowledgePulse(Pipeline):
 
         Args:
             function: With ``@kp.tool``; or use ``@kp.tool(name="search")``.
-            name: Of the tool; by default the function's.
+            name: Name of the tool; by default the function's.
         """
 
         def record(function: Any) -> Any:
@@ -162,9 +162,9 @@ class KnowledgePulse(Pipeline):
     def wrap_context(self, function: Callable[P, R], /) -> Callable[P, R]:
         """Return the function bound to the current run, for calls from other threads.
 
-        New threads and pools do not know of the run that started them. Wrap what they shall call
-        inside the run; it may be called any number of times, also at once, and may be async. The
-        body of a generator runs where it is iterated.
+        Threads and pools do not inherit the run that started them. Wrap the function they call,
+        inside the run; it may be async, and be called repeatedly and concurrently. The body of a
+        generator runs where it is iterated.
 
         ``pool.map(kp.wrap_context(fetch), pages)``
         """
@@ -180,19 +180,19 @@ class KnowledgePulse(Pipeline):
         whole_sessions: bool = False,
         shareable: bool = False,
     ) -> Imported:
-        """Import runs that another tool has kept, score them, and return how many there were.
+        """Import runs that another tool has stored, score them, and return their counts.
 
-        They are private, in the order of their times, and the same runs when imported again. As
-        the command ``import``; where the model is still to be downloaded, they are scored later.
+        They are private, in order of their times, and are not duplicated by a second import. Like
+        the command ``import``; if the model is still being downloaded, they are scored later.
 
         Args:
             format_: ``claude-code``, ``codex``, ``messages``, ``swe_agent``, ``atif``, ``otlp``,
                 ``langsmith``, ``langfuse``, ``traces``, or ``auto``: by the first lines of a file.
-            paths: Files and folders; none means where the tool keeps them.
-            since: Only runs that began since then; without a time zone it is local time.
-            domain: Of all of them; None means that of the settings.
-            whole_sessions: Whether a session is one run; else each message of a person begins one.
-            shareable: Whether they may leave if they clear the gate.
+            paths: Files and folders; none means the tool's default location.
+            since: Only runs that began then or later; without a time zone it is local time.
+            domain: Domain of the runs; None means that of the settings.
+            whole_sessions: True for one run per session; else each user message begins one.
+            shareable: Whether they may be sent if they clear the gate.
 
         Raises:
             ValueError: If there is no such format, file or folder.
@@ -216,23 +216,22 @@ class KnowledgePulse(Pipeline):
         name: str | None = None,
         since: datetime | None = None,
     ) -> None:
-        """Give runs to an exporter of your own as well, redacted as those that the registry gets.
+        """Add an exporter, which gets runs redacted as for the registry.
 
-        It is called in a thread of its own, at least once for each run that is scored, fails to be,
-        or is incomplete; where it was is kept in the file. What is told of a run later is not
-        given to it.
+        It is called in a thread of its own, at least once for each run that is scored, failed or
+        incomplete; its position is stored in the file. Later feedback is not exported.
 
         Args:
             exporter: A function of one `ExportedRun`, such as ``kp_otel.OTLPExporter``; it raises
                 what an `Exporter` does.
-            send: ``cleared`` for what may leave by the gate, or ``all`` that is not private.
-            name: By which it is known in the file, also after a restart; by default its own.
-            since: The runs that began then or later are the first; None means now. Counts when the
-                file first hears its name.
+            send: ``cleared`` for runs that clear the gate, or ``all`` for all that are not private.
+            name: Identifies it in the file, also after a restart; by default its own name.
+            since: Export runs that began then or later; None means now. Used only when the name is
+                new to the file.
 
         Raises:
-            TypeError: If it is not callable, or the pipeline has a store of its own.
-            ValueError: If there is one of this name.
+            TypeError: If it is not callable, or the pipeline has a custom store.
+            ValueError: If the name is taken.
         """
         first = since_text(since or datetime.now(UTC))
         if send not in {"cleared", "all"}:
@@ -254,7 +253,7 @@ class KnowledgePulse(Pipeline):
 
     @contextmanager
     def _history(self) -> Iterator[History | None]:
-        """Open the file to read; None if there is none yet."""
+        """Open the file for reading; None if it does not exist yet."""
         if not isinstance(self._store, SqliteStore):
             raise TypeError(NO_FILE)
         if not self.settings.db.exists():
@@ -275,23 +274,23 @@ class KnowledgePulse(Pipeline):
         since: datetime | None = None,
         text: str | None = None,
     ) -> tuple[RunSummary, ...]:
-        """Return the newest runs of the file that fit all that is asked, the last one first.
+        """Return the runs that match all filters, the newest first.
 
-        What is still in memory is not among them: `flush` first.
+        Runs still in memory are not included: call `flush` first.
 
         Args:
-            limit: At most so many.
-            domain: Of this domain.
-            state: What has become of them: ``withheld``, ``sent``, ``blocked`` …
-            above: True: that reached the threshold; False: that did not.
-            tool: That used this tool.
-            failed: Whose task was not done.
-            since: That began then or later; without a time zone it is local time.
-            text: In whose objective, result or steps these words are; the best match comes first.
+            limit: The maximum number.
+            domain: Only runs of this domain.
+            state: Only runs in this state: ``withheld``, ``sent``, ``blocked`` …
+            above: True for runs that reached the threshold, False for those that did not.
+            tool: Only runs that used this tool.
+            failed: Only runs that failed their task.
+            since: Only runs that began then or later; without a time zone it is local time.
+            text: Words to find in objective, result or steps; the best match comes first.
 
         Raises:
             DatabaseError: If the file cannot be read.
-            TypeError: If the pipeline has a store of its own.
+            TypeError: If the pipeline has a custom store.
         """
         filters = Filters(
             domain=domain,
@@ -309,7 +308,7 @@ class KnowledgePulse(Pipeline):
         """Return one run with its steps, its score and where it was sent.
 
         Args:
-            trace_id: The beginning of its id, ``@last`` or ``@best``.
+            trace_id: A prefix of its id, ``@last`` or ``@best``.
 
         Raises:
             TraceNotFoundError: If there is none, or more than one.
@@ -333,14 +332,14 @@ class KnowledgePulse(Pipeline):
             return history.run(history.find(trace_id))
 
     def review_queue(self, limit: int = 10) -> tuple[ReviewItem, ...]:
-        """Return the runs that are worth a person's judgement, the first one first.
+        """Return recent runs most worth a person's feedback, in order of priority.
 
-        Recent ones that nobody has judged: first those that the gate lets leave, then those that
-        the estimate is least sure of. If the first would be all, they get half of the places.
-        Answer with `feedback`.
+        These are runs without feedback: first those that clear the gate, then those with the least
+        certain estimate. If the former would fill the list, they get half of it. Answer with
+        `feedback`.
 
         Args:
-            limit: At most so many.
+            limit: The maximum number.
 
         Raises:
             ValueError: If the limit is below 1.
@@ -360,20 +359,19 @@ class KnowledgePulse(Pipeline):
         owner: str | None = None,
         max_age_days: float | None = None,
     ) -> list[Recalled]:
-        """Return runs of the file that succeeded at a task like this one, the best first.
+        """Return stored runs that succeeded at a similar task, the best first.
 
-        It says nothing where nothing fits. Only runs whose success is known, or well estimated,
-        are found. It reads the file alone, asks no model but the embedder, and raises nothing.
-        Inside a run, what is found is noted in it.
+        Returns an empty list if none is similar. Considers only runs whose success is known or well
+        estimated. Reads the file, calls no model but the embedder, and never raises. Inside a run,
+        the results are recorded in it.
 
         Args:
-            task: What the agent is asked, in the words of the person who asks. Ask again when more
-                of it is known: that finds more.
-            k: At most so many; more than one helps rarely.
+            task: The task in the user's words. Recall again when the user has said more.
+            k: The maximum number; more than one rarely helps.
             domain: Only runs of this domain.
-            owner: Only runs of this owner, such as a customer. Where any run of the file has an
-                owner, nothing is found without one.
-            max_age_days: Only runs that began so many days ago or later.
+            owner: Only runs of this owner, such as a customer. If any run of the file has an owner,
+                this is required.
+            max_age_days: Only runs of the last days.
         """
         recalls = self.settings.enabled and self.settings.recall
         if not (recalls and isinstance(self._store, SqliteStore)):
@@ -390,9 +388,9 @@ class KnowledgePulse(Pipeline):
         return found
 
     def warm_up_recall(self) -> None:
-        """Load what `recall` and a digest need, in the background: a second or two of work.
+        """Load the model and index of `recall` in the background, in a second or two.
 
-        `KPRecallMiddleware` does it when it is made. Without it, the first recall waits.
+        `KPRecallMiddleware` does it when created. Otherwise the first recall waits.
         """
         if self.settings.enabled and self.settings.recall:
             start_daemon("kp-recall", self._warm_up, joins=True)
@@ -412,7 +410,7 @@ class KnowledgePulse(Pipeline):
         owner: str | None = None,
         max_age_days: float | None = None,
     ) -> list[Recalled]:
-        """Return what `recall` does, without holding the event loop up."""
+        """Call `recall` without blocking the event loop."""
         return await asyncio.to_thread(
             self.recall, task, k=k, domain=domain, owner=owner, max_age_days=max_age_days
         )

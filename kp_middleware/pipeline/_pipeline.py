@@ -1,7 +1,7 @@
-"""The pipeline of a process: it takes finished runs, and ends with the program."""
+"""The pipeline of a process, from finished runs to the exit of the program."""
 
 import atexit
-import concurrent.futures.thread  # noqa: F401 - what the worker loads at the end needs it loaded before
+import concurrent.futures.thread  # noqa: F401 - cannot be imported at exit
 import logging
 import os
 import sys
@@ -89,20 +89,20 @@ class Stats(NamedTuple):
 
 logger = logging.getLogger("kp_middleware")
 
-NO_FILE: Final = "a store of your own has no file: ask your own store itself"
+NO_FILE: Final = "a custom store has no file: query your store directly"
 
-_CLOSED: Final = "the pipeline is closed, which should come after the last run"
-_TOO_MANY: Final = "too many wait to be scored: see kp.stats().trouble, or raise max_queue_bytes"
+_WHEN_CLOSED: Final = "the pipeline is closed; close it after the last run"
+_WHEN_FULL: Final = "the queue is full: see kp.stats().trouble, or raise max_queue_bytes"
 _EXIT_S: Final = 2.0
 _LAST_STEP_S: Final = 10.0  # loading the model takes a second or two, embedding a run 0.1
 
 
 class Pipeline:
-    """Takes finished runs from the agents' threads; no thread is started before the first."""
+    """Takes finished runs from the agents' threads; starts its own threads with the first."""
 
     _default_lock = threading.Lock()
     _scorer: ScoringWorker
-    _waits: bool | None  # a run's end waits until it is kept; None: nothing is started yet
+    _waits: bool | None  # whether a run's end waits until it is stored; None: not started yet
 
     def __init__(
         self,
@@ -152,12 +152,12 @@ class Pipeline:
         return Recorder(self._take, self._limits, framework=framework)
 
     def submit(self, trace: ReasoningTrace, *, owner: str | None = None) -> None:
-        """Put a trace that you built yourself through the pipeline.
+        """Submit a trace that you built yourself.
 
         Args:
             trace: The trace.
-            owner: Whose it is, such as a customer's id: it is recalled for nobody else. Only its
-                fingerprint is kept.
+            owner: Owner of the run, such as a customer's id: it is recalled for nobody else. Only a
+                fingerprint is stored.
 
         Raises:
             TypeError: If it is not a ReasoningTrace.
@@ -174,13 +174,13 @@ class Pipeline:
         success: bool | None = None,
         confidence: float | None = None,
     ) -> None:
-        """End a thread: the runs of it that wait in the file become one trace, which is scored.
+        """End a thread: its paused runs become one trace, which is scored.
 
         Args:
             thread_id: As LangGraph's ``configurable`` has it.
-            success: Whether its task was done; None means as its last run ended, and that a run
-                which waits for a person is not complete.
-            confidence: How sure of it, 0 to 1; None means what the last run said.
+            success: Whether its task was done; None means as its last run ended; a run that waits
+                for a person is then incomplete.
+            confidence: How sure you are, 0 to 1; None means what the last run stated.
 
         Raises:
             ValueError: If the confidence is not from 0 to 1.
@@ -197,30 +197,30 @@ class Pipeline:
         success: bool | None = None,
         confidence: float | None = None,
     ) -> None:
-        """Say how a run really went, once it is known: minutes, or months, after its end.
+        """Report a run's actual outcome, minutes or months after its end.
 
-        It is scored and decided again in the background. What clears now is sent; what waits to be
-        sent, and does not any more, stays here; what was sent is not sent again.
+        The run is scored and decided again in the background. If it clears now, it is sent; if it
+        no longer clears and has not been sent, it stays local. Nothing is sent twice.
 
         Args:
-            trace_id: Of its trace: what ``current_trace().trace_id`` was inside of it, or the
-                ``trace_id`` of a LangChain handler. None, where nothing was recorded, is ignored.
-            success: Whether its task was done; None means as it is known.
-            confidence: How sure of it, 0 to 1; None means what the agent said, or where it did not
-                say, as ``success`` suggests.
+            trace_id: ``current_trace().trace_id`` inside the run, or the ``trace_id`` of a
+                LangChain handler. None, if nothing was recorded, is ignored.
+            success: Whether its task was done; None means as stored.
+            confidence: How sure you are, 0 to 1; None means what the agent stated, or otherwise
+                what ``success`` suggests.
 
         Raises:
-            ValueError: If the confidence is not from 0 to 1, or nothing is said.
-            TypeError: If the id is not a text, the confidence no number, or success neither true
-                nor false: a word that comes from a form would open the gate.
+            ValueError: If the confidence is not from 0 to 1, or both are None.
+            TypeError: If the id is not a string, the confidence no number, or success no boolean: a
+                non-empty string would count as a success.
         """
-        told = Feedback.of(trace_id, success=success, confidence=confidence)
-        if self.settings.enabled and told is not None:
-            self._take(told)
+        feedback = Feedback.of(trace_id, success=success, confidence=confidence)
+        if self.settings.enabled and feedback is not None:
+            self._take(feedback)
 
     @shield
     def _take(self, run: FinishedRun) -> None:
-        """Put a run on the queue, and no more: this is the agent's thread."""
+        """Queue a run, and no more: this is the agent's thread."""
         if self._closed or not self._scorer.put(run):
             self._drop()
             return
@@ -238,24 +238,24 @@ class Pipeline:
 
     def _drop(self) -> None:
         if self._scorer.drop() == 1:
-            why = _CLOSED if self._closed else _TOO_MANY
+            why = _WHEN_CLOSED if self._closed else _WHEN_FULL
             logger.warning("a run was dropped: %s; more are counted, not logged", why)
 
     def flush(self, timeout_s: float = 5.0) -> Backlog:
-        """Wait until what was recorded is scored and what may leave is sent, or the time is over.
+        """Wait until recorded runs are scored and cleared runs are sent, or until the timeout.
 
-        The registry takes 30 traces a minute, or what it says: for 40 at once give it a minute.
-        Returns at once where waiting is of no use: without a key or with one that is refused, while
-        a model is being downloaded, for a file that cannot be opened, and where nothing may be sent
-        until a minute after the time is over, as when the registry has asked for an hour.
+        The registry takes 30 traces a minute unless it says otherwise: for 40, allow a minute.
+        Returns at once if waiting is useless: without a key or with a refused one, while a model is
+        being downloaded, if the file cannot be opened, or if the registry allows no request until a
+        minute after the timeout.
 
         Returns:
-            What is not done.
+            The unfinished work.
         """
         is_used = self.settings.sync or self._waits is not None
         if timeout_s and not self._closed and (is_used or any(self._backlog())):
             self._scorer.start()
-            self._scorer.ask_to_look()  # another process may have left something
+            self._scorer.ask_to_look()  # another process may have left runs
         deadline = time.monotonic() + timeout_s
         self._scorer.wait_until_done(timeout_s)
         if self._shared is not None:
@@ -283,9 +283,9 @@ class Pipeline:
         return Stats(*counts, in_memory, self._scorer.dropped, swallowed, trouble)
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Flush, then stop; the next process handles what is left. Idempotent.
+        """Flush, then stop; the next process does the rest. Idempotent.
 
-        Takes longer only where finished runs are in memory and the file takes them.
+        Exceeds the timeout only while finished runs are being written to the file.
         """
         self._end(time.monotonic(), timeout_s)
 
@@ -309,26 +309,26 @@ class Pipeline:
             self._shared.stop(LAST_STEP_S)
         if self._scorer.waiting:
             why = self._scorer.trouble or f"{self.settings.db}: kp-middleware doctor looks into it"
-            words = "finished runs that could not be kept, and are lost: %d; %s"
+            words = "finished runs that could not be stored and are lost: %d; %s"
             logger.warning(words, self._scorer.waiting, why)
 
     def _create_workers(self) -> None:
         """Create an empty queue and the workers, without starting a thread.
 
-        In a forked child the parent keeps its runs.
+        After a fork, queued runs stay with the parent.
         """
         settings, store = self.settings, self._store
         self._waits = None
-        goes_to: Registry | OwnExporter | None = self._exporter
+        exporter: Registry | OwnExporter | None = self._exporter
         if settings.visibility == "private" or settings.problems:
-            goes_to = None
-        elif goes_to is None and settings.api_key is not None:
+            exporter = None
+        elif exporter is None and settings.api_key is not None:
             key = settings.api_key
-            goes_to = Registry(settings.registry_url, key, agent_id=settings.agent_id)
-        self._sender = None if goes_to is None else SendingWorker(store, settings, goes_to)
+            exporter = Registry(settings.registry_url, key, agent_id=settings.agent_id)
+        self._sender = None if exporter is None else SendingWorker(store, settings, exporter)
         self._shared: SharedWorker | None = None
         if settings.shared is not None and isinstance(store, SqliteStore):
-            exchange = partial(Exchange, settings=settings, gate=self._gate, exporter=goes_to)
+            exchange = partial(Exchange, settings=settings, gate=self._gate, exporter=exporter)
             self._shared = SharedWorker(store, settings.db, exchange, on_due=self._start_sending)
         own, embedder = self._exporter, self._embedder
         self._scorer = ScoringWorker(
@@ -369,12 +369,12 @@ class Pipeline:
 
 
 def since_text(since: datetime) -> str:
-    """Write an instant as the file has it; without a time zone it is local time."""
+    """Format an instant as in the file; without a time zone it is local time."""
     return instant(since.astimezone(UTC).timestamp())
 
 
 def _report_settings(settings: Settings) -> None:
-    """Log what is wrong in one line, and variables that nobody reads in another."""
+    """Log the problems of the settings, and unknown variables, in one line each."""
     if wrong := _settings_trouble(settings):
         shield.log_once(logging.ERROR if settings.problems else logging.WARNING, wrong)
     if unknown := unknown_variables(Settings.model_fields):
@@ -383,16 +383,16 @@ def _report_settings(settings: Settings) -> None:
 
 
 def _settings_trouble(settings: Settings) -> str | None:
-    """Say why nothing is sent, and what to do; None if all is well."""
+    """Return why nothing is sent, with the remedy; None if all is well."""
     if not settings.problems:
         return settings.unused_login and f"nothing is sent: {settings.unused_login}"
-    told = "; ".join(map(str, settings.problems))
-    return f"runs are recorded, and nothing is sent until this is corrected: {told}"
+    text = "; ".join(map(str, settings.problems))
+    return f"runs are recorded, and nothing is sent until this is corrected: {text}"
 
 
 _open: Final[weakref.WeakSet[Pipeline]] = weakref.WeakSet()
 _registered: Final[set[int]] = set()
-_asked: Final[list[bool]] = []
+_forks_watched: Final[list[bool]] = []
 
 
 @atexit.register
@@ -406,13 +406,13 @@ def _close_all() -> None:
 def _register_finalizer(forked: object = None) -> None:
     """Close also at the end of a child of multiprocessing, which does not run ``atexit``.
 
-    A child drops the finalizers of its parent, and so calls this again once it has ``forked``.
+    A child drops its parent's finalizers, and calls this again after the fork.
     """
     util, process = map(sys.modules.get, ("multiprocessing.util", "multiprocessing.process"))
     if util is None or process is None:
         return
-    if not _asked:
-        _asked.append(True)  # a child inherits this, and what was asked for
+    if not _forks_watched:
+        _forks_watched.append(True)  # a child inherits this, and the registration
         util.register_after_fork(_close_all, _register_finalizer)
     is_child = process.parent_process() is not None
     if is_child and (forked is not None or os.getpid() not in _registered):
@@ -423,7 +423,7 @@ def _register_finalizer(forked: object = None) -> None:
 def _restart_in_child() -> None:
     """Restart the workers after a fork, which copies locks but no threads."""
     Pipeline._default_lock = threading.Lock()  # noqa: SLF001 - our own
-    _register_finalizer()  # a fork server's child imports a program before it knows whose it is
+    _register_finalizer()  # a fork server's child imports the program before it knows its parent
     for pipeline in list(_open):
         pipeline._scorer.abandon_in_child()  # noqa: SLF001 - our own
         pipeline._create_workers()  # noqa: SLF001

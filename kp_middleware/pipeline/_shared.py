@@ -1,4 +1,4 @@
-"""The thread that speaks with the shared log: ship, ask, hand over, pull."""
+"""The thread that exchanges runs with the shared log: append, decide, hand over, pull."""
 
 import json
 import logging
@@ -43,26 +43,26 @@ from kp_middleware.traces import ReasoningTrace
 logger = logging.getLogger("kp_middleware")
 
 _VERSION: Final = version("kp-middleware")
-_EVERY_S: Final = 30.0  # a look without runs that ask, and a beat; so long is a lease
+_EVERY_S: Final = 30.0  # between pulls and heartbeats; the length of a lease
 _AT_ONCE: Final = 100
 _MOST_BYTES: Final = 4_000_000
-_PASS_EVERY_S: Final = 1.0
-_LONGEST_S: Final = 60.0
-_luck: Final = random.Random().random  # noqa: S311 - spreads attempts; a program may have seeded the shared one
+_CHECK_EVERY_S: Final = 1.0
+_LONGEST_WAIT_S: Final = 60.0
+_jitter: Final = random.Random().random  # noqa: S311 - spreads attempts; a program may have seeded the shared one
 
 
 class _Applicant(NamedTuple):
-    """A run that asks, read and redacted before the log is locked; ``run`` lacks the nearest."""
+    """A run to decide on, redacted before the log is locked; ``run`` lacks newer neighbours."""
 
     request: DecisionRequest
     row: SharedRun
-    delivery: str | None  # why it stays here all the same: a key of `DELIVERY`
-    leaving: PreparedBody
+    delivery: str | None  # why it is not sent: a key of `DELIVERY`
+    prepared: PreparedBody
     run: RunFacts
 
 
 class Exchange:
-    """One pass: what waits in the file goes to the log, and what is there comes here."""
+    """Exchanges runs between the file and the log."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Exchange:
         self._runs = store.shared_runs()
         self._pod = self._runs.pod()
         link = shared_link(settings, self._pod)
-        assert link is not None  # noqa: S101 - or there is no such thread
+        assert link is not None  # noqa: S101 - the thread runs only with a log
         self.link = link
         self._items = None
         if isinstance(exporter, Registry):
@@ -93,12 +93,12 @@ class Exchange:
         self._pull_at_s = self._beat_at_s = 0.0
 
     def run(self) -> bool:
-        """Do what there is to do; return whether more is left that can be done at once."""
+        """Exchange one batch; return whether more can be done at once."""
         if not self._runs.take_lease(_EVERY_S):
             return False
         try:
             requests = self._runs.decision_requests(_AT_ONCE)
-            is_new = not self.link.is_open  # perhaps to a server that knows less: look there first
+            is_new = not self.link.is_open  # the server may be another one: pull first
             if requests or is_new or time.monotonic() >= self._pull_at_s:
                 self._pull()
             self._decide(requests)
@@ -110,18 +110,18 @@ class Exchange:
                 taken = self._items.add([item for _, item in left])
                 self._runs.mark_handed_over([one for one in left if one[1].id in taken])
         except sharing.LogChangedError:
-            words = "%s is not the log it was: what is missing there is shipped again"
+            words = "%s has changed, by a restore or a failover: missing runs are shipped again"
             logger.warning(words, self.link.address)
-            self._begin_anew()
+            self._ship_again()
             return True
-        self._beat()
+        self._heartbeat()
         return len(requests) == _AT_ONCE or len(seqs) == _AT_ONCE
 
     def waits(self) -> bool:
         return any(self._runs.backlog()[:2])
 
     def any_due(self) -> bool:
-        """Return whether there is something to send: for this agent, of any host."""
+        """Return whether any host has left something to send for this agent."""
         if self._items is None:
             return self._dispatch.sends and self._dispatch.outbox.any_pending()
         return self._items.next_due() is not None
@@ -132,8 +132,8 @@ class Exchange:
             self._runs.release_lease()
         self.link.close()
 
-    def _beat(self) -> None:
-        """Tell the other hosts now and then that we are here, and how it goes."""
+    def _heartbeat(self) -> None:
+        """Report to the other hosts, each half minute."""
         if time.monotonic() < self._beat_at_s:
             return
         to_ship, undecided, since = self._runs.backlog()
@@ -155,7 +155,7 @@ class Exchange:
                 self._runs.delete(page.deleted)
         self._pull_at_s = time.monotonic() + _EVERY_S
 
-    def _begin_anew(self) -> None:
+    def _ship_again(self) -> None:
         there: dict[str, int] = {}
         after = 0
         while known := self._runs.appended(after, 1000):
@@ -164,28 +164,28 @@ class Exchange:
         self._runs.reset(there, self._log.check(sharing.LogPosition()))
 
     def _ship(self, seqs: Sequence[int]) -> None:
-        def append(some: Sequence[tuple[int, SharedRun]]) -> None:
-            self._runs.mark_shipped(self._log.ship([row for _, row in some]))
+        def append(batch: Sequence[tuple[int, SharedRun]]) -> None:
+            self._runs.mark_shipped(self._log.ship([row for _, row in batch]))
 
         left = [(seq, self._row(run)) for seq, run in self._runs.runs(seqs, self._pod)]
         while left:
             sizes = accumulate(len(row.body or "") + len(row.vector or b"") for _, row in left)
             count = max(1, sum(size <= _MOST_BYTES for size in sizes))
-            some, left = left[:count], left[count:]
-            for (seq, _), error in sharing.refused(some, append):
+            batch, left = left[:count], left[count:]
+            for (seq, _), error in sharing.refused(batch, append):
                 logger.warning("trace %d is not shared: %s", seq, error)
                 self._runs.mark(seq, is_local=True)
 
     def _row(self, run: SharedRun) -> SharedRun:
         body = None
         if run.body is not None and self._settings.shared_documents == "redacted":
-            with fork_lock, suppress(ValueError):  # it cannot be read: its score is shared alone
+            with fork_lock, suppress(ValueError):  # unreadable: only its score is shared
                 trace = ReasoningTrace.model_validate_json(run.body)
                 body = self._dispatch.prepared(trace, run.score).body
         return self._as_shared(run, body)
 
     def _as_shared(self, run: SharedRun, body: bytes | None) -> SharedRun:
-        """Return a run with its document as it is shared: whole, redacted as ``body``, or not."""
+        """Return a run with the document to share: in full, redacted as ``body``, or none."""
         match self._settings.shared_documents:
             case "full":
                 return replace(run, redactor="full")
@@ -194,12 +194,12 @@ class Exchange:
         return replace(run, body=None)
 
     def _revise(self) -> None:
-        """Tell the log what was learnt of runs since; what clears only now may meet the limit."""
+        """Publish later feedback; a run that clears only now may meet the daily limit."""
         for seq in self._runs.to_revise(_AT_ONCE):
             told = self._runs.feedback_count(seq)
             found = self._runs.runs([seq], self._pod)
             row = replace(self._row(found[0][1]), vector=None) if found else None
-            if row is None or self._is_told(seq, row):
+            if row is None or self._is_published(seq, row):
                 self._runs.mark_revised(seq, told)
                 continue
             score, verdict = row.evaluation
@@ -210,8 +210,8 @@ class Exchange:
                 self._store.save_evaluation(seq, Evaluation(score, verdict))
                 self._dispatch.outbox.sync(seq)
 
-    def _is_told(self, seq: int, row: SharedRun) -> bool:
-        """Tell the log of one; True also where the server refuses that for good."""
+    def _is_published(self, seq: int, row: SharedRun) -> bool:
+        """Publish a revision; True also if the server refuses it for good."""
         gate = self._gate
         try:
             below_limit = gate.below_limit if isinstance(gate, SettingsGate) else None
@@ -219,16 +219,16 @@ class Exchange:
         except SharedLogError as error:
             if not sharing.is_refusal(error):
                 raise
-            logger.warning("what was told of trace %d is not shared: %s", seq, error)
+            logger.warning("the feedback on trace %d is not shared: %s", seq, error)
             return True
 
     def _decide(self, requests: Sequence[DecisionRequest]) -> None:
         found = [*filter(None, map(self._applicant, requests))]
         for one, error in sharing.refused(found, self._ask):
             logger.warning("trace %d is not shared: %s", one.request.seq, error)
-            self._give_up(one.request.seq, error)
+            self._fail(one.request.seq, error)
 
-    def _give_up(self, seq: int, error: Exception) -> None:
+    def _fail(self, seq: int, error: Exception) -> None:
         with self._store.transaction():
             self._store.fail(seq, "not_scored", error)
             self._runs.mark(seq, is_local=True)
@@ -238,14 +238,14 @@ class Exchange:
 
         def judge(known: LockedLog) -> sharing.Decisions:
             fresh = applicants.keys() - known.answered.keys()
-            return [self._judged(one, known) for id_, one in applicants.items() if id_ in fresh]
+            return [self._evaluated(one, known) for id_, one in applicants.items() if id_ in fresh]
 
         first = min(one.request.place for one in found)
         for place, run in self._log.decide([*applicants], sharing.LogPosition(first), judge):
-            self._settle(applicants[run.id], run.evaluation, place)
+            self._store_decision(applicants[run.id], run.evaluation, place)
 
     def _applicant(self, request: DecisionRequest) -> _Applicant | None:
-        """Read and redact a run that asks; None if it cannot be read."""
+        """Read and redact a run to decide on; None if it cannot be read."""
         seq, near = request.seq, request.similarity
         try:
             with fork_lock:
@@ -264,19 +264,19 @@ class Exchange:
                     is_stated=ending.is_stated,
                 )
                 why = self._dispatch.blocking_reason(about.visibility, ending, about.created_at)
-                leaving = self._dispatch.prepared(trace, 0.0)
+                prepared = self._dispatch.prepared(trace, 0.0)
             row = replace(row, scorer=f"kp-middleware {_VERSION}", vector=request.vector)
-            return _Applicant(request, row, why, leaving, run)
+            return _Applicant(request, row, why, prepared, run)
         except DATABASE_ERRORS:
             raise
         except Exception as error:
-            logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
-            self._give_up(seq, error)
+            logger.warning("trace %d is stored but cannot be scored", seq, exc_info=True)
+            self._fail(seq, error)
             return None
 
     def _item(self, one: _Applicant, score: float) -> SharedItem | None:
-        """Return the body that goes to the registry; None if none may."""
-        body, redactions, _ = one.leaving
+        """Return the item for the registry; None if it cannot be redacted."""
+        body, redactions, _ = one.prepared
         if body is None:
             return None
         body = with_score(body, score)
@@ -284,7 +284,7 @@ class Exchange:
         counts = json.dumps(dict(redactions))
         return SharedItem(one.row.id, body, self._policy.redactor, counts, key)
 
-    def _judged(self, one: _Applicant, known: LockedLog) -> tuple[SharedRun, SharedItem | None]:
+    def _evaluated(self, one: _Applicant, known: LockedLog) -> tuple[SharedRun, SharedItem | None]:
         domain = one.row.domain
         run = replace(one.run, nearest=_nearest(one.run.nearest, one.request, known.newer))
         history, weights = known.history(domain), self._weights(domain)
@@ -298,18 +298,18 @@ class Exchange:
         known.add(row)
         return row, item if leaves and self._items else None
 
-    def _settle(self, one: _Applicant, evaluation: Evaluation, place: int) -> None:
-        """Write a decision to the file, with the outbox item that stands in the log, too."""
+    def _store_decision(self, one: _Applicant, evaluation: Evaluation, place: int) -> None:
+        """Store a decision in the file, with its outbox item."""
         seq, verdict = one.request.seq, evaluation.verdict
         with self._store.transaction():
             if not self._runs.begin_decision(seq):
-                return  # its trace was removed, or another process was first
+                return  # the trace was removed, or another process was first
             took_ms, p_success = one.request.took_ms, one.run.p_success
             self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=p_success)
             self._runs.mark_shipped({one.row.id: place})
             if verdict.decision != "forward" or "delivery" in verdict.reason.args:
                 return
-            item, why = self._item(one, evaluation.score.value), one.leaving.error_text
+            item, why = self._item(one, evaluation.score.value), one.prepared.error_text
             redactor, outbox = self._policy.redactor, self._dispatch.outbox
             outbox.add(seq, item and item.body, redactor=redactor, redactions={}, reason=why)
             if item is not None and self._items is not None:
@@ -319,7 +319,7 @@ class Exchange:
 def _nearest(
     here: Nearest | None, request: DecisionRequest, newer: Sequence[LoggedVector]
 ) -> Nearest | None:
-    """Return the nearest run of those known here and those that other hosts have appended since."""
+    """Return the nearest run, of this file or appended since by other hosts."""
     if request.vector is None:
         return here
     others = [
@@ -339,7 +339,7 @@ def _nearest(
 
 
 class SharedWorker(Worker):
-    """The thread ``kp-shared``: one process of a file at a time ships for all."""
+    """The thread ``kp-shared``: one process per file ships for all."""
 
     def __init__(
         self,
@@ -349,7 +349,7 @@ class SharedWorker(Worker):
         *,
         on_due: Callable[[], None],
     ) -> None:
-        words = "runs are kept, and nothing is shared for now"
+        words = "runs are stored, but not shared for now"
         super().__init__("kp-shared", db, words)
         self._store = store
         self._make = make
@@ -357,7 +357,7 @@ class SharedWorker(Worker):
         self._asked = self._done = 0
 
     def wait_until_shipped(self, deadline: float) -> None:
-        """Return when all that waits in the file is in the log, or the time is over."""
+        """Wait until all runs of the file are in the log, or until the deadline."""
         with self._changed:
             self._asked += 1
             asked = self._asked
@@ -384,7 +384,7 @@ class SharedWorker(Worker):
                         self._on_due()
                 except DATABASE_ERRORS as error:
                     self._report(error)
-                    wait_s = min(2.0**failures, _LONGEST_S) * _luck()
+                    wait_s = min(2.0**failures, _LONGEST_WAIT_S) * _jitter()
                     failures += 1
                     self._stopping.wait(max(wait_s, LAST_STEP_S))
                     continue
@@ -394,7 +394,7 @@ class SharedWorker(Worker):
                         self._done = asked
                         self._changed.notify_all()
                 if not more:
-                    self._stopping.wait(0.02)  # so that single runs are shipped together
-                    self._wake.wait(LAST_STEP_S if waits else _PASS_EVERY_S)
+                    self._stopping.wait(0.02)  # batch runs that end together
+                    self._wake.wait(LAST_STEP_S if waits else _CHECK_EVERY_S)
             if exchange is not None:
                 exchange.close()

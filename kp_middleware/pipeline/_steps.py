@@ -1,4 +1,4 @@
-"""The steps of a run: keep, hear its judge, estimate, score, gate, queue."""
+"""The stages of a run: store, judge, estimate, score, gate, queue."""
 
 import asyncio
 import logging
@@ -66,17 +66,17 @@ from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
 
-_MOST: Final = 10_000  # judges that are remembered
+_MAX_JUDGES: Final = 10_000  # that have not been asked
 is_judging: Final[ContextVar[bool]] = ContextVar("kp_middleware_is_judging", default=False)
-"""True while a judge is asked: its own calls are not recorded, nor judged in turn."""
+"""True in a judge: its own runs are not recorded."""
 
 
 class JudgeNotReadyError(KnowledgePulseError):
-    """The run's judge is asked: look again when it has answered."""
+    """The run's judge has not answered yet."""
 
 
-class _Question(NamedTuple):
-    """A judge that is asked about one run, until an instant on the monotonic clock."""
+class _PendingJudgement(NamedTuple):
+    """A call of a judge; the deadline is on the monotonic clock."""
 
     trace_id: str
     deadline: float
@@ -85,65 +85,65 @@ class _Question(NamedTuple):
 
 @dataclass
 class JudgeRunner:
-    """Asks each run's judge once, one at a time: one that hangs leaves one thread behind."""
+    """Asks the judge of each run once, one at a time: if it hangs, one thread is lost."""
 
     on_answer: Callable[[], None]
-    judges: dict[str, Judge] = field(default_factory=dict)  # not heard, by thread or trace
-    question: _Question | None = None
+    judges: dict[str, Judge] = field(default_factory=dict)  # of each thread or trace
+    pending: _PendingJudgement | None = None
 
     def expect(self, run: str, judge: Judge) -> None:
-        """Remember the judge of a run; the oldest is dropped."""
+        """Add the judge of a run; drop the oldest if there are too many."""
         self.judges[run] = judge
-        if len(self.judges) > _MOST:
+        if len(self.judges) > _MAX_JUDGES:
             del self.judges[next(iter(self.judges))]
 
-    def hear(self, store: Store, seq: int, trace: ReasoningTrace) -> None:
-        """Note what a run's judge says, if nobody else has said how it ended."""
+    def consult(self, store: Store, seq: int, trace: ReasoningTrace) -> None:
+        """Store the judge's answer, unless the outcome of the run is known."""
         run = store.unconfirmed_thread(seq)
         if run is None or run not in self.judges:
             return
-        told = self._told(self.judges[run], ended_trace(trace, store.ending(seq)))
-        if told is not None:
+        p = self._answer(self.judges[run], ended_trace(trace, store.ending(seq)))
+        if p is not None:
             with store.transaction():
-                store.save_ending(seq, store.ending(seq).with_extracted(told >= LIKELY, told))
+                store.save_ending(seq, store.ending(seq).with_extracted(p >= LIKELY, p))
         del self.judges[run]
 
-    def _told(self, judge: Judge, trace: ReasoningTrace) -> float | None:
-        """Return the probability of success that the judge tells, or None if it does not."""
-        asked = self.question
-        if asked is None or (asked.answer.done() and asked.trace_id != trace.id):
-            asks = judge, trace, Future[float | None]()
-            Thread(target=self._ask, args=asks, name="kp-judge", daemon=True).start()
-            asked = _Question(trace.id, time.monotonic() + judge.timeout_s, asks[-1])
-            self.question = asked
-        if asked.trace_id == trace.id:
-            if asked.answer.done():
-                return asked.answer.result()
-            if time.monotonic() < asked.deadline:
-                raise JudgeNotReadyError("the run's judge is asked")
+    def _answer(self, judge: Judge, trace: ReasoningTrace) -> float | None:
+        """Return the judge's probability of success, or None without an answer in time."""
+        pending = self.pending
+        if pending is None or (pending.answer.done() and pending.trace_id != trace.id):
+            args = judge, trace, Future[float | None]()
+            Thread(target=self._ask, args=args, name="kp-judge", daemon=True).start()
+            pending = _PendingJudgement(trace.id, time.monotonic() + judge.timeout_s, args[-1])
+            self.pending = pending
+        if pending.trace_id == trace.id:
+            if pending.answer.done():
+                return pending.answer.result()
+            if time.monotonic() < pending.deadline:
+                raise JudgeNotReadyError("the run's judge has not answered yet")
         shield.count("judge: no answer in time")
         return None
 
     def _ask(self, judge: Judge, trace: ReasoningTrace, answer: Future[float | None]) -> None:
         is_judging.set(True)
-        told = None
+        p = None
         try:
-            said = judge.judge(trace)
-            if isawaitable(said):
-                said = asyncio.run(asyncio.wait_for(said, judge.timeout_s))
-            told = probability(said)
+            given = judge.judge(trace)
+            if isawaitable(given):
+                given = asyncio.run(asyncio.wait_for(given, judge.timeout_s))
+            p = probability(given)
         except Exception as error:  # noqa: BLE001 - the user's own may raise anything
             shield.swallow("judge", error, "a judge failed, and is ignored")
-        answer.set_result(told)
+        answer.set_result(p)
         self.on_answer()
 
 
-_AGE: Final = 200  # runs after which what was told of one no longer counts
-_SEEN: Final = 1000  # runs that tell what is usual
+_MAX_AGE: Final = 200  # runs after which feedback no longer counts
+_USUAL_RUNS: Final = 1000  # runs that define what is usual
 
 
-class _Solved(NamedTuple):
-    """A process, and what it has learned from."""
+class _Fitted(NamedTuple):
+    """A process, and the runs it was fitted to."""
 
     labelled: Sequence[LabelledRun]
     process: GaussianProcess
@@ -152,40 +152,40 @@ class _Solved(NamedTuple):
 
 @dataclass
 class Estimator:
-    """Estimates whether runs did their task. Each kind of run is solved once per told run."""
+    """Estimates the success of runs. Each kind of run is fitted again after feedback."""
 
-    table: EstimateTable | None  # None: nothing is estimated
+    table: EstimateTable | None  # None: estimates are off
     embedder: Embedder | None
-    solved: dict[RunKind, _Solved] = field(default_factory=dict)
+    fitted: dict[RunKind, _Fitted] = field(default_factory=dict)
 
     def estimate(
         self, seq: int, trace: ReasoningTrace, own: Features, vector: Vector | None
     ) -> tuple[float | None, StoredEstimate | None]:
-        """Return the probability of success, None where nothing is known, and what to store."""
+        """Return the probability of success, or None, and the estimate to store."""
         kind, table = RunKind(trace.metadata.task_domain, trace.metadata.framework), self.table
-        if table is None or not (labelled := table.labelled(kind, before=seq, age=_AGE)):
+        if table is None or not (labelled := table.labelled(kind, before=seq, age=_MAX_AGE)):
             return None, None
-        solved = self.solved.get(kind)
+        fitted = self.fitted.get(kind)
         if (
-            solved is None
-            or solved.labelled != labelled
-            or not solved.process.is_current(1 + table.count(kind, before=seq, most=_SEEN))
+            fitted is None
+            or fitted.labelled != labelled
+            or not fitted.process.is_current(1 + table.count(kind, before=seq, most=_USUAL_RUNS))
         ):
-            solved = self._solve(table, kind, seq, labelled, own)
-        if solved is None:
+            fitted = self._fit(table, kind, seq, labelled, own)
+        if fitted is None:
             return None, None
-        self.solved[kind] = solved
-        found = solved.process.estimate(own, _of_width(solved.width, vector))
+        self.fitted[kind] = fitted
+        found = fitted.process.estimate(own, _padded(fitted.width, vector))
         return found.p, StoredEstimate(found.raw, found.base, len(labelled), found.reasons)
 
-    def _solve(
+    def _fit(
         self,
         table: EstimateTable,
         kind: RunKind,
         seq: int,
         labelled: Sequence[LabelledRun],
         own: Features,
-    ) -> _Solved | None:
+    ) -> _Fitted | None:
         """Fit the labelled runs before a run; None if none has features of this version."""
         success = dict(labelled)
         embedder = None if self.embedder is None else self.embedder.name
@@ -205,32 +205,32 @@ class Estimator:
         width = max((len(vector) for vector in vectors if vector is not None), default=0)
         of = KnownRuns(
             np.array([read for _, read in learned]),
-            np.array([_of_width(width, vector) for vector in vectors]),
+            np.array([_padded(width, vector) for vector in vectors]),
             np.array([success[run.seq] for run, _ in learned]),
         )
-        seen = [_read(one) for one in table.seen_features(kind, before=seq, most=_SEEN)]
+        seen = [_read(one) for one in table.seen_features(kind, before=seq, most=_USUAL_RUNS)]
         usual = np.array([*(one for one in seen if len(one) == len(own)), own])
-        return _Solved(labelled, GaussianProcess(usual, of, is_trusted=trusted), width)
+        return _Fitted(labelled, GaussianProcess(usual, of, is_trusted=trusted), width)
 
 
 def _read(numbers: bytes) -> Features:
     return np.frombuffer(numbers, dtype="<f4")
 
 
-def _of_width(width: int, vector: Vector | None) -> Vector:
-    """Return a vector as it is compared: like no other where there is none."""
+def _padded(width: int, vector: Vector | None) -> Vector:
+    """Return the vector, or zeros if it is missing or of another width."""
     return np.zeros(width, np.float32) if vector is None or len(vector) != width else vector
 
 
-_EVERY: Final = 100  # runs that stay: one look takes a millisecond
-_ON_NO_TRACE: Final = (
+_WARN_EVERY: Final = 100  # withheld runs: a check takes a millisecond
+_UNKNOWN_TRACE: Final = (
     "feedback was dropped, %s: give it after the run has ended, to a pipeline on the same file;"
     " more are counted, not logged"
 )
 
 
 class Stages:
-    """All stages on one connection, in one thread at a time; each call is one short step."""
+    """The stages on one connection, for one thread at a time; each call is a short step."""
 
     def __init__(
         self,
@@ -266,14 +266,14 @@ class Stages:
         self._estimator = Estimator(store.estimates() if settings.estimate else None, embedder)
 
     def keep(self, run: FinishedRun) -> None:
-        """Write a run, if it has a step, without its secrets, or what is told of one."""
+        """Store a redacted run, or the outcome of an earlier one."""
         match run:
             case Feedback():
                 try:
                     self._reevaluation.apply(run)
                 except TraceNotFoundError as error:
                     if shield.count("feedback on no trace"):
-                        logger.warning(_ON_NO_TRACE, error)
+                        logger.warning(_UNKNOWN_TRACE, error)
             case ThreadEnd():
                 self.intake.end(run)
             case _:
@@ -283,7 +283,7 @@ class Stages:
                     self._judge_runner.expect(thread, run.extractors.judge)
 
     def score_next(self, *, at_once: bool = False) -> bool:
-        """Score a run that waits, ours first, or do what else is left; False if nothing is, now.
+        """Score an unscored run, ours first, or queue or end one; False if there is none to do.
 
         ``at_once`` includes runs that another process may be about to score.
 
@@ -297,7 +297,7 @@ class Stages:
         return (not self.dispatch.caught_up and self.dispatch.queue_left()) or self.intake.end()
 
     def import_runs(self, runs: Iterable[RecordedRun]) -> Iterator[int]:
-        """Write runs of other tools in their order and score them; yield how many are done."""
+        """Store and score runs of other tools, in their order; yield how many are done."""
         written: deque[tuple[int, ReasoningTrace, Shape]] = deque()
         taken = 0
 
@@ -320,30 +320,30 @@ class Stages:
     def remove_old(self) -> bool:
         removed = self._retention.remove_batch()
         if removed:
-            self._cache.reload()  # it may remember their vectors
+            self._cache.reload()  # it may hold their vectors
         return removed
 
     def score(self, seq: int, read: tuple[ReasoningTrace, Shape, Embedded] | None = None) -> None:
-        """Score a run that waits, after its judge, and queue it if it may leave.
+        """Score a run, after its judge has answered, and queue it if it clears.
 
         Raises as `score_next`.
         """
         started = time.perf_counter()
         try:
-            leaves = self._evaluate(seq, *(read or self._read(seq)), started)
-            if leaves is not None:
-                self.dispatch.queue(seq, *leaves)
+            to_queue = self._evaluate(seq, *(read or self._read(seq)), started)
+            if to_queue is not None:
+                self.dispatch.queue(seq, *to_queue)
         except (EmbedderNotReadyError, JudgeNotReadyError):
             raise
         except Exception as error:
             if is_transient(error):
                 raise
-            logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
+            logger.warning("trace %d is stored but cannot be scored", seq, exc_info=True)
             self._store.fail(seq, "not_scored", error)
         self.next.own.pop(seq, None)
 
     def _read(self, seq: int) -> tuple[ReasoningTrace, Shape, Embedded]:
-        """Return a run's document, the counts of its steps, and its vectors; hear its judge."""
+        """Return the document, step counts and vectors of a run, after its judge has answered."""
         run = self.next.own.get(seq)
         if run is not None and len(run.trace.task.objective) <= LONG_CHARS:  # else it may be cut
             trace = run.trace
@@ -354,7 +354,7 @@ class Stages:
             trace = ReasoningTrace.model_validate_json(stored.document)
             shape, text = shape_of(stored, trace), stored.user_text
         if self._judge_runner.judges:
-            self._judge_runner.hear(self._store, seq, trace)
+            self._judge_runner.consult(self._store, seq, trace)
         try:
             return trace, shape, self._scorer.embed_with(trace, text if self._recalls else "")
         except Exception as error:  # a user's embedder may raise anything
@@ -366,7 +366,7 @@ class Stages:
     def _evaluate(
         self, seq: int, trace: ReasoningTrace, shape: Shape, embedded: Embedded, started: float
     ) -> tuple[ReasoningTrace, float] | None:
-        """Score a run and decide on it; return what to queue, None if it stays here."""
+        """Score a run and decide on it; return what to queue, None if it stays local."""
         vector, own = embedded.of_run, features(trace)
         if vector is not None:
             self._scorer.load()  # slow: outside the transaction
@@ -376,7 +376,7 @@ class Stages:
                 if not self._store.is_recorded(seq, trace.id):
                     self.next.skip_ahead()  # another process was first
                     return None
-                ending = self._estimated(seq, own, p, estimate)
+                ending = self._ending_with_estimate(seq, own, p, estimate)
                 trace = ended_trace(trace, ending)
                 run = replace(
                     self._scorer.compare(trace, vector, shape),
@@ -386,9 +386,9 @@ class Stages:
                 if embedded.opening is not None and self._embedder is not None:
                     opening = quantize(embedded.opening)
                     self._store.save_recall_vector(seq, self._embedder.name, opening)
-                evaluation = self._decided(seq, run, trace, ending, started)
+                evaluation = self._decide(seq, run, trace, ending, started)
         except BaseException:
-            self._cache.reload()  # what it remembers of this run was rolled back
+            self._cache.reload()  # this run was rolled back
             raise
         if evaluation is None:
             return None
@@ -398,7 +398,7 @@ class Stages:
         is_local = verdict.decision == "withhold" or "delivery" in verdict.reason.args
         return None if is_local else (trace, score.value)
 
-    def _estimated(
+    def _ending_with_estimate(
         self, seq: int, own: Features, p: float | None, estimate: StoredEstimate | None
     ) -> Ending:
         """Store the estimate of a run; return its ending, which may have had feedback meanwhile."""
@@ -413,19 +413,19 @@ class Stages:
     def _count_withheld(self) -> None:
         """Warn if no recent run was forwarded: a look at the file each 100 withheld runs."""
         self._withheld += 1  # other processes may have scored the rest
-        if self._withheld == 1 or not self._withheld % _EVERY:
+        if self._withheld == 1 or not self._withheld % _WARN_EVERY:
             warning = self._store.forwarding_warning(time.time())
             if warning is not None:
                 logger.warning("nothing leaves: %s", warning)
 
-    def _decided(
+    def _decide(
         self, seq: int, run: RunFacts, trace: ReasoningTrace, ending: Ending, started: float
     ) -> Evaluation | None:
-        """Store the score and the decision; None if another thread decides, which knows all hosts.
+        """Store the score and the decision; None if it is left to the log of all hosts.
 
-        What a fixed threshold withholds here it would withhold with all that others know: novelty
-        only falls. So only what would clear asks, and all runs where a share or another gate
-        decides.
+        What a fixed threshold withholds here, it would withhold with the runs of all hosts, which
+        can only lower the novelty. So only runs that clear are left to the log; with a share or
+        another gate, all are.
         """
         metadata, gate = trace.metadata, self._gate
         history = self._store.history(seq, metadata.task_domain)
@@ -454,7 +454,7 @@ class Stages:
 
 
 def ended_trace(trace: ReasoningTrace, ending: Ending) -> ReasoningTrace:
-    """Return a document with its ending as the file has it, which says if success is assumed."""
+    """Return a document with its stored ending, which may say that success is assumed."""
     is_assumed = known_success(ending.success, ending.success_source) is None
     trace = trace.ended(success=ending.success, confidence=ending.confidence)
     source = {"success_source": "assumed" if is_assumed else None}

@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL: deadlines, forks, errors without the password; and its upkeep."""
+"""A connection to PostgreSQL with deadlines, safe forks, and errors without the password."""
 
 import os
 import re
@@ -27,13 +27,13 @@ SCHEMA: Final = 1
 """The version of the schema ``kp`` that this release writes."""
 
 LOCK: Final = "SELECT head FROM kp.heads WHERE stream = 'main' FOR UPDATE"
-"""The one lock of the log: who holds it decides, and appends."""
+"""The lock of the log, held to decide and append."""
 
 LIMITS: Final = """
     SELECT set_config('idle_in_transaction_session_timeout', '3000', true),
            set_config('lock_timeout', '4000', true), set_config('statement_timeout', '5000', true)
 """
-"""Limits by which the server ends a transaction."""
+"""Timeouts after which the server ends a transaction."""
 
 _URL: Final = re.compile(
     r"postgres(ql)?://([^/?#@]*@)?"
@@ -44,12 +44,12 @@ _URL: Final = re.compile(
 _DEADLINE_S: Final = 6.0
 _CONNECT_S: Final = 3
 _MIGRATE: Final = "kp-middleware shared migrate"
-_WAIT: Final = "programs that record try again by themselves"
+_WAIT: Final = "programs that record retry by themselves"
 _CORRECT: Final = "correct KP_SHARED"
 _UNTRUSTED: Final = "has a certificate that is not trusted"
 _NEVER: Final = "(?!)"
 _CAUSES: Final = (
-    # SQLSTATE, what libpq says before a session begins, where it has no code; problem, remedy
+    # SQLSTATE; libpq's message before a session begins, which has no code; problem; remedy
     ("53300", "too many", "has too many connections", _WAIT),
     ("28", 'password|authentication|pg_hba|role "', "refuses this user or password", _CORRECT),
     ("3F|42P01", _NEVER, "has no schema kp", f"run {_MIGRATE}"),
@@ -61,11 +61,11 @@ _CAUSES: Final = (
     ("3D", "does not exist", "has no database of this name", _CORRECT),
     ("57P03", "starting up|shutting down", "is starting or stopping", _WAIT),
     (_NEVER, "refused", "cannot be reached (connection refused)", _WAIT),
-    (_NEVER, "no such file", "cannot be reached (nothing listens there)", _WAIT),
-    (_NEVER, "resolve|translate", "has a host name that is not known here", _CORRECT),
-    (_NEVER, "ssl", "cannot be spoken to by TLS", "correct sslmode in KP_SHARED"),
-    ("25006", "read-", "is read-only, a standby", "name the primary as well in KP_SHARED"),
-    (_NEVER, "invalid", "is named by a URL that is not valid", _CORRECT),
+    (_NEVER, "no such file", "cannot be reached (nothing is listening)", _WAIT),
+    (_NEVER, "resolve|translate", "has an unknown host name", _CORRECT),
+    (_NEVER, "ssl", "does not accept TLS", "correct sslmode in KP_SHARED"),
+    ("25006", "read-", "is read-only, a standby", "add the primary to KP_SHARED"),
+    (_NEVER, "invalid", "has an invalid URL", _CORRECT),
     (_NEVER, "time", "does not answer in time", _WAIT),
 )
 
@@ -76,7 +76,7 @@ BEAT: Final = """
       cursor = excluded.cursor, unshipped = excluded.unshipped,
       oldest_unshipped_at = excluded.oldest_unshipped_at, seen_at = now()
 """
-"""A pod's report of each half minute, which tells the others that it is there."""
+"""A pod's heartbeat, each half minute."""
 
 _STATUS: Final = """
     SELECT current_setting('server_version'), head,
@@ -94,7 +94,7 @@ _SELF: Final = """
 """
 _TRY: Final = "UPDATE kp.heads SET head = head WHERE stream = 'main'"
 _LIFT: Final = "UPDATE kp.paces SET stops = '{}' WHERE stops <> '{}' RETURNING agent"
-_FOUND: Final = "SELECT 1 FROM kp.log WHERE id = %(id)s AND rev = 0"
+_EXISTS: Final = "SELECT 1 FROM kp.log WHERE id = %(id)s AND rev = 0"
 _DELETE: Final = (
     "DELETE FROM kp.documents WHERE id = %(id)s",
     "UPDATE kp.log SET vector = NULL WHERE id = %(id)s",
@@ -122,16 +122,16 @@ def address(url: str) -> str:
 
 
 class Transaction(NamedTuple):
-    """An open transaction: what it executes goes to the server together, at its end."""
+    """An open transaction, whose statements are sent together at its end."""
 
     connection: Connection
     pipeline: "psycopg.Pipeline"
 
     def read(self, *asked: tuple[str, Values]) -> list[Rows]:
-        """Return the rows of some queries, all asked in one round trip.
+        """Return the rows of several queries, in one round trip.
 
-        Its sync matters to whoever holds a lock: between two statements of a pipeline no session
-        counts as idle, and the server would not end one of a frozen process.
+        The sync makes the session idle: otherwise the server would not end the transaction of a
+        frozen process, and its lock would last.
         """
         cursors = [self.connection.execute(query, values, binary=True) for query, values in asked]
         self.pipeline.sync()
@@ -139,7 +139,7 @@ class Transaction(NamedTuple):
 
 
 class Examination(NamedTuple):
-    """The log as seen from here; ``settings`` are those of each pod of the last minutes."""
+    """The state of the log; ``settings`` are those of each recent pod."""
 
     server: str
     round_trip_s: float
@@ -151,14 +151,14 @@ class Examination(NamedTuple):
 class Link:
     """A connection that opens on demand, for one thread at a time.
 
-    A process that was forked never uses or closes what its parent opened. A standby will do unless
-    it ``writes``.
+    A forked process never uses or closes its parent's connection. Without ``writes``, a standby
+    will do.
     """
 
     def __init__(self, url: str, pod: str, *, writes: bool = True) -> None:
         self._url = url
         self._name = f"kp-middleware/{version('kp-middleware')} {pod}"[:63]
-        self._lock = threading.Lock()  # at its end, a program hands over from another thread
+        self._lock = threading.Lock()  # at exit, another thread hands over
         self._session = "read-write" if writes else "any"
         self._connection: Connection | None = None
         self.address = address(url)
@@ -166,22 +166,22 @@ class Link:
 
     @contextmanager
     def session(self, *, needs_schema: bool = True) -> Iterator[Connection]:
-        """Lend the connection for some statements, which have six seconds.
+        """Lend the connection for statements that take up to six seconds.
 
-        Raises `SharedLogError` if that failed; the connection is opened anew the next time.
+        Raises `SharedLogError` if they fail; the next session reconnects.
         """
         psycopg = load()
         if not self._lock.acquire(timeout=_DEADLINE_S):
             raise SharedLogError(self.address, "is used by another thread", _WAIT)
         try:
-            connection = self._opened(psycopg, needs_schema=needs_schema)
+            connection = self._connect(psycopg, needs_schema=needs_schema)
             with _deadline(connection):
                 yield connection
         except psycopg.Error as error:
             passed = isinstance(error, psycopg.DataError | psycopg.IntegrityError)
             if not passed:
                 self.close()
-            raise self._in_words(error.sqlstate or "", str(error).lower()) from None
+            raise self._to_error(error.sqlstate or "", str(error).lower()) from None
         except BaseException:
             self.close()
             raise
@@ -190,7 +190,7 @@ class Link:
 
     @contextmanager
     def transaction(self) -> "Iterator[Transaction]":
-        """Begin a transaction that the server ends where this process is frozen or slow."""
+        """Begin a transaction that the server ends if this process is frozen or slow."""
         with (
             self.session() as connection,
             connection.pipeline() as pipeline,
@@ -205,7 +205,7 @@ class Link:
             return cursor.fetchall() if cursor.description else []
 
     def migrate(self) -> bool:
-        """Create the schema, or leave a current one as it is; return whether it was created."""
+        """Create the schema unless it exists; return whether it was created."""
         with self.session(needs_schema=False) as connection, connection.transaction():
             row = connection.execute("SELECT to_regclass('kp.meta') IS NOT NULL").fetchone()
             if row == (True,):
@@ -215,15 +215,15 @@ class Link:
         return True
 
     def status(self) -> str:
-        """Describe the state of the log in one line: pods are those of the last two minutes."""
+        """Describe the state of the log in one line."""
         [(server, rows, pods, newest_s, waiting)] = self.ask(_STATUS)
         newest = "" if newest_s is None else f"; newest row {newest_s:,.0f} s old"
         seen = f"{pods:,} {'pod' if pods == 1 else 'pods'} in the last 2 minutes"
-        left = f"; {waiting:,} wait to be sent" if waiting else ""
+        left = f"; {waiting:,} waiting to be sent" if waiting else ""
         return f"PostgreSQL {server.split()[0]}, {rows:,} rows, {seen}{newest}{left}"
 
     def examine(self) -> Examination:
-        """Connect, write and roll back, and measure."""
+        """Connect, write, roll back, and measure the round trip."""
         took_s = []
         with self.session() as connection:
             with connection.transaction(force_rollback=True):
@@ -239,16 +239,16 @@ class Link:
         return Examination(server, min(took_s), ahead_s, is_encrypted, pods)
 
     def delete(self, trace_id: str) -> bool:
-        """Delete a run's document and vector, and tell all hosts; return whether it was there."""
+        """Delete a run's document and vector on all hosts; return whether it existed."""
         asked = {"id": trace_id}
         with self.transaction() as opened:
-            _, found = opened.read((LOCK, ()), (_FOUND, asked))
+            _, found = opened.read((LOCK, ()), (_EXISTS, asked))
             for statement in _DELETE if found else ():
                 opened.connection.execute(statement, asked)
         return bool(found)
 
     def lift_stops(self) -> bool:
-        """Allow every host to try refused API keys again; return True if there was one."""
+        """Let all hosts retry refused API keys; return whether there was one."""
         return bool(self.ask(_LIFT))
 
     @property
@@ -261,19 +261,19 @@ class Link:
             with suppress(Exception):
                 connection.close()
 
-    def leave_to_the_parent(self) -> None:
-        """Forget the connection in a forked child: to close it would end the parent's session."""
+    def detach(self) -> None:
+        """Detach from the connection in a forked child: closing would end the parent's session."""
         self._lock = threading.Lock()
         connection, self._connection = self._connection, None
         if connection is not None:
-            _of_the_parent.append(connection)
+            _left_to_the_parent.append(connection)
             with suppress(Exception):
                 nothing = os.open(os.devnull, os.O_RDWR)
                 os.dup2(nothing, connection.fileno())
                 os.close(nothing)
 
-    def _in_words(self, state: str, said: str) -> SharedLogError:
-        """Return an error of psycopg in words of ours: its own may quote the URL's password."""
+    def _to_error(self, state: str, said: str) -> SharedLogError:
+        """Convert an error of psycopg, whose message may quote the URL's password."""
         problem, remedy = f"cannot be used (SQLSTATE {state or 'unknown'})", _WAIT
         for states, phrases, *words in _CAUSES:
             if re.search(f"^({states})" if state else phrases, state or said):
@@ -283,13 +283,13 @@ class Link:
         error.sqlstate = state or None
         return error
 
-    def _opened(self, psycopg: Any, *, needs_schema: bool) -> Connection:
+    def _connect(self, psycopg: Any, *, needs_schema: bool) -> Connection:
         if self._connection is not None and not self._connection.closed:
             return self._connection
         connection: Connection = psycopg.connect(
             self._url,
             autocommit=True,
-            prepare_threshold=None,  # behind pgbouncer another session would have them
+            prepare_threshold=None,  # with pgbouncer, another session may have them
             connect_timeout=_CONNECT_S,
             target_session_attrs=self._session,
             application_name=self._name,
@@ -311,7 +311,7 @@ def schema_sql() -> str:
 
 
 def load() -> Any:
-    """Import and return psycopg: on a thread of ours, while nothing forks."""
+    """Import and return psycopg."""
     try:
         import psycopg
     except ImportError:
@@ -321,12 +321,12 @@ def load() -> Any:
 
 @contextmanager
 def _deadline(connection: Connection) -> Iterator[None]:
-    """Shut the socket down when the time is over: a silent proxy keeps TCP alive for ever."""
-    twin = socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+    """Shut the socket down at the deadline: a silent proxy keeps TCP alive forever."""
+    duplicate = socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
 
     def shut_down() -> None:
         with suppress(OSError):
-            twin.shutdown(socket.SHUT_RDWR)
+            duplicate.shutdown(socket.SHUT_RDWR)
 
     timer = threading.Timer(_DEADLINE_S, shut_down)
     timer.daemon = True
@@ -336,16 +336,16 @@ def _deadline(connection: Connection) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
-        twin.close()
+        duplicate.close()
 
 
 _links: Final[weakref.WeakSet[Link]] = weakref.WeakSet()
-_of_the_parent: Final[list[Connection]] = []
+_left_to_the_parent: Final[list[Connection]] = []
 
 
-def _leave_to_the_parent() -> None:
+def _detach_all() -> None:
     for link in list(_links):
-        link.leave_to_the_parent()
+        link.detach()
 
 
-at_fork(after_in_child=_leave_to_the_parent)
+at_fork(after_in_child=_detach_all)

@@ -1,4 +1,4 @@
-"""The shared log in PostgreSQL: what is shipped, decided, told later, and pulled."""
+"""The shared log in PostgreSQL: append, decide, revise and pull runs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from kp_middleware.sharing._rows import (
 
 T = TypeVar("T")
 
-_REFUSALS: Final = ("22", "23", "54")  # classes of SQLSTATE: this row, not the server
+_ROW_ERRORS: Final = ("22", "23", "54")  # classes of SQLSTATE: this row, not the server
 
 # ``seq`` is taken from the one row of heads in the inserting statement: the order of commits.
 _SHIP: Final = f"""
@@ -94,7 +94,7 @@ _DAY: Final = """
     AND decided_at >= now() - interval '24 hours'
 """
 _AT_ONCE: Final = 5000
-_FEW: Final = 500  # with their documents
+_WITH_DOCUMENTS: Final = 500  # rows with their documents
 _ALL: Final = 2**62
 
 
@@ -109,18 +109,17 @@ class LoggedVector(NamedTuple):
 
 
 class LoggedRun(NamedTuple):
-    """A row of the log, and what is known of that run now."""
+    """A row of the log, and the current state of its run."""
 
     seq: int
-    kind: str  # ``revision`` where more was told of an earlier one, else ``run``
+    kind: str  # ``revision`` of an earlier row, or ``run``
     run: SharedRun
 
 
 class LogPosition(NamedTuple):
-    """A place in the log: its last row that is known, with the id that stands there.
+    """The last row of the log that is known, with its id.
 
-    The id tells whether the log is the same as before: after a restore, another stands there.
-    Without one, that is not asked.
+    If the id differs, the log has changed, as by a restore. Without one, that is not checked.
     """
 
     seq: int = 0
@@ -128,7 +127,7 @@ class LogPosition(NamedTuple):
 
 
 class Pulled(NamedTuple, Generic[T]):
-    """Some rows of the log, ids that were deleted, the place reached, and the last there is."""
+    """A page of rows, deleted ids, the position reached, and the last row of the log."""
 
     rows: Sequence[T]
     deleted: Sequence[str]
@@ -137,19 +136,19 @@ class Pulled(NamedTuple, Generic[T]):
 
 
 class LogChangedError(Exception):
-    """The log is not the one that a place was in: it was restored, or is another's."""
+    """The log is no longer the one of a position: it was restored or replaced."""
 
 
 @dataclass
 class LockedLog:
-    """The locked log: what all hosts know, while nobody else decides.
+    """The locked log, as the `GateHistory` of the current domain.
 
-    It is read once for each domain and gate; of one domain it is a `GateHistory`.
+    It is read once per domain and gate.
     """
 
     opened: Transaction
-    answered: Mapping[str, SharedRun] = field(default_factory=dict)  # before: their answer was lost
-    newer: Sequence[LoggedVector] = ()  # of other pods since the place, the oldest first
+    answered: Mapping[str, SharedRun] = field(default_factory=dict)  # decided before
+    newer: Sequence[LoggedVector] = ()  # of other pods, the oldest first
     rank_key: float = 0.0
     read_error: BaseException | None = None  # raised instead of failing the gate
     domain: str = ""
@@ -157,12 +156,12 @@ class LockedLog:
     in_a_day: int | None = None
 
     def history(self, domain: str) -> GateHistory:
-        """Return what a gate may know of the runs before the next one of a domain."""
+        """Return the history of a domain."""
         self.domain = domain
         return self
 
     def add(self, run: SharedRun) -> None:
-        """Count a run that was decided on just now among those before the next."""
+        """Add a run that was just decided to the history of the next."""
         for (domain, gate), ranking in self.rankings.items():
             if domain == run.domain and run.rank_key is not None:
                 is_ours = gate == run.gate
@@ -179,9 +178,9 @@ class LockedLog:
     def ranking(self, gate: str, last: int) -> Ranking:
         key = self.domain, gate
         if key not in self.rankings:
-            asked = {"domain": self.domain, "gate": gate, "last": last}
+            values = {"domain": self.domain, "gate": gate, "last": last}
             ranking = Ranking(last)
-            for rank_key, gone, credit in reversed(self._read(_RANKED, asked)):
+            for rank_key, gone, credit in reversed(self._read(_RANKED, values)):
                 ranking.add(rank_key, chosen=bool(gone), credit=credit)
             self.rankings[key] = ranking
         return self.rankings[key]
@@ -195,30 +194,30 @@ class LockedLog:
 
 
 Decisions: TypeAlias = Sequence[tuple[SharedRun, SharedItem | None]]
-"""Runs as they are appended to the log, each with the body that may go."""
+"""Runs to append to the log, each with the item to send."""
 
 
 @dataclass(frozen=True)
 class PostgresLog:
-    """The operations of the log that hosts share, on one connection.
+    """The operations of the shared log, on one connection.
 
-    Each may raise `SharedLogError`. Without an outbox nothing is sent from here.
+    Each may raise `SharedLogError`. Without an outbox nothing is sent.
     """
 
     link: Link
     pod: str
-    newest: int  # so many vectors are read
+    newest: int  # how many vectors to read
     outbox: SharedOutbox | None = None
 
     def ship(self, runs: Sequence[SharedRun]) -> Mapping[str, int]:
-        """Append runs that stay local; return the place of each, also if it was there before."""
+        """Append runs that stay local; return the row of each, also if it was appended before."""
         shipped: dict[str, int] = {}
         try:
             with self.link.transaction() as opened:
                 appended = opened.connection.execute(_SHIP, {"rows": as_json(runs)})
             shipped = dict(appended.fetchall())
         except SharedLogError as error:
-            if error.sqlstate != _UNIQUE_VIOLATION:  # an earlier attempt is committed just now
+            if error.sqlstate != _UNIQUE_VIOLATION:  # an earlier attempt has just been committed
                 raise
         left = [run.id for run in runs if run.id not in shipped]
         return {**shipped, **self.places(left)} if left else shipped
@@ -227,7 +226,7 @@ class PostgresLog:
         return dict(self.link.ask(_PLACES, ([*ids],)))
 
     def revise(self, run: SharedRun, below_limit: Callable[[GateHistory], bool] | None) -> bool:
-        """Write what is known of a run now; return False if it clears now, and has no room."""
+        """Update a run; return False if it clears only now, but meets the daily limit."""
         with self.link.transaction() as opened:
             _, before = opened.read((LOCK, ()), (_BEFORE, (run.id,)))
             if not before:
@@ -241,32 +240,32 @@ class PostgresLog:
         return True
 
     def pull(self, place: LogPosition | None) -> Pulled[LoggedVector]:
-        """Return some vectors of other pods since a place; None begins with the newest rows.
+        """Return a page of other pods' vectors after a position; None: of the newest rows.
 
-        Raises `LogChangedError` if the log has changed before the place.
+        Raises `LogChangedError` if the log has changed before the position.
         """
-        asked = _pull(self.link, place, _VECTORS, _AT_ONCE, newest=self.newest, pod=self.pod)
-        return Pulled([LoggedVector(*row) for row in asked.rows], *asked[1:])
+        pulled = _pull(self.link, place, _VECTORS, _AT_ONCE, newest=self.newest, pod=self.pod)
+        return Pulled([LoggedVector(*row) for row in pulled.rows], *pulled[1:])
 
     def check(self, place: LogPosition) -> int:
-        """Return the first place left in the log; raise `LogChangedError` if that has changed."""
+        """Return the first row of the log; raise `LogChangedError` if it has changed."""
         with self.link.transaction() as opened:
             return _bounds(opened, place)[1]
 
     def decide(
         self, ids: Sequence[str], place: LogPosition, judge: Callable[[LockedLog], Decisions]
     ) -> list[tuple[int, SharedRun]]:
-        """Lock the log, let a function decide, and append that; return each run with its place."""
-        # what others have appended meanwhile is read before the lock, but for the last of it
+        """Lock the log, decide, and append the decisions; return each run with its row."""
+        # read most of what others have appended before locking
         newer: list[LoggedVector] = []
         for page in pages(self.pull, place):
             newer += page.rows
             place = page.position
         since = {"first": place.seq, "until": _ALL, "pod": self.pod}
         with self.link.transaction() as opened:
-            # an earlier attempt may end just now: what it has decided is asked under the lock
-            _, asked, last = opened.read((LOCK, ()), (_ANSWERED, ([*ids],)), (_VECTORS, since))
-            answers = [(seq, run_of(values)) for seq, *values in asked]
+            # an earlier attempt may just have been committed: look under the lock
+            _, found, last = opened.read((LOCK, ()), (_ANSWERED, ([*ids],)), (_VECTORS, since))
+            answers = [(seq, run_of(values)) for seq, *values in found]
             answered = {run.id: run for _, run in answers}
             newer += [LoggedVector(*row) for row in last]
             decided = judge(LockedLog(opened, answered, newer[-self.newest :]))
@@ -283,15 +282,15 @@ class PostgresLog:
 def pages(
     pull: Callable[[LogPosition | None], Pulled[T]], place: LogPosition | None
 ) -> Iterator[Pulled[T]]:
-    """Yield all that was appended since a place, some at a time."""
+    """Yield the pages of all rows after a position."""
     yield (page := pull(place))
     while page.position.seq < page.head:
         yield (page := pull(page.position))
 
 
 def pull_runs(link: Link, place: LogPosition | None) -> Pulled[LoggedRun]:
-    """Return some runs of all pods since a place, with their documents. Raises as `pull`."""
-    pulled = _pull(link, place, _RUNS, _FEW)
+    """Return a page of all pods' runs and documents. Raises as `PostgresLog.pull`."""
+    pulled = _pull(link, place, _RUNS, _WITH_DOCUMENTS)
     runs = [LoggedRun(seq, kind, run_of(values)) for seq, kind, *values in pulled.rows]
     return Pulled(runs, *pulled[1:])
 
@@ -312,33 +311,33 @@ def _pull(
 
 
 def _bounds(opened: Transaction, place: LogPosition) -> tuple[int, int]:
-    """Return the last row and the first that is left, where the log still has the place."""
+    """Return the last and the first row, if the log still has the position."""
     [[(head, anchor, first)]] = opened.read((_HEAD, (place.seq,)))
-    was_removed = place.seq < first  # people delete old rows: that changes nothing
+    was_removed = place.seq < first  # old rows may be deleted
     if place.anchor is not None and anchor != place.anchor and not was_removed:
         raise LogChangedError
     return head, first
 
 
 def is_refusal(error: SharedLogError) -> bool:
-    """Return whether the server will never take this row."""
-    return (error.sqlstate or "")[:2] in _REFUSALS
+    """Return whether the server will never accept this row."""
+    return (error.sqlstate or "")[:2] in _ROW_ERRORS
 
 
 def refused(
-    some: Sequence[T], work: Callable[[Sequence[T]], None]
+    items: Sequence[T], apply: Callable[[Sequence[T]], None]
 ) -> Iterator[tuple[T, SharedLogError]]:
-    """Do some work for all, and yield each for which the server refuses it, with why."""
-    if not some:
+    """Apply a function to all items; yield each that the server refuses, with the error."""
+    if not items:
         return
     try:
-        work(some)
+        apply(items)
     except SharedLogError as error:
         if not is_refusal(error):
             raise
-        if len(some) == 1:
-            yield some[0], error
+        if len(items) == 1:
+            yield items[0], error
             return
-        middle = len(some) // 2
-        yield from refused(some[:middle], work)
-        yield from refused(some[middle:], work)
+        middle = len(items) // 2
+        yield from refused(items[:middle], apply)
+        yield from refused(items[middle:], apply)

@@ -1,4 +1,4 @@
-"""The data of hosts in PostgreSQL: rows of runs, items of the outbox, and the pace of all."""
+"""Records in PostgreSQL: runs, outbox items, and the shared pace."""
 
 import base64
 import json
@@ -136,7 +136,7 @@ _OF_LOG: Final = [name for name in _TYPES if name not in {"body", "redactor"}]
 
 COLUMNS: Final = ", ".join(_OF_LOG)
 VALUES: Final = ", ".join(_CHANGED.get(name, name) for name in _OF_LOG)
-"""The values of the columns of ``kp.log`` that a run fills, selected from `RECORDSET`."""
+"""The values of `COLUMNS`, selected from `RECORDSET`."""
 
 RECORDSET: Final = (
     "jsonb_to_recordset(%(rows)s::text::jsonb) AS r(n int, "
@@ -227,7 +227,7 @@ _CANCEL: Final = """
 
 
 def item_states(link: Link, ids: Sequence[str]) -> list[ItemState]:
-    """Return what became of items of any agent, by the ids of their traces."""
+    """Return the states of items of any agent, by trace ids."""
     return [ItemState(*row) for row in link.ask(_STATES, {"ids": [*ids]})]
 
 
@@ -236,9 +236,9 @@ def cancel_items(link: Link, ids: Sequence[str]) -> None:
 
 
 class SharedOutbox(Outbox):
-    """The outbox items of one agent at one registry, of all hosts: an `Outbox`.
+    """The `Outbox` of one agent at one registry, for all hosts.
 
-    A row keeps its id and idempotency key, so that one in doubt may be posted again.
+    A row keeps its id and idempotency key, so it can be posted again if in doubt.
     """
 
     def __init__(self, link: Link, registry: str, agent_id: str | None, key_hash: str) -> None:
@@ -251,9 +251,9 @@ class SharedOutbox(Outbox):
         }
 
     def add(self, items: Sequence[SharedItem]) -> set[str]:
-        """Add items of runs in the log, or replace them; return the ids of those that it took.
+        """Add or replace items of runs in the log; return the ids of those added.
 
-        Those that are being sent, or were, stay as they are.
+        Items that were sent or are being sent are not replaced.
         """
         with self._link.transaction() as opened:
             taken = self.insert(opened.connection, items)
@@ -324,7 +324,7 @@ _LOCK: Final = """
 class PostgresPace:
     """The rate limit state of one agent, for the processes of all hosts.
 
-    Its clock is the server's: each change measures how far it is from ours.
+    Its clock is the server's: each change measures the offset.
     """
 
     def __init__(self, link: Link, *, registry: str, agent_id: str | None, key_hash: str) -> None:
@@ -344,8 +344,8 @@ class PostgresPace:
     ) -> Pace:
         """Apply a function to the state in one transaction, and return the new state.
 
-        Raises `TimeoutError` if the log cannot be asked: then nothing is sent. It is never
-        `DatabaseError`, or each process would send at a pace of its own.
+        Raises `TimeoutError` if the log cannot be reached, so that nothing is sent; with a
+        `DatabaseError`, each process would send at its own pace.
         """
         try:
             with self._link.transaction() as opened:

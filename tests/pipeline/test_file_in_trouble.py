@@ -233,7 +233,7 @@ def test_a_folder_that_may_only_be_read_costs_the_agent_nothing(exists):
     assert printed == "one 1 Backlog(unscored=1, unsent=0)\n"
     assert f"finished runs wait: {db}: cannot be written (Permission denied)" in complaints
     assert "name another file with KP_DB or --db" in complaints
-    assert "finished runs that could not be kept, and are lost: 1" in complaints
+    assert "finished runs that could not be stored and are lost: 1" in complaints
     assert "Traceback" not in complaints
 
 

@@ -193,7 +193,7 @@ def test_large_traces_fill_the_queue(pulse, caplog, tmp_path):
 
     [kp.submit(ReasoningTrace.of("x", [step])) for _ in range(3)]
 
-    assert "a run was dropped: too many wait to be scored" in caplog.text
+    assert "a run was dropped: the queue is full" in caplog.text
 
 
 def test_two_processes_queue_what_waited_for_a_key_once(pulse, registry):

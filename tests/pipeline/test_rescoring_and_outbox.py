@@ -240,4 +240,4 @@ def test_a_dry_run_prepares_no_item_and_so_warns_of_none(keep, db, caplog):
     done = rescore(db, StandInEmbedder(), **rules).counts
 
     assert foreseen == done
-    assert (said, "stays here" in caplog.text) == ("", True)
+    assert (said, "is not sent" in caplog.text) == ("", True)

@@ -68,7 +68,7 @@ def test_a_file_that_is_no_database_is_left_as_it_is(pulse, db, caplog):
     kp.close()
 
     assert "is not an SQLite file" in said(caplog)[0]
-    assert said(caplog)[1].startswith("finished runs that could not be kept, and are lost: 1; ")
+    assert said(caplog)[1].startswith("finished runs that could not be stored and are lost: 1; ")
     assert db.read_text().startswith("a letter")
 
 
@@ -144,7 +144,7 @@ def test_a_full_queue_drops_the_newest_and_says_so_once(pulse, caplog):
 
     assert said(caplog) == [
         (
-            "a run was dropped: too many wait to be scored: see kp.stats().trouble,"
+            "a run was dropped: the queue is full: see kp.stats().trouble,"
             " or raise max_queue_bytes; more are counted, not logged"
         )
     ]
