@@ -81,7 +81,7 @@ def test_a_damaged_file_is_set_aside_and_the_run_is_in_the_new_one(
     assert objectives(filled)[-1].endswith("after")
     assert len(said(caplog)) == 1
     assert f"{filled} was damaged: " in said(caplog)[0]
-    assert said(caplog)[0].endswith(f"as it was: {aside}")
+    assert said(caplog)[0].endswith(f"the damaged file is now {aside}")
 
 
 def test_a_file_that_is_damaged_while_it_is_used_loses_no_run_that_comes(pulse, db):
@@ -130,7 +130,7 @@ def test_a_file_that_is_cut_within_its_header_is_begun_anew(pulse, filled, caplo
     kp.capture(lambda text: text)("after")
 
     assert (kp.stats().scored, kp.stats().trouble) == (1, None)
-    assert "was damaged: 0 of its traces could be read" in said(caplog)[0]
+    assert "was damaged: 0 of its traces could be recovered" in said(caplog)[0]
 
 
 def test_a_file_of_a_newer_version_is_left_alone_and_the_runs_wait(pulse, filled, caplog):

@@ -79,7 +79,7 @@ def test_a_second_run_is_compared_with_the_first(kp):
 
 
 def test_what_reads_the_file_reads_no_other_where_runs_are_elsewhere(kp):
-    with pytest.raises(TypeError, match="ask your own store"):
+    with pytest.raises(TypeError, match="query your store"):
         kp.runs()
 
     assert kp.recall("What is six times seven?") == []

@@ -193,7 +193,7 @@ def test_a_trace_that_is_submitted_again_is_counted_and_said(pulse, caplog):
     kp.flush()
 
     [said] = [record.getMessage() for record in caplog.records]
-    assert said.startswith(f"trace {trace.id} is in the file already")
+    assert said.startswith(f"trace {trace.id} is already in the file")
     assert kp.stats().swallowed["submit: a trace with the id of one in the file"] >= 2
     assert kp.stats().recorded == 1
 
