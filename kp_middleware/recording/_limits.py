@@ -1,4 +1,4 @@
-"""What is kept of a run: bounded texts, bounded JSON copies of values, a bounded log of steps."""
+"""Bounded texts, bounded JSON copies of values, and a bounded log of steps."""
 
 import json
 import math
@@ -74,7 +74,7 @@ def bounded_name(given: object) -> str:
 
 
 def holds_cuts(document: str) -> bool:
-    """Return whether a JSON document has a mark of `bounded_text` or `jsonable` in it."""
+    """Return True if a JSON document has a cut marked by `bounded_text` or `jsonable`."""
     return _CUT.search(document) is not None
 
 
@@ -103,7 +103,7 @@ def jsonable(value: object, limit_bytes: int) -> Any:
 
 
 class BoundedCopy:
-    """A copy of a value in progress, with its limit and what is left of it in bytes."""
+    """A bounded copy of a value in progress; ``left_bytes`` is the rest of its limit."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = self.left_bytes = limit_bytes
@@ -125,12 +125,12 @@ class BoundedCopy:
                 return value
             if depth >= _MAX_DEPTH or self.left_bytes <= 0:
                 return f"<{_class_name(value)}: left out>"
-            if isinstance(value, (dict, Mapping)):  # most are dicts, which is quick to see
+            if isinstance(value, (dict, Mapping)):  # most are dicts, which is fast to check
                 return self._mapping(value.items(), len(value), depth)
             if isinstance(value, (list, tuple, Set)):
                 return self._list(value, len(value), depth)
             return self._other(value, depth)
-        except Exception:  # noqa: BLE001 - any object of the user's may raise anything when read
+        except Exception:  # noqa: BLE001 - reading a user's object may raise anything
             return f"<unreadable {_class_name(value)}>"
 
     def of_mapping(self, value: object) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class BoundedCopy:
         for key, value in [*islice(items, _MAX_ITEMS)]:  # copied: another thread may change it
             if self.left_bytes <= 0:
                 break
-            # before the value, which may leave no room for it
+            # before the value, which may use up the limit
             name = self._text(key) if type(key) is str else self.of(key, depth + 1)
             if type(name) is not str:
                 name = json.dumps(name, ensure_ascii=False)
@@ -257,9 +257,9 @@ class ModelCall(NamedTuple):
 
 
 StepFields: TypeAlias = dict[str, Any]
-"""A step of the document without its ``step_id``, and what `BESIDE` lists: plain JSON, no null."""
+"""A step of the document without its ``step_id``, and the keys of `STEP_METADATA`; no null."""
 
-BESIDE: Final = ("at", "place", "call_id", "model_call")
+STEP_METADATA: Final = ("at", "place", "call_id", "model_call")
 """The keys of a step that are not in the document."""
 
 STEP_OVERHEAD_BYTES: Final = 64
@@ -287,17 +287,17 @@ class LateNote(NamedTuple):
 class StepLog:
     """A log of the first and the last steps of a run, with true counts of all.
 
-    Steps beyond the limits are left out behind the first half; the marker that stands there counts
-    towards the limit. The last step is always kept, whatever its size.
+    Steps beyond the limits are left out after the first half, where a marker counts towards the
+    limit. The last step is always retained.
 
     Attributes:
-        kept: The number of steps that are kept.
+        kept: The number of retained steps.
         size_bytes: Their approximate size in the document.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._most_steps, self._most_bytes = limits.steps, limits.trace_bytes
-        self._head: list[_Entry] = []  # empty until some are left out after it
+        self._head: list[_Entry] = []  # empty until steps are left out after it
         self._tail: deque[_Entry] = deque()
         self._is_cut = False
         self._left_out: Counter[StepType] = Counter()
@@ -319,16 +319,16 @@ class StepLog:
             self._shorten()
 
     def leave_out(self, count: int) -> None:
-        """Count steps as left out here that were left out before."""
+        """Add a number of steps that were left out earlier."""
         if count > 0:
             self._cut()
             self._left_out["observation"] += count
             self._shorten()
 
     def insert(self, late: Iterable[tuple[StepFields, int, StepFields]]) -> None:
-        """Insert late steps, with size, after those before them, or `BEGINNING`.
+        """Insert late steps, with their sizes, each after an earlier step or `BEGINNING`.
 
-        Where those are left out, so are they.
+        A step whose earlier step is left out is left out, too.
         """
         following: dict[int, list[_Entry]] = defaultdict(list)
         for step, size_bytes, after in late:
@@ -351,19 +351,19 @@ class StepLog:
         self._shorten()
 
     def call(self, call_id: str) -> StepFields | None:
-        """Return the tool call with this id, or None if it is not kept."""
+        """Return the tool call with this id, or None if it is left out."""
         calls = (step for step in self._kept() if step.get("call_id") == call_id)
         return next((step for step in calls if step["type"] == "tool_call"), None)
 
     def demote(self, step: StepFields) -> None:
-        """Turn a recovery into an observation: its error ended the run."""
+        """Turn a recovery into an observation, because its error ended the run."""
         if all(kept is not step for kept in self._kept()):
             self._left_out[step["type"]] -= 1
             self._left_out["observation"] += 1
         step["type"] = "observation"
 
     def steps(self) -> list[StepFields]:
-        """Return the steps that are kept, with a marker for those left out."""
+        """Return the retained steps, with a marker for those left out."""
         steps = self._kept()
         if left_out := self._left_out.total():
             words = f"[{left_out} of {self.count} steps left out here]"
@@ -371,12 +371,12 @@ class StepLog:
         return steps
 
     def shape(self) -> Shape:
-        """Return the true counts, those left out included."""
+        """Return the counts of all steps, including those left out."""
         types = self._left_out + Counter(step["type"] for step in self._kept())
         return Shape(types.total(), frozenset(types), len(self.tools()), types["error_recovery"])
 
     def tools(self) -> set[str]:
-        """Return the names of all tools, those left out included."""
+        """Return the names of all tools, including those of steps left out."""
         return {*self._left_out_tools, *(s["tool"]["name"] for s in self._kept() if "tool" in s)}
 
     def _kept(self) -> list[StepFields]:
@@ -395,7 +395,7 @@ class StepLog:
             self._leave_out(step)
 
     def _cut(self) -> None:
-        """Leave out steps from now on after the first half; the marker is one of the limit."""
+        """Start to leave out steps after the first half; the marker counts towards the limit."""
         if not self._is_cut:
             self._is_cut = True
             self._most_steps -= 1

@@ -1,4 +1,4 @@
-"""Recorded runs: assembled from recorders, cut to limits, joined with what they resume, ended."""
+"""Recorded runs: assembled from recorders, cut to limits, joined with earlier parts, ended."""
 
 import json
 from collections import Counter
@@ -12,8 +12,8 @@ from kp_middleware.core.formula import Shape
 from kp_middleware.instants import instant
 from kp_middleware.recording._context import Place
 from kp_middleware.recording._limits import (
-    BESIDE,
     NAME_BYTES,
+    STEP_METADATA,
     BoundedCopy,
     Limits,
     ModelCall,
@@ -115,10 +115,10 @@ def assemble(
 
 
 def _numbered(steps: Sequence[StepFields]) -> tuple[Step, ...]:
-    """Return the steps of a document, which has at least one, with its own fields alone."""
+    """Return the numbered steps of a document, at least one."""
     documents = []
     for at, step in enumerate(steps or [{"type": "observation"}]):
-        fields = {name: value for name, value in step.items() if name not in BESIDE}
+        fields = {name: value for name, value in step.items() if name not in STEP_METADATA}
         documents.append(Step.model_validate({**fields, "step_id": at}))
     return tuple(documents)
 
@@ -143,7 +143,7 @@ def _facts(step: StepFields, recorder: Recorder) -> StepFacts:
 
 def _part(recorder: Recorder, logged: Sequence[StepFields]) -> ThreadPart:
     notes, calls = recorder.thread_notes, {}
-    if notes.repeats_calls:  # ids that we made are not repeated
+    if notes.repeats_calls:  # generated ids are not repeated
         named = ((at, step.get("call_id", OWN_CALL_IDS)) for at, step in enumerate(logged))
         calls = {at: fingerprint(id) for at, id in named if not id.startswith(OWN_CALL_IDS)}
     return ThreadPart(
@@ -174,8 +174,8 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
     is_large = delta is None or len(delta.model_dump_json()) > most
     is_whole = logged == [step.model_dump(exclude={"step_id"}) for step in trace.steps]
     metadata = _cut(trace.metadata, NAME_BYTES)
-    if (said := metadata.validated_by) is not None:
-        names = tuple(map(bounded_name, said[:_MOST_VALIDATORS]))
+    if (validators := metadata.validated_by) is not None:
+        names = tuple(map(bounded_name, validators[:_MOST_VALIDATORS]))
         metadata = metadata.model_copy(update={"validated_by": names})
     changes = {
         "metadata": metadata,
@@ -212,7 +212,7 @@ def _json_bytes(value: object) -> int:
     try:
         return len(json.dumps(value, ensure_ascii=False, default=str).encode(errors="replace"))
     except (ValueError, RecursionError):
-        return 0  # so deep that redaction refuses it
+        return 0  # nested too deeply; redaction refuses it
 
 
 class _Placed(NamedTuple):
@@ -229,12 +229,12 @@ def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedR
     unless it only resumed. A call or question that the second part repeats is one step.
     """
     before = [step for step, _ in _placed(first) if not is_marker(step)]
-    news = [*_news(second, first.part or _NO_PART, before)]
+    new_steps = [*_new_steps(second, first.part or _NO_PART, before)]
     if (second.part or _NO_PART).was_asked:
         asked = Step(step_id=0, type="observation", content=second.trace.task.objective)
-        news.insert(0, _Placed(asked))
-    shape = _shape(first, second, news)
-    kept = _bounded(_placed(first), news, shape.steps, limits)
+        new_steps.insert(0, _Placed(asked))
+    shape = _shape(first, second, new_steps)
+    kept = _bounded(_placed(first), new_steps, shape.steps, limits)
     end = second.trace
     result = end.outcome.result_summary or first.trace.outcome.result_summary
     changed = {
@@ -262,9 +262,9 @@ def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedR
 def ended(
     run: RecordedRun, *, success: bool | None = None, confidence: float | None = None
 ) -> RecordedRun:
-    """End a paused run that nothing resumed; with a ``success`` it is complete.
+    """End a paused run that was never resumed; with a ``success`` it is complete.
 
-    Without a confidence, what the agent said stays, or else it is the default for ``success``.
+    Without a confidence, the stated one is retained, or else the default for ``success`` is used.
     """
     trace = run.trace
     sources: dict[str, Source] = {}
@@ -279,16 +279,16 @@ def ended(
     else:
         confidence = default_confidence(success=success)
     changed = trace.ended(success=success, confidence=confidence)
-    over = run.model_copy(update={"trace": changed, "complete": complete, "part": None, **sources})
-    return over if run.error_type is None else _fatal(over)
+    final = run.model_copy(update={"trace": changed, "complete": complete, "part": None, **sources})
+    return final if run.error_type is None else _fatal(final)
 
 
 def alone(run: RecordedRun) -> RecordedRun | None:
     """Return a part whose earlier parts are missing, or None if it has no steps of its own.
 
-    Results of calls that it did not make are left out.
+    Results of calls made in the missing parts are left out.
     """
-    kept = [*_news(run, _NO_PART, [])]
+    kept = [*_new_steps(run, _NO_PART, [])]
     if all(placed.step.type == "observation" and placed.step.tool is None for placed in kept):
         return None
     if len(kept) == len(run.trace.steps):
@@ -305,31 +305,31 @@ def _placed(run: RecordedRun) -> list[_Placed]:
     return [*map(_Placed, run.trace.steps, facts)] if run.shape.steps else []
 
 
-def _news(run: RecordedRun, earlier: ThreadPart, before: list[Step]) -> Iterator[_Placed]:
-    """Yield the steps of a part that are not in the earlier parts already."""
+def _new_steps(run: RecordedRun, earlier: ThreadPart, before: list[Step]) -> Iterator[_Placed]:
+    """Yield the steps of a part that are not in the earlier parts."""
     call_ids, made = (run.part or _NO_PART).calls, set(earlier.owed)
     questions = {*(run.part or _NO_PART).questions, *earlier.questions}
     for at, placed in enumerate(_placed(run)):
         step, call_id = placed.step, call_ids.get(at)
         if call_id is None:  # before langchain-core 1.1.3 calls have no id
-            again = step.type == "tool_call" and bool(earlier.owed) and _take_equal(step, before)
+            repeats = step.type == "tool_call" and bool(earlier.owed) and _take_equal(step, before)
         elif call_id in questions:
-            again = call_id in earlier.questions and _take_equal(step, before)
+            repeats = call_id in earlier.questions and _take_equal(step, before)
         elif step.type == "tool_call":
-            again = call_id in earlier.owed
+            repeats = call_id in earlier.owed
             made.add(call_id)
         else:
-            again = call_id not in made
-        if not again and not is_marker(step):
+            repeats = call_id not in made
+        if not repeats and not is_marker(step):
             yield placed
 
 
 def _take_equal(step: Step, before: list[Step]) -> bool:
-    said = step.model_dump(exclude={"step_id", "latency_ms"})
+    fields = step.model_dump(exclude={"step_id", "latency_ms"})
     for number, earlier in enumerate(before):
         if (
             earlier.type == step.type
-            and earlier.model_dump(exclude={"step_id", "latency_ms"}) == said
+            and earlier.model_dump(exclude={"step_id", "latency_ms"}) == fields
         ):
             del before[number]
             return True
@@ -337,9 +337,9 @@ def _take_equal(step: Step, before: list[Step]) -> bool:
 
 
 def _bounded(
-    before: list[_Placed], news: list[_Placed], count: int, limits: Limits
+    before: list[_Placed], new_steps: list[_Placed], count: int, limits: Limits
 ) -> list[_Placed]:
-    log, kept = StepLog(limits), [*before, *news]
+    log, kept = StepLog(limits), [*before, *new_steps]
     missing = count - sum(not is_marker(placed.step) for placed in kept)
     for placed in kept:
         if is_marker(placed.step):
@@ -360,13 +360,13 @@ def _renumbered(kept: Sequence[_Placed]) -> tuple[Step, ...]:
     )
 
 
-def _shape(first: RecordedRun, second: RecordedRun, news: list[_Placed]) -> Shape:
+def _shape(first: RecordedRun, second: RecordedRun, new_steps: list[_Placed]) -> Shape:
     earlier, later = first.shape, second.shape
-    told = [step.type for step, _ in _placed(second) if not is_marker(step)]
-    new = [placed.step.type for placed in news]
-    recoveries = new.count("error_recovery") - told.count("error_recovery")
+    repeated = [step.type for step, _ in _placed(second) if not is_marker(step)]
+    new = [placed.step.type for placed in new_steps]
+    recoveries = new.count("error_recovery") - repeated.count("error_recovery")
     return Shape(
-        steps=earlier.steps + later.steps + len(new) - len(told),
+        steps=earlier.steps + later.steps + len(new) - len(repeated),
         types=earlier.types | later.types | {*new},
         tools=len({*(first.part or _NO_PART).tools, *(second.part or _NO_PART).tools}),
         recoveries=earlier.recoveries + later.recoveries + recoveries,
@@ -374,17 +374,17 @@ def _shape(first: RecordedRun, second: RecordedRun, news: list[_Placed]) -> Shap
 
 
 def _joined_part(first: RecordedRun, second: RecordedRun) -> ThreadPart | None:
-    """Return what the joined run waits for and the calls without a result, or None if it ended."""
+    """Return the thread state of the joined run, or None if it ended."""
     earlier, later = first.part or _NO_PART, second.part or _NO_PART
     if later.awaits is None:
         return None
     answered = {
         call_id for at, call_id in later.calls.items() if second.trace.steps[at].type != "tool_call"
     }
-    still = [call_id for call_id in earlier.owed if call_id not in answered]
+    unanswered = [call_id for call_id in earlier.owed if call_id not in answered]
     return later.model_copy(
         update={
-            "owed": (*still, *later.owed),
+            "owed": (*unanswered, *later.owed),
             "questions": later.questions or earlier.questions,
             "calls": {},
             "tools": tuple(sorted({*earlier.tools, *later.tools})),

@@ -1,4 +1,4 @@
-"""Spans of a run: agents, models, tools, chains around them, and the root that all are inside."""
+"""Spans of a run: agents, models, tools and chains, and the root span."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ from kp_middleware.traces import StepType
 
 _MAX_ERRORS: Final = 20
 _RESULT: Final[dict[bool, StepType]] = {False: "observation", True: "error_recovery"}
-"""The step that a result becomes, by whether it says that the tool failed."""
+"""The step type of a result, by whether the tool failed."""
 
 SpanId: TypeAlias = int | str
 """An id of a span, unique in its process."""
@@ -43,7 +43,7 @@ class SpanFailure(Enum):
     HANDED_OVER = auto()
     """A handoff to a parent graph."""
     REFUSED = auto()
-    """An answer of a person that the graph rejected: it waits for another."""
+    """A person's answer that the graph rejected; it waits for another."""
 
 
 class Span:
@@ -52,16 +52,16 @@ class Span:
     Attributes:
         tool, call_id: The name of a tool and the id of its call; None for other spans.
         around, within: The innermost tool around the span and the id of its call, or None.
-        step_call_id: The id of a tool's call, made if it has none; None for other spans.
+        step_call_id: The id of a tool's call, generated if it has none; None for other spans.
         started_s: The start of a tool or a model, by the recorder's clock.
         agent: The inner agent that the span runs in; None means the root's own agent.
         place: The place of the span's steps; a tool's own steps are outside its call.
-        tells: True for a model, a tool or a retriever, whose end is noted.
+        tells: True for a model, a tool or a retriever, whose end is a step.
         after: The last step of the trace when the span began or was cancelled.
-        internal: True for a model that a middleware calls for its own purposes.
-        answered: True if its end was reported by another span; its own later report is ignored.
+        internal: True for a model called by a middleware.
+        answered: True if another span reported its result; its own later report is ignored.
         ends_trace: True if the span has ended and its trace ends with it.
-        paused_inside: True if a graph that it called waits for a human; it may go on regardless.
+        paused_inside: True if a graph inside it waits for a human; it may continue regardless.
         parts: The parts of a model's streamed answer, in case it never ends.
         inner: The conversation of the spans inside this tool, made on first use.
     """
@@ -144,16 +144,16 @@ class Span:
             outer = outer.parent
 
     def is_survived(self, *, ended_well: bool) -> bool:
-        """Return whether the run went on after this was given up, or its root ``ended_well``."""
-        # each span has its number, and the cancelled one how many had begun by then
+        """Return True if the run continued after this span was given up, or ``ended_well``."""
+        # spans are numbered; a cancelled span has the number of spans begun before it
         cancelled = self if self.cancelled_at is not None else self.parent
         if cancelled is None or cancelled.raised:
-            return False  # the error itself is noted
+            return False  # the error itself is a step
         begun: int = self.root.begun
         return ended_well or cancelled.cancelled_at is None or begun > cancelled.cancelled_at
 
     def fail(self, error: BaseException) -> bool:
-        """Register an error, and return whether it began here and not in a span inside."""
+        """Register an error, and return True if it was raised here and not in an inner span."""
         if self.parent is not None:
             if self.parent.failed_inside is None:
                 self.parent.failed_inside = deque(maxlen=_MAX_ERRORS)
@@ -162,7 +162,7 @@ class Span:
         return all(vars(cause) is not noted for cause in causes(error) for noted in inside)
 
     def end_with(self, error: BaseException) -> None:
-        """Record that the span ended with an exception, unless it was already answered."""
+        """Record that the span ended with an exception, unless another span reported its result."""
         if self.answered:
             return
         root = self.root
@@ -189,7 +189,7 @@ class Span:
             root.fail(error)
 
     def _pause(self, questions: Iterable[object]) -> None:
-        """Pause for a human, with the span around and the calls inside."""
+        """Pause this span and its parent for a human; the calls inside remain pending."""
         self.root.record_interrupt(questions, self)
         self.paused = True
         if self.parent is not None:
@@ -211,7 +211,7 @@ class RootSpan:
     Attributes:
         place: The place of the root in the trace of a captured function, or None.
         silent: After the end, the spans whose end was never reported.
-        successor: Returns a new root for a span that goes on after this one, or None.
+        successor: Returns a new root for a span that outlives this root, or None.
         one_conversation: True if the calls inside its tools belong to its own conversation.
         awaits_turn: True if the run waits for the next turn of its thread at its end.
     """
@@ -244,44 +244,44 @@ class RootSpan:
         return SpanFailure.GIVEN_UP if isinstance(error, GIVEN_UP) else SpanFailure.ERROR
 
     def questions_in(self, error: BaseException) -> Iterable[object]:  # noqa: ARG002
-        """Return the questions to a human in an error that paused a span; adapters extend it."""
+        """Return the questions to a human in the error that paused a span; adapters extend it."""
         return ()
 
     def error_named(self, error_type: str, message: str, cause: str = "") -> BaseException:
-        """Return an exception for an error that a framework reports in words.
+        """Return an exception for an error that a framework reports as text.
 
-        The same words give the same exception, and so does a message (its ``cause``, if given) that
-        ends with another's, as of a run that fails with its tool's error: it is noted once.
+        Equal messages return the same exception, as does a message (or its ``cause``) that ends
+        with an earlier one: a run that fails with its tool's error records it once.
         """
-        told = cause or message
-        same = (error for known, error in self._errors.items() if known and told.endswith(known))
+        text = cause or message
+        same = (error for known, error in self._errors.items() if known and text.endswith(known))
         if (error := next(same, None)) is not None:
             return error
         kind = type(bounded_name(error_type), (Exception,), {})
-        return self._errors.setdefault(told, kind(message))
+        return self._errors.setdefault(text, kind(message))
 
     def record_messages(self, messages: Iterable[Message], span: Span) -> None:
-        """Note messages that came without a span of their own: tools' results, a user's words."""
+        """Record tool results and user messages that have no span."""
         note, place = self.recorder.note, span.place
-        for one in messages:
-            if one.role == "user":
-                note("observation", one.text, place=place, call_id=one.call_id)
+        for role, text, _, call_id, name, failed in messages:
+            if role == "user":
+                note("observation", text, place=place, call_id=call_id)
             else:
-                note(_RESULT[bool(one.failed)], None, one.name, one.text, None, place, one.call_id)
+                note(_RESULT[bool(failed)], None, name, text, None, place, call_id)
 
     def record_history(self, messages: Sequence[Message], span: Span) -> None:
-        """Note the messages given to a model that are new; the run's first ones say its task."""
-        if news := span.conversation.unreported(messages):
-            self.record_messages(news, span)
-        is_untold = self.owned and not self.recorder.objective
-        if is_untold and (asked := span.conversation.user_text(messages)):
-            self.recorder.set_objective(asked)
-            self.recorder.note("observation", asked, place=span.place)
+        """Record the new messages given to a model; the first ones may set the objective."""
+        if new_messages := span.conversation.unreported(messages):
+            self.record_messages(new_messages, span)
+        needs_objective = self.owned and not self.recorder.objective
+        if needs_objective and (objective := span.conversation.user_text(messages)):
+            self.recorder.set_objective(objective)
+            self.recorder.note("observation", objective, place=span.place)
 
     def record_turn(self, turn: Turn, span: Span) -> None:
-        """Note a model's turn: its reasoning, text and tool calls.
+        """Record a model's turn: its reasoning, text and tool calls.
 
-        One that a middleware called is no thought of the agent.
+        The turn of an internal model is an observation.
         """
         recorder, note, place = self.recorder, self.recorder.note, span.place
         read, written = turn.tokens or (None, None)
@@ -290,8 +290,8 @@ class RootSpan:
         took: ModelCall | None
         took = ModelCall(turn.model or span.model, read, written, span.latency_ms)
         if span.internal:
-            if said := turn.text or [call.args for call in turn.calls]:
-                note("observation", None, None, said, took, place)
+            if output := turn.text or [call.args for call in turn.calls]:
+                note("observation", None, None, output, took, place)
             return
         if turn.served:
             self._record_served(turn.served, place)
@@ -312,12 +312,12 @@ class RootSpan:
             if isinstance(step, ToolCall):
                 self.recorder.note("tool_call", None, step.name, None, None, place, None, step.args)
             else:
-                kind, said = _RESULT[bool(step.failed)], step.output
-                said = str(said) if step.failed else said
-                self.recorder.note(kind, None, step.name, said, None, place)
+                kind = _RESULT[bool(step.failed)]
+                output = str(step.output) if step.failed else step.output
+                self.recorder.note(kind, None, step.name, output, None, place)
 
     def end_turn(self, turn: Turn, span: Span) -> None:
-        """Note a model's last turn, and wait for the results of its calls."""
+        """Record a model's turn, and add its calls to the pending ones."""
         if not span.internal:
             span.conversation.add_turn(turn)
             if span.around is None:
@@ -327,15 +327,15 @@ class RootSpan:
         self.record_turn(turn, span)
 
     def record_result(self, result: object, span: Span, *, failed: bool = False) -> None:
-        """Note the result of a tool or a retriever, or that it says that it ``failed``."""
-        said = str(result) if failed else result
+        """Record the result of a tool or a retriever, or its failure."""
+        output = str(result) if failed else result
         took_ms, place = span.latency_ms, span.place
         self.recorder.note(
-            _RESULT[bool(failed)], None, span.tool, said, took_ms, place, span.step_call_id
+            _RESULT[bool(failed)], None, span.tool, output, took_ms, place, span.step_call_id
         )
 
     def record_recovery(self, error: BaseException, span: Span) -> None:
-        """Note an exception raised inside, if it is an error; if it ends the run, no recovery."""
+        """Record an exception raised inside; a recovery, unless it ends the run."""
         failure = self.failure_of(error)
         given_up = failure is SpanFailure.GIVEN_UP and not isinstance(error, GeneratorExit)
         if failure is SpanFailure.REFUSED:
@@ -351,19 +351,19 @@ class RootSpan:
 
     @shield
     def record_interrupt(self, questions: Iterable[object], span: Span) -> None:
-        """Note the questions to a human, once each: every enclosing span reports them."""
+        """Record each question to a human once, although every enclosing span reports it."""
         for question in questions:
             number = str(getattr(question, "id", question))
             if number not in self._questions:
                 self._questions[number] = None
-                asked = getattr(question, "value", question)
-                self.recorder.note("observation", None, None, asked, None, span.place, number)
+                content = getattr(question, "value", question)
+                self.recorder.note("observation", None, None, content, None, span.place, number)
 
     @shield
     def record_late(self, *, ended_well: bool, cut_short_by: BaseException | None = None) -> None:
-        """Note at the end the partial texts and the recoveries of spans given up.
+        """Record at the end the partial texts and the recoveries of spans given up.
 
-        A tool that ran when an error cut the run short has no other result.
+        The error that cut a run short is the result of the tools that were running.
         """
         notes = []
         if self.recorder.thread_notes.awaits == "human":
@@ -371,9 +371,9 @@ class RootSpan:
         for span in self._given_up():
             after, at = span.after or BEGINNING, span.started_s or self.recorder.clock()
             where = span.place, span.step_call_id, at
-            said = "".join(span.parts or ())
-            if said and not span.internal:
-                notes.append(LateNote("thought", said, after, None, *where))
+            text = "".join(span.parts or ())
+            if text and not span.internal:
+                notes.append(LateNote("thought", text, after, None, *where))
             if span.is_survived(ended_well=ended_well):
                 by = span.cancelled_by
                 notes.append(LateNote("error_recovery", by, after, span.tool, *where))
@@ -384,23 +384,23 @@ class RootSpan:
         self.silent = self.cancelled = []
 
     def _given_up(self) -> list[Span]:
-        """Return the attempts given up, by start: none around another, or inside its tool."""
-        left = [
+        """Return the innermost spans given up, by start, except those inside a live tool."""
+        unended = [
             span
             for span in self.silent
             if span.tells and not span.answered and span.parent is not None and span.parent.is_over
         ]
-        around = {outer for span in (*left, *self.cancelled) for outer in span.above()}
+        around = {outer for span in (*unended, *self.cancelled) for outer in span.above()}
         own = (
             span
-            for span in (*left, *(span for span in self.cancelled if span not in around))
+            for span in (*unended, *(span for span in self.cancelled if span not in around))
             if span.tool is not None
             or all(outer.tool is None or outer.is_over for outer in span.above())
         )
         return sorted(own, key=lambda span: span.number)
 
     def pause(self, span: Span) -> None:
-        """Note at the root's end that it waits for a human, or for the next turn, if it does."""
+        """Record at the root's end if it waits for a human or for the next turn."""
         notes, is_paused = self.recorder.thread_notes, span.paused or span.paused_inside
         if is_paused or self.awaits_turn:
             notes.awaits, notes.pending_calls = (
@@ -428,13 +428,13 @@ class RootSpan:
 
     @shield
     def conclude(self, output: object, *parts: object) -> None:
-        """Set the result, by default a model's last answer; ``parts`` may state its confidence."""
+        """Set the result, by default the last answer; ``parts`` may contain its confidence."""
         result = self._answer or None if output is None else output
         if result is not None:
             self.recorder.outcome(result)
         self.recorder.extract_confidence(*parts, output)
 
     def give_up(self) -> None:
-        """Finish an owned trace as incomplete, because its end was never reported."""
+        """Finish an owned trace as incomplete if its end was never reported."""
         if self.owned:
             self.recorder.finish(complete=False)

@@ -1,4 +1,4 @@
-"""The tree of live spans: the seam that an adapter of any framework feeds."""
+"""The tree of live spans, which adapters of any framework feed."""
 
 import threading
 from collections.abc import Callable, Sequence, Set
@@ -13,10 +13,10 @@ from kp_middleware.recording._recorder import Recorder
 from kp_middleware.recording._spans import RootSpan, Span, SpanId
 
 _MAX_ROOTS: Final = 2048
-_REMEMBERED: Final = 4096  # spans at least, enough to recognise late reports
+_REMEMBERED: Final = 4096  # spans at least: enough to recognise late reports
 
 Kind: TypeAlias = Literal["agent", "model", "tool", "chain"]
-"""The kind of a span; ``chain`` is any other, which has no step of its own."""
+"""The kind of a span; a ``chain`` has no step of its own."""
 
 
 class Recording(Protocol):
@@ -29,7 +29,7 @@ class Recording(Protocol):
 def recordings(
     kp: Recording, *, domain: str | None, confidence: Confidences
 ) -> Callable[[str], Recorder | None]:
-    """Return a function that begins a recording by a framework, in a domain and with extractors."""
+    """Return a function that starts a recorder for a framework, in a domain, with extractors."""
     extractors = Extractors(confidence)
 
     def begin(framework: str) -> Recorder | None:
@@ -42,11 +42,11 @@ def recordings(
 
 
 class SpanTree:
-    """The live spans by id: feed it with `start` and `finish`, from any thread.
+    """The live spans by id; call `start` and `finish` from any thread.
 
-    Wrap the functions that a framework calls in `shield`. All spans of a run are removed when its
-    root ends; a span left without an end is noted as given up, and of roots without an end the
-    oldest are given up when there are thousands.
+    Wrap the functions that a framework calls in `shield`. When a root ends, all its spans are
+    removed, and those without an end are recorded as given up. When there are thousands of live
+    roots, the oldest are given up.
 
     Args:
         kp: The pipeline that records the runs.
@@ -104,9 +104,9 @@ class SpanTree:
     ) -> Span | None:
         """Begin a span.
 
-        An agent without a live parent begins a run, or becomes a part of the run that its code runs
-        in, as any other span does. A model inside a model, or a tool inside the same tool, is a
-        part of it and has no step.
+        An agent without a live parent begins a run, unless its code runs inside one, which it then
+        joins, as any other span does. A model inside a model, or a tool inside the same tool, has
+        no step.
 
         Args:
             span_id: The id of the span.
@@ -114,14 +114,13 @@ class SpanTree:
             kind: The kind of the span.
             name: The name of the agent, the model or the tool.
             input: The task of an agent, or the arguments of a tool.
-            messages: The messages that a model is given, with the whole history: those that no span
-                reported become steps, and without a task the user's last ones are the objective.
-            call_id: The id of a tool's call. A call that a model's turn announced is noted already.
+            messages: The model's input, with the whole history: messages that no span reported
+                become steps, and without a task the user's last ones are the objective.
+            call_id: The id of a tool's call; a call in a model's turn is not recorded again.
             at_s: The start in seconds since the epoch, for a span of the past; None means now.
 
         Returns:
-            The span, whose ``root.recorder`` takes what else is known, or None if it is not
-            recorded.
+            The span, or None if it is not recorded. Set further details on its ``root.recorder``.
         """
         span = self.join(span_id, parent_id)
         if span is None and (span := self._start_root(span_id, parent_id, kind)) is None:
@@ -164,10 +163,9 @@ class SpanTree:
             output: The result of a tool, or the answer of an agent; without one, it is the last
                 answer of its model.
             turn: The turn of a model.
-            failed: True if the result of a tool says that it failed.
-            error: The error that ended it; `RootSpan.error_named` makes one of words. The same
-                error in the spans around it is noted once. If it ended by a cancellation, the run
-                is incomplete.
+            failed: True if the result of a tool reports a failure.
+            error: The error that ended it; `RootSpan.error_named` makes one from text. It is
+                recorded once, also if it propagates. After a cancellation, the run is incomplete.
             complete: False if the run is incomplete for another reason.
             at_s: The end in seconds since the epoch, for a span of the past; None means now.
 
@@ -186,7 +184,7 @@ class SpanTree:
             root.end_turn(turn, span)
         if error is not None:
             if span.tool is not None and root.recorder.has_just_noted(error):
-                span.fail(error)  # an agent was the tool, and is no child of its span
+                span.fail(error)  # the tool is an agent whose span is not its child
             else:
                 span.end_with(error)
             return span
@@ -225,7 +223,7 @@ class SpanTree:
                 recorder.agent_name = name
 
     def leave_to_the_parent(self) -> None:
-        """Drop all spans in a forked child: a span inside a parent's span is a root there."""
+        """Discard all spans in a forked child, where a span inside one of them is a root."""
         self._lock = threading.RLock()
         self._over.update(self._live)
         self._live.clear()
@@ -257,7 +255,7 @@ class SpanTree:
             return span
 
     def is_new(self, span_id: SpanId, parent_id: SpanId | None) -> bool:
-        """Return whether a span is new: not live already, nor inside an ignored span."""
+        """Return True if a span is neither live nor inside an ignored span."""
         with self._lock:
             if span_id in self._live:
                 return False
@@ -267,7 +265,7 @@ class SpanTree:
         return False
 
     def is_over(self, span_id: SpanId | None) -> bool:
-        """Return whether a recorded span has ended, or was live in the parent before a fork."""
+        """Return True if a recorded span has ended, or was live when the process forked."""
         return span_id is not None and span_id in self._over
 
     def open(self, span_id: SpanId, root: RootSpan) -> Span:
@@ -318,12 +316,12 @@ class SpanTree:
             self._ignored.trim()
 
     def _awaits(self, root: RootSpan) -> bool:
-        """Return whether a model, tool or retriever in it is live; a chain may never end."""
+        """Return True if a model, tool or retriever in it is live; a chain may never end."""
         return any(self._live[key].tells for key in root.span_ids)
 
     @shield
     def _move(self, over: RootSpan) -> list[RootSpan]:
-        """Make each chain that goes on after its root a root; return those that are too many."""
+        """Make each chain that outlives its root a root; return the roots beyond the limit."""
         abandoned: list[RootSpan | None] = []
         live = {span: key for key in over.span_ids if (span := self._live.get(key)) is not None}
         chains: dict[Span, dict[SpanId, Span]] = {}
@@ -339,7 +337,7 @@ class SpanTree:
             around = outermost.around
             for span in inside.values():
                 call = span.step_call_id and over.recorder.log.call(span.step_call_id)
-                if call:  # its result comes after its root's end
+                if call:  # its result follows the end of its root
                     span.after = root.recorder.last_step = dict(call)
                     root.recorder.log.append(span.after, len(str(call.get("input", ""))))
                 span.root = root
@@ -353,7 +351,7 @@ class SpanTree:
         return [root for root in abandoned if root is not None]
 
     def _add_root(self, span_id: SpanId, span: Span) -> RootSpan | None:
-        """Add a root; return the oldest, which is removed, if there are too many."""
+        """Add a root; remove and return the oldest beyond the limit."""
         self._live[span_id] = span
         self._roots[span.root] = span_id
         self._trace_ids[span_id] = span.root.recorder.trace_id
@@ -385,7 +383,7 @@ class Remembered(set[SpanId]):
         return super().__contains__(key) or key in self._before
 
     def trim(self) -> None:
-        """Forget the oldest half where there are too many."""
+        """Forget the oldest half beyond the limit."""
         if len(self) > _REMEMBERED:
             self._before = frozenset(iter(self))  # a copy would take twice the memory
             self.clear()
