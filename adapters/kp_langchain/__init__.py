@@ -1,7 +1,7 @@
 """Record LangChain and LangGraph runs: ``config={"callbacks": [KPCallbackHandler(kp)]}``.
 
-Or all of them, without touching the agent: ``enable()``, or ``KP_TRACING=true`` in the environment.
-And read good runs back: `KPRecallMiddleware`, `KPRetriever` and the tool `recall_past_runs`.
+To record every run without changing the agent, call ``enable()`` or set ``KP_TRACING=true``.
+To recall successful runs, use `KPRecallMiddleware`, `KPRetriever` or the tool `recall_past_runs`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the middleware when it is first asked for: it needs langchain, not the core alone."""
+    """Import the middleware on first access, because it needs langchain, not only the core."""
     if name == "KPRecallMiddleware":
         from kp_langchain._recall_middleware import KPRecallMiddleware
 

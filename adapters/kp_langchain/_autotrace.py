@@ -1,7 +1,6 @@
-"""Record every run without changing the agent: in the whole process, or in a block.
+"""Record every run in the process or in a block, without changing the agent.
 
-LangChain asks a configure hook for a handler whenever a run begins. Nothing is patched, and one
-handler serves all runs.
+LangChain gets a handler from a configure hook when a run begins; nothing is patched.
 """
 
 import logging
@@ -23,7 +22,7 @@ _NO: Final = {"0", "f", "false", "n", "no", "off"}
 _Source: TypeAlias = Callable[[], KPCallbackHandler | None]
 
 logger: Final = logging.getLogger("kp_middleware")
-_of_block: Final[ContextVar[KPCallbackHandler | None]] = ContextVar("kp_langchain", default=None)
+_in_block: Final[ContextVar[KPCallbackHandler | None]] = ContextVar("kp_langchain", default=None)
 
 
 def enable(
@@ -33,25 +32,25 @@ def enable(
     confidence: Confidences = None,
     scope: Scope = "run",
 ) -> None:
-    """Record every run of this process that begins from now on, in all its threads and tasks.
+    """Record every run that this process begins from now on, in all threads and tasks.
 
-    Enabling again only replaces what was given before. A run that is given a handler explicitly is
-    recorded by that one. Where ``KP_ENABLED`` is false, nothing is switched on. The arguments are
-    those of `KPCallbackHandler`; the default pipeline is made when a run begins.
+    A second call replaces the arguments of the first. A run with an explicit handler uses that one.
+    If ``KP_ENABLED`` is false, this does nothing. The arguments are those of `KPCallbackHandler`;
+    the default pipeline is created when a run begins.
 
     Raises:
         TypeError: If a confidence is not a function.
     """
-    Extractors(confidence)  # what is wrong is told now, not when a run begins
-    if _allowed():
+    Extractors(confidence)  # raise now, not when a run begins
+    if _is_enabled():
         _install()
         make = partial(KPCallbackHandler, kp, domain=domain, confidence=confidence, scope=scope)
-        _switch.everywhere = cache(shield(make))
+        _switch.process_handler = cache(shield(make))
 
 
 def disable() -> None:
     """Undo `enable` and ``KP_TRACING``; runs in progress are recorded to their end."""
-    _switch.everywhere = _nobody
+    _switch.process_handler = _no_handler
 
 
 @contextmanager
@@ -62,51 +61,50 @@ def recording_runs(
     confidence: Confidences = None,
     scope: Scope = "run",
 ) -> Iterator[KPCallbackHandler]:
-    """Record every run that begins in the block: in this thread, and in tasks that begin there.
+    """Record every run that begins in the block, in this thread and in tasks started in it.
 
-    The block receives its handler, whose ``trace_id`` returns the ids of the traces. It takes
-    precedence over `enable`. A run inside one that is already recorded stays a part of it.
-    Where ``KP_ENABLED`` is false, nothing is switched on. The arguments are those of
-    `KPCallbackHandler`.
+    It yields the handler, whose ``trace_id`` returns the ids of the traces, and takes precedence
+    over `enable`. A run inside a recorded run remains a part of it. If ``KP_ENABLED`` is false,
+    nothing is recorded. The arguments are those of `KPCallbackHandler`.
 
     Example:
         ``with recording_runs(kp): agent.invoke(inputs)``
     """
-    is_on = _allowed()
+    is_on = _is_enabled()
     handler = KPCallbackHandler(
-        kp if is_on else _Off(), domain=domain, confidence=confidence, scope=scope
+        kp if is_on else _NullRecording(), domain=domain, confidence=confidence, scope=scope
     )
     if is_on:
         _install()
-    token = _of_block.set(handler if is_on else _of_block.get())
+    token = _in_block.set(handler if is_on else _in_block.get())
     try:
         yield handler
     finally:
-        with suppress(ValueError):  # a generator may be closed from another context
-            _of_block.reset(token)
+        with suppress(ValueError):  # a generator may be closed in another context
+            _in_block.reset(token)
 
 
-def _nobody() -> None:
+def _no_handler() -> None:
     return None
 
 
-class _Off:
+class _NullRecording:
     """A pipeline that records nothing."""
 
     def start_recording(self, framework: str, /) -> None: ...
 
 
 class _Switch:
-    """A substitute for the ContextVar that LangChain expects, of which it only reads the value.
+    """A substitute for the ContextVar that LangChain expects; LangChain only calls ``get``.
 
-    A real one could not be set for threads that are running already.
+    A real ContextVar could not be set for running threads.
     """
 
-    everywhere: _Source = staticmethod(_nobody)
+    process_handler: _Source = staticmethod(_no_handler)
 
     def get(self) -> KPCallbackHandler | None:
         """Return the handler of the current block, else that of the process, or None."""
-        return _of_block.get() or self.everywhere()
+        return _in_block.get() or self.process_handler()
 
 
 @cache
@@ -120,7 +118,7 @@ def _install() -> None:
     )
 
 
-def _allowed() -> bool:
+def _is_enabled() -> bool:
     return _setting("KP_ENABLED") not in _NO
 
 
@@ -128,13 +126,13 @@ def _setting(name: str) -> str:
     return os.environ.get(name, "").strip().lower()
 
 
-def _obey_environment() -> None:
-    asked = _setting("KP_TRACING")
-    if asked in _YES:
+def _enable_from_environment() -> None:
+    tracing = _setting("KP_TRACING")
+    if tracing in _YES:
         enable()
-    elif asked and asked not in _NO:
-        logger.warning("KP_TRACING is %r, neither true nor false: nothing is switched on", asked)
+    elif tracing and tracing not in _NO:
+        logger.warning("KP_TRACING must be true or false, got %r; tracing is off", tracing)
 
 
 _switch: Final = _Switch()
-_obey_environment()
+_enable_from_environment()

@@ -1,7 +1,7 @@
-"""The callback handler: LangChain's events become steps.
+"""The callback handler, which turns LangChain's events into steps.
 
-It is called in the agent's own thread or event loop, and so does little: no scoring, no file, no
-network, and nothing is kept of the objects that it is shown.
+It runs in the agent's thread or event loop, so it does no scoring and no I/O, and retains none of
+the agent's objects.
 """
 
 import logging
@@ -34,14 +34,14 @@ try:
 except ModuleNotFoundError as exc:
     raise MissingExtraError("langchain") from exc
 
-from kp_langchain._messages import result_of, told_beside, turn_of
+from kp_langchain._messages import logprobs_of, result_of, turn_of
 from kp_langchain._roots import (
     Root,
     Scope,
     agent_inside,
+    current_run_id,
     default_pulse,
     resumption_of,
-    run_id_here,
     runs_of,
     watch_graphs,
 )
@@ -64,8 +64,8 @@ _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 def event(method: Callable[..., None]) -> Callable[..., None]:
     """Adapt the signature of an event to ``method``; never raise.
 
-    The ids are given as integers, for a UUID is slow to hash. The rest comes as a plain tuple, and
-    all that LangChain nearly always gives has a name here, for Python is slow to collect others.
+    Ids become integers, because a UUID is slow to hash. The usual keyword arguments are named,
+    because collecting others is slow.
     """
 
     @wraps(method)
@@ -73,19 +73,19 @@ def event(method: Callable[..., None]) -> Callable[..., None]:
         self: object,
         first: object = None,
         second: object = None,
-        /,  # a program may give a tool keyword arguments of these names
+        /,  # a tool may have keyword arguments of these names
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
         metadata: Mapping[str, object] | None = None,
         name: object = None,
         tags: Sequence[str] | None = None,
-        **about: Any,
+        **kwargs: Any,
     ) -> None:
         try:
             parent_id = None if parent_run_id is None else parent_run_id.int
             origin = parent_id, metadata or _NOTHING, name, tags or ()
-            method(self, first, second, run_id.int, origin, about)
+            method(self, first, second, run_id.int, origin, kwargs)
         except Exception as error:  # noqa: BLE001 - recording must never break the agent
             shield.swallow(method.__qualname__, error)
 
@@ -93,36 +93,36 @@ def event(method: Callable[..., None]) -> Callable[..., None]:
 
 
 class KPCallbackHandler(BaseCallbackHandler):
-    """Record every LangChain and LangGraph run it is given to: one root run, one trace.
+    """Record LangChain and LangGraph runs: each root run is a trace.
 
-    Give it in the config of the outermost call; one handler serves any number of runs, threads and
-    event loops at once. Inside a captured function, a run becomes a part of that function's trace.
-    Two handlers of one pipeline make one trace of a run: the first to be told of it.
+    Pass it in the config of the outermost call; one handler serves any number of concurrent runs,
+    threads and event loops. Inside a captured function, a run becomes part of the function's trace.
+    If a run has two handlers of one pipeline, the first records it.
 
     Args:
-        kp: Takes the traces; None means ``KnowledgePulse.default()``.
-        domain: Picks the weights of the score; None means the pipeline's.
-        confidence: Tells from the root's output how sure the agent is, 0 to 1, or None where that
-            does not tell; or several, of which the first that knows is believed. Asked where the
-            agent does not say so itself. See `kp_middleware.confidence`.
-        scope: ``run``: each root run is a trace. ``thread``: all runs of a ``thread_id`` are one,
-            which waits in the file for the next turn until ``kp.end_thread(thread_id)``, or until
-            the thread has been idle for ``thread_idle_s`` of the pipeline's settings.
+        kp: The pipeline; None means ``KnowledgePulse.default()``.
+        domain: The domain, which selects the weights of the score; None means the pipeline's.
+        confidence: A function from the root's output to the agent's confidence, 0 to 1, or None; or
+            several, of which the first value counts. Not called if the agent sets its confidence.
+            See `kp_middleware.confidence`.
+        scope: With ``run``, each root run is a trace. With ``thread``, all runs of a ``thread_id``
+            are one, which ends with ``kp.end_thread(thread_id)`` or after ``thread_idle_s`` (a
+            setting) without a run.
 
     Raises:
-        ValueError: If there is no such scope.
+        ValueError: If the scope is unknown.
         TypeError: If a confidence is not a function.
 
     Example:
         ``agent.invoke(inputs, config={"callbacks": [KPCallbackHandler(kp)]})``
     """
 
-    run_inline = True  # else each event of an async run waits for a thread of the loop's executor
+    run_inline = True  # else each async event waits for an executor thread
     raise_error = False
     # Plain attributes, since LangChain reads one for each event.
     ignore_llm = ignore_chain = ignore_agent = ignore_retriever = ignore_chat_model = False
-    ignore_retry = True  # the run that failed reports each attempt
-    ignore_custom_event = True  # those belong to the program
+    ignore_retry = True  # the failed run reports each attempt
+    ignore_custom_event = True  # they belong to the program
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         scope: Scope = "run",
     ) -> None:
         if scope not in {"run", "thread"}:
-            raise ValueError(f"scope is 'run' or 'thread', this is {scope!r}")
+            raise ValueError(f"scope must be 'run' or 'thread', got {scope!r}")
         kp = default_pulse() if kp is None else kp
         self._runs = runs_of(kp)
         self._record = recordings(kp, domain=domain, confidence=confidence)
@@ -149,15 +149,15 @@ class KPCallbackHandler(BaseCallbackHandler):
         """Return the id of a run's trace, for ``kp.feedback``.
 
         Args:
-            run_id: That you gave in the config of a root run, which is the way where several run
-                at once. None means the root that began last, with this handler.
+            run_id: The ``run_id`` that you passed in the config of a root run, to tell concurrent
+                runs apart. None means the last root run of this handler.
 
         Returns:
-            None where no such run is recorded, or thousands have begun since. A run that goes on
-            with one that waited becomes a part of that one's trace, and its own id leads there.
+            The trace id, or None if no such run is recorded or it is thousands of runs old. The id
+            of a run that resumed another also leads to the joined trace.
 
         Example:
-            ``agent.invoke(inputs, {"callbacks": [handler], "run_id": run_id})`` and, once it is
+            ``agent.invoke(inputs, {"callbacks": [handler], "run_id": run_id})`` and, when it is
             known, ``kp.feedback(handler.trace_id(run_id), success=True)``
         """
         return self._last_trace_id if run_id is None else self._runs.trace_id(run_id.int)
@@ -182,14 +182,14 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @event
     def on_chain_end(
-        self, outputs: object, _: object, run_id: int, origin: Origin, about: EventKwargs
+        self, outputs: object, _: object, run_id: int, origin: Origin, kwargs: EventKwargs
     ) -> None:
         """End a chain, a graph or a node that succeeded, or whose stream was closed early."""
-        run = self._runs.end(run_id, streamed="inputs" in about)
+        run = self._runs.end(run_id, streamed="inputs" in kwargs)
         if run is None:
             return
         if run.parent is None:
-            run.root.rest(outputs, run, about.get("inputs"))
+            run.root.end_root(outputs, run, kwargs.get("inputs"))
         elif run.paused or run.paused_inside:
             is_node = any(tag.startswith("graph:step:") for tag in origin[3])
             run.parent.paused_inside |= not is_node  # after a node it went on
@@ -198,19 +198,19 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @event
     def on_chain_error(
-        self, error: BaseException, _: object, run_id: int, __: Origin, about: EventKwargs
+        self, error: BaseException, _: object, run_id: int, __: Origin, kwargs: EventKwargs
     ) -> None:
         """End a chain, a graph or a node that failed."""
-        closed = "inputs" in about and isinstance(error, GeneratorExit)
+        closed = "inputs" in kwargs and isinstance(error, GeneratorExit)
         run = self._runs.end(run_id, streamed=closed)
         if run is not None:
             if run.is_root:
-                run.root.set_objective(about.get("inputs"))
+                run.root.set_objective(kwargs.get("inputs"))
             run.end_with(error)
 
     @shield
     def on_interrupt(self, event: "GraphInterruptEvent") -> None:
-        """Note that a graph waits for a human; LangGraph reports this from 1.1.8 on."""
+        """Record that a graph waits for a human (LangGraph 1.1.8 or later)."""
         run = None if event.run_id is None else self._runs.get(event.run_id.int)
         if run is not None and run.is_root:
             run.paused = True
@@ -225,12 +225,12 @@ class KPCallbackHandler(BaseCallbackHandler):
         origin: Origin,
         __: EventKwargs,
     ) -> None:
-        """Begin a chat model, and note messages that no event reported."""
+        """Begin a chat model, and record messages that no event reported."""
         run = self._begin(run_id, origin, is_model=True)
         if run is None or run.internal or not messages:
             return
-        if news := run.conversation.unreported(messages[0]):
-            run.root.record_messages(news, run)
+        if new_messages := run.conversation.unreported(messages[0]):
+            run.root.record_messages(new_messages, run)
         if not run.root.recorder.objective:
             run.root.guess_objective(messages[0])
 
@@ -254,47 +254,47 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @event
     def on_llm_end(self, response: LLMResult, _: object, run_id: int, *__: object) -> None:
-        """End a model, and note its turn."""
+        """End a model, and record its turn."""
         run = self._runs.get(run_id)
         if run is None:
             return
         turn, recorder = turn_of(response), run.root.recorder
         if recorder.extractors.uses_logprobs and not run.internal:
-            recorder.record_logprobs(told_beside(response), inside=run.around is not None)
+            recorder.record_logprobs(logprobs_of(response), inside=run.around is not None)
         self._runs.finish(run_id, turn.text or None, turn=turn)
 
     @event
     def on_llm_error(
-        self, error: BaseException, _: object, run_id: int, __: Origin, about: EventKwargs
+        self, error: BaseException, _: object, run_id: int, __: Origin, kwargs: EventKwargs
     ) -> None:
         """End a model that failed, perhaps after part of its answer."""
         run = self._runs.end(run_id)
         if run is not None:
             if isinstance(error, GIVEN_UP):
-                run.root.record_turn(turn_of(about.get("response")), run)
+                run.root.record_turn(turn_of(kwargs.get("response")), run)
             run.end_with(error)
 
     @event
     def on_tool_start(
         self,
         given: Mapping[str, Any] | None,
-        said: str,
+        text: str,
         run_id: int,
         origin: Origin,
-        about: EventKwargs,
+        kwargs: EventKwargs,
     ) -> None:
-        """Begin a tool, and note its call unless a model announced it."""
+        """Begin a tool, and record its call unless a model's turn has it."""
         run = self._begin(run_id, origin)
         if run is None:
             return
         tool: Any = (given.get("name") if given else origin[2]) or "tool"
-        run.begin_tool(tool, about.get("tool_call_id"), about.get("inputs"), {"input": said})
+        run.begin_tool(tool, kwargs.get("tool_call_id"), kwargs.get("inputs"), {"input": text})
         if run.is_root:
-            run.root.set_objective(f"{tool} {said}")
+            run.root.set_objective(f"{tool} {text}")
 
     @event
     def on_tool_end(self, output: object, _: object, run_id: int, *__: object) -> None:
-        """End a tool, and note its result or the failure it reports."""
+        """End a tool, and record its result or the failure that it reports."""
         run = self._runs.get(run_id)
         if run is not None:
             result, failed = result_of(output, run.call_id)
@@ -310,7 +310,7 @@ class KPCallbackHandler(BaseCallbackHandler):
     def on_retriever_start(
         self, _: object, query: str, run_id: int, origin: Origin, __: EventKwargs
     ) -> None:
-        """Begin a retriever: a tool like others, except inside a tool that wraps it."""
+        """Begin a retriever, which is a tool unless a tool wraps it."""
         parent = self._runs.get(origin[0])
         run = self._begin(run_id, origin)
         if run is None:
@@ -326,7 +326,7 @@ class KPCallbackHandler(BaseCallbackHandler):
     def on_retriever_end(
         self, documents: Sequence[Document], _: object, run_id: int, *__: object
     ) -> None:
-        """End a retriever, and note its documents."""
+        """End a retriever, and record its documents."""
         texts = (str(getattr(found, "page_content", found)) for found in documents)
         self._runs.finish(run_id, "\n\n".join(texts))
 
@@ -360,7 +360,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         if not self._runs.is_new(run_id, parent_id):
             return None
         outer = captured_recorder()
-        if outer is None and (around := self._runs.get(run_id_here())) is not None:
+        if outer is None and (around := self._runs.get(current_run_id())) is not None:
             outer = around.root.recorder  # in a fallback, LangChain does not name the run around it
         # LangGraph before 1.1.5 is known by its default name alone
         is_graph = metadata.get("ls_integration", name) in {"langgraph", "LangGraph"}
@@ -389,14 +389,14 @@ class KPCallbackHandler(BaseCallbackHandler):
         parent_id = origin[0]
         if (
             parent_id is None
-            or parent_id != run_id_here()  # LangSmith's own run is between
+            or parent_id != current_run_id()  # LangSmith's own run is between
             or self._runs.is_over(parent_id)
         ):
             return self._open(run_id, origin)
         if self._runs.is_new(run_id, parent_id) and not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "a model or tool is not recorded, because the run around it is unknown; give the "
+                "a model or tool is not recorded, because its parent run is unknown; pass the "
                 'handler to the outermost call: config={"callbacks": [handler]}'
             )
         return None

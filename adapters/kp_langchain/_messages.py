@@ -18,10 +18,10 @@ from kp_middleware.recording import (
 )
 
 QUOTE: Final = "kp_past_run"
-"""The ``lc_source`` of a message that quotes a past run: nobody said it."""
+"""The ``lc_source`` of a message that quotes a past run, which is not recorded."""
 
 _MOST_READ: Final = 1000  # messages, newest first
-_MAX_FIELDS: Final = 100  # of a state, or of a list that a tool gave: it may be a million numbers
+_MAX_FIELDS: Final = 100  # of a state or a tool's list, which may have a million items
 _TYPES: Final[dict[type, str]] = {AIMessage: "assistant", HumanMessage: "user", ToolMessage: "tool"}
 _ROLES: Final = {"human": "user", "ai": "assistant", "developer": "system", "function": "tool"}
 
@@ -84,10 +84,10 @@ def messages_of(value: object) -> Sequence[object]:
 
 
 def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
-    """Return the text of a call's result, or the value itself, and whether the tool says it failed.
+    """Return the text of a call's result, or its value, and True if the tool reports a failure.
 
     The output is a message, a Command, a list of these, or any value. A message's artifact is for
-    the program, not for the model, and is left out.
+    the program, not the model, and is ignored.
     """
     message = output if isinstance(output, ToolMessage) else None
     if message is None:
@@ -107,35 +107,35 @@ def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
 _SIZED: Final = (str, list, tuple, dict, set)
 
 
-def told_by(fields: Mapping[str, object]) -> object | None:
+def non_empty_fields(fields: Mapping[str, object]) -> object | None:
     """Return the non-empty fields of a state except its messages; a single text as it is.
 
-    >>> told_by({"request": {"subject": "cats"}, "report": "", "messages": []})
+    >>> non_empty_fields({"request": {"subject": "cats"}, "report": "", "messages": []})
     {'request': {'subject': 'cats'}}
     """
-    told = {
-        key: _plain(value)
+    present = {
+        key: _with_text(value)
         for key, value in islice(fields.items(), _MAX_FIELDS)
         if key != "messages" and value is not None and not (isinstance(value, _SIZED) and not value)
     }
-    only = next(iter(told.values())) if len(told) == 1 else None
-    return only if isinstance(only, str) else told or None
+    only = next(iter(present.values())) if len(present) == 1 else None
+    return only if isinstance(only, str) else present or None
 
 
-def said_by(message: BaseMessage) -> str:
+def answer_text(message: BaseMessage) -> str:
     """Return the text of a message, without a model's reasoning."""
-    return said_in(message).text if isinstance(message, AIMessage) else text_of(message.content)
+    return parse(message).text if isinstance(message, AIMessage) else text_of(message.content)
 
 
-def _plain(value: object) -> object:
+def _with_text(value: object) -> object:
     if isinstance(value, BaseMessage):
-        return said_by(value)
+        return answer_text(value)
     if isinstance(value, list) and value and isinstance(value[0], BaseMessage):
-        return [_plain(one) for one in value[-_MAX_FIELDS:]]
+        return [_with_text(one) for one in value[-_MAX_FIELDS:]]
     return value
 
 
-SAYS_IT: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
+TASK_KEYS: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
 """The input keys that may hold the objective, in order of preference."""
 
 
@@ -151,8 +151,8 @@ def objective_of(inputs: object) -> object | None:
         inputs = getattr(inputs, "update", None)
     if isinstance(inputs, str | int | float):
         return inputs or None
-    if spoken := last_human_text(messages_of(inputs)):
-        return spoken
+    if text := last_human_text(messages_of(inputs)):
+        return text
     if isinstance(inputs, list | tuple):
         return inputs or None
     if isinstance(text := getattr(inputs, "text", None), str) and text:
@@ -160,10 +160,10 @@ def objective_of(inputs: object) -> object | None:
     fields = inputs if isinstance(inputs, Mapping) else fields_of(inputs)
     if fields is None:
         return None
-    for key in SAYS_IT:
+    for key in TASK_KEYS:
         if isinstance(text := fields.get(key), str) and text:
             return text
-    return told_by(fields)
+    return non_empty_fields(fields)
 
 
 def last_human_text(messages: Sequence[object]) -> str | None:
@@ -178,8 +178,8 @@ def last_human_text(messages: Sequence[object]) -> str | None:
 
 
 _ANSWERS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
-_BESIDE: Final = frozenset((*SAYS_IT, "context", "history"))
-"""The keys of texts that an answer is based on."""
+_CONTEXT_KEYS: Final = frozenset((*TASK_KEYS, "context", "history"))
+"""The keys of an answer's inputs."""
 
 
 def answer_of(output: object) -> tuple[object | None, object | None]:
@@ -196,7 +196,7 @@ def answer_of(output: object) -> tuple[object | None, object | None]:
 
 
 def final_text(output: object) -> str | None:
-    """Return the last text of a model where the output is messages alone, and it tells no more."""
+    """Return the last text of an output that has only messages, if it needs no parsing."""
     if not isinstance(output, dict) or len(output) != 1:
         return None
     messages = output.get("messages")
@@ -209,25 +209,25 @@ def final_text(output: object) -> str | None:
 
 def _result(output: object) -> object | None:
     if isinstance(output, BaseMessage):
-        return said_by(output) or None
-    if said := _last_said(messages_of(output)):
+        return answer_text(output) or None
+    if said := _last_text(messages_of(output)):
         return said
     if not isinstance(output, Mapping):
         return output
     answers = (key for key in _ANSWERS if isinstance(output.get(key), str) and output[key])
     answer = next(answers, None)
-    others = (value for key, value in output.items() if key != answer and key not in _BESIDE)
+    others = (value for key, value in output.items() if key != answer and key not in _CONTEXT_KEYS)
     is_one_of_many = any(isinstance(one, str | Mapping | BaseMessage) and one for one in others)
-    return told_by(output) if answer is None or is_one_of_many else str(output[answer])
+    return non_empty_fields(output) if answer is None or is_one_of_many else str(output[answer])
 
 
-def _last_said(messages: Sequence[object]) -> str | None:
+def _last_text(messages: Sequence[object]) -> str | None:
     """Return the agent's last text, or a tool result that is returned directly."""
     for distance, message in enumerate(islice(reversed(messages), _MOST_READ)):
         said = read(message)
         if said.role == "user":
             return None
-        text = said_by(message) if isinstance(message, BaseMessage) else said.text
+        text = answer_text(message) if isinstance(message, BaseMessage) else said.text
         if text and (said.role == "assistant" or (said.role == "tool" and distance == 0)):
             return text
     return None
@@ -269,12 +269,12 @@ def turn_of(response: LLMResult | None) -> Turn:
     if isinstance(content, str) and "<think" not in content and not message.additional_kwargs:
         reasoning, text = "", content  # nearly always
     else:
-        said = said_in(message)
+        said = parse(message)
         reasoning, text, served = said.reasoning, said.text, said.served
     calls = _calls(message)
     usage = getattr(message, "usage_metadata", None) or totals.get("token_usage")
     unfinished = None
-    if not calls or calls[0].error is not None:  # somebody will make valid ones, which are first
+    if not calls or calls[0].error is not None:  # valid calls are first, and will be run
         unfinished = (_cut(about) if about else None) or ("InvalidToolCall" if calls else None)
     return Turn(
         reasoning,
@@ -298,32 +298,32 @@ def _cut(about: Mapping[str, Any]) -> str | None:
     return None
 
 
-def said_in(message: BaseMessage) -> Turn:
+def parse(message: BaseMessage) -> Turn:
     """Return the reasoning and text of a message, and the steps of its provider's tools."""
     content = message.content
     said = Turn(*_split_thinking(content)) if isinstance(content, str) else _from_blocks(content)
     extra = message.additional_kwargs
     if not extra or said.reasoning:
         return said
-    beside = extra.get("reasoning_content") or extra.get("reasoning")
-    return said._replace(reasoning=_reasoning({"type": "reasoning", "summary": beside}))
+    extra_reasoning = extra.get("reasoning_content") or extra.get("reasoning")
+    return said._replace(reasoning=_reasoning({"type": "reasoning", "summary": extra_reasoning}))
 
 
 def _split_thinking(text: str) -> tuple[str, str]:
     if "<think" not in text:
         return "", text
     thoughts: list[str] = []
-    spoken: list[str] = []
-    told = 0
-    while opening := _OPENING.search(text, told):
+    answers: list[str] = []
+    position = 0
+    while opening := _OPENING.search(text, position):
         closing = _CLOSING.search(text, opening.end())
         if closing is None:
             break
-        spoken.append(text[told : opening.start()].strip())
+        answers.append(text[position : opening.start()].strip())
         thoughts.append(text[opening.end() : closing.start()].strip())
-        told = closing.end()
-    spoken.append(text[told:].strip())
-    return "\n\n".join(thoughts), "\n".join(filter(None, spoken))
+        position = closing.end()
+    answers.append(text[position:].strip())
+    return "\n\n".join(thoughts), "\n".join(filter(None, answers))
 
 
 def _from_blocks(blocks: list[str | dict[str, object]]) -> Turn:
@@ -397,10 +397,10 @@ def _tokens(usage: object) -> tuple[int, int] | None:
     return None
 
 
-def told_beside(response: LLMResult) -> Mapping[str, object]:
+def logprobs_of(response: LLMResult) -> Mapping[str, object]:
     """Return the metadata of a response, or nothing if its log-probabilities are incomplete.
 
-    LangChain's streaming of version 3 keeps those of the last chunk alone: the full stop's.
+    LangChain's streaming of version 3 only retains those of the last chunk.
     """
     if not response.generations or not response.generations[0]:
         return {}

@@ -1,4 +1,4 @@
-"""A root run of LangChain or LangGraph: what it was asked, how it paused, resumed and ended."""
+"""Root runs of LangChain and LangGraph: their objective, pauses, resumption and result."""
 
 import re
 import sys
@@ -48,14 +48,14 @@ Scope: TypeAlias = Literal["run", "thread"]
 """The extent of one trace: one root run, or all runs of a thread."""
 
 Resumption: TypeAlias = tuple[object | None, tuple[str, ...]]
-"""A person's decision, None to just go on, and the ids of the interrupts, if they are named."""
+"""A person's decision, or None to just continue, and the ids of the interrupts, if given."""
 
 _NAMESPACE: Final = "langgraph_checkpoint_ns"
 _MAX_TAGS: Final = 32
 _INTERNAL_TAGS: Final = ("seq:step", "graph:step", "map:key", "retry:attempt", "langsmith:")
-_UNNAMED: Final = ("LangGraph", "Runnable")
-_QUESTION: Final = re.compile("[0-9a-f]{32}").fullmatch  # an interrupt's id
-_told: Final[dict[type[BaseCallbackHandler], type[BaseCallbackHandler]]] = {}
+_DEFAULT_NAMES: Final = ("LangGraph", "Runnable")
+_INTERRUPT_ID: Final = re.compile("[0-9a-f]{32}").fullmatch  # an interrupt's id
+_graph_handlers: Final[dict[type[BaseCallbackHandler], type[BaseCallbackHandler]]] = {}
 
 
 _lock = threading.RLock()
@@ -75,23 +75,23 @@ def runs_of(kp: Recording) -> SpanTree:
         return _runs_by_pipeline.setdefault(id(kp), SpanTree(kp))
 
 
-def run_id_here() -> int | None:
-    """Return the id of the LangChain run whose code is running here, or None."""
+def current_run_id() -> int | None:
+    """Return the id of the current LangChain run, or None."""
     manager = (var_child_runnable_config.get() or {}).get("callbacks")
     run_id: UUID | None = getattr(manager, "parent_run_id", None)
     return None if run_id is None else run_id.int
 
 
-def run_here() -> Here | None:
-    """Return the recorder and place of the LangChain run whose code is running here, or None."""
-    run_id = run_id_here()
+def current_run() -> Here | None:
+    """Return the recorder and place of the current LangChain run, or None."""
+    run_id = current_run_id()
     for runs in () if run_id is None else [*_runs_by_pipeline.values()]:
         if (run := runs.get(run_id)) is not None:
             return Here(run.root.recorder, run.place_inside)
     return None
 
 
-def _start_afresh() -> None:
+def _reset_after_fork() -> None:
     """Reset the locks in a forked child, and leave live runs to the parent."""
     global _lock  # noqa: PLW0603
     _lock = threading.RLock()
@@ -99,39 +99,39 @@ def _start_afresh() -> None:
         runs.leave_to_the_parent()
 
 
-register_finder(run_here)
-at_fork(after_in_child=_start_afresh)
+register_finder(current_run)
+at_fork(after_in_child=_reset_after_fork)
 
 
 def watch_graphs(handler: BaseCallbackHandler) -> None:
     """Subscribe a handler to graph pauses, if LangGraph is loaded and reports them.
 
-    Not before: loading LangGraph takes seconds, and a program without graphs has no use for it.
+    LangGraph is never imported here, because that takes seconds.
     """
     own = type(handler)
     callbacks = sys.modules.get("langgraph.callbacks")  # since 1.1.8
     if callbacks is None or issubclass(own, callbacks.GraphCallbackHandler):
         return
-    if own not in _told:
+    if own not in _graph_handlers:
         bases = (own, callbacks.GraphCallbackHandler)
-        _told[own] = type(own.__name__, bases, {"__module__": own.__module__})
-    handler.__class__ = _told[own]
+        _graph_handlers[own] = type(own.__name__, bases, {"__module__": own.__module__})
+    handler.__class__ = _graph_handlers[own]
 
 
 def resumption_of(inputs: object, metadata: Mapping[str, object]) -> Resumption | None:
-    """Return the resumption that an input stands for, or None where it begins a new run.
+    """Return the resumption in an input, or None if it begins a new run.
 
-    A graph goes on when it is given ``Command(resume=…)``, or nothing at all.
+    A graph resumes when its input is ``Command(resume=…)`` or None.
     """
-    if inputs is None:  # with a checkpoint's id it goes back to that one, and makes a run of it
-        goes_on = "thread_id" in metadata and "checkpoint_id" not in metadata
-        return (None, ()) if goes_on else None
+    if inputs is None:  # with a checkpoint's id, it begins a run from there
+        is_resumed = "thread_id" in metadata and "checkpoint_id" not in metadata
+        return (None, ()) if is_resumed else None
     is_command = any(kind.__name__ == "Command" for kind in type(inputs).__mro__)  # langgraph's
     decision = getattr(inputs, "resume", None) if is_command else None
     if decision is None:
         return None
     answers = dict(decision) if isinstance(decision, Mapping) else {}
-    if not answers or not all(map(_QUESTION, map(str, answers))):
+    if not answers or not all(map(_INTERRUPT_ID, map(str, answers))):
         return decision, ()
     only = next(iter(answers.values()))
     return (answers if len(answers) > 1 else only), tuple(answers)
@@ -142,8 +142,8 @@ def agent_inside(
 ) -> str | None:
     """Return the name of the nested agent that a run belongs to, or None for the root's ``own``.
 
-    An agent without a name goes by the tool ``around`` it, a subgraph by its node; ``within`` is
-    the root's own namespace.
+    An unnamed agent is named after the tool ``around`` it, a subgraph after its node; ``within``
+    is the root's namespace.
 
     >>> agent_inside({"langgraph_checkpoint_ns": "billing:1f|model:2e"}, own=None, around=None)
     'billing'
@@ -167,10 +167,10 @@ def _refuses_an_answer(error: BaseException, errors: ModuleType) -> bool:
 
 
 class Root(RootSpan):
-    """A root run being recorded; it may run ``within`` a graph, in another root's background.
+    """A root run being recorded, maybe ``within`` a graph or in another root's background.
 
     Attributes:
-        around: Of a run that ``began_late``, the agent that it ran in.
+        around: If it ``began_late``, the agent that it ran in.
         is_unnamed: True until the first run inside it names its agent.
     """
 
@@ -178,9 +178,9 @@ class Root(RootSpan):
         super().__init__(recorder, owned=owned, conversation=_conversation)
         self.within = ""
         self.awaits_turn = owned and scope == "thread"
-        self._asked = not owned
-        self._goes_on = False
-        self._decided: object = None  # the input that holds the decision noted last
+        self._has_objective = not owned
+        self._is_resumed = False
+        self._last_decision_input: object = None  # the input of the last decision
         self.around: object = None
         self.began_late = self.is_unnamed = False
 
@@ -201,7 +201,7 @@ class Root(RootSpan):
 
     @shield
     def introduce(self, name: object, metadata: Mapping[str, object], tags: Sequence[str]) -> None:
-        """Note the agent, thread and tags that LangChain gives for the root."""
+        """Set the agent, thread, owner and tags of the root."""
         recorder = self.recorder
         self.agent_name = metadata.get("lc_agent_name")
         self.within = str(metadata.get(_NAMESPACE) or "")
@@ -214,14 +214,14 @@ class Root(RootSpan):
         if (owner := metadata.get("kp_owner")) is not None:
             recorder.owner = str(owner)
         own_name = self.agent_name or name
-        if isinstance(own_name, str) and not own_name.startswith(_UNNAMED):
+        if isinstance(own_name, str) and not own_name.startswith(_DEFAULT_NAMES):
             recorder.agent_name = bounded_name(own_name)
         recorder.tags = tuple(
             bounded_name(tag) for tag in tags[:_MAX_TAGS] if not tag.startswith(_INTERNAL_TAGS)
         )
 
     def set_thread(self, metadata: Mapping[str, object]) -> None:
-        """Note the thread and the agent once known; a chain's come from the graph inside it."""
+        """Set the thread and the agent once known; a chain's come from the graph inside it."""
         recorder, thread_id = self.recorder, metadata.get("thread_id")
         if self.is_unnamed:
             self.is_unnamed = False
@@ -235,8 +235,8 @@ class Root(RootSpan):
                 recorder.thread_notes.agent = str(agent)
 
     def resume(self, resumption: Resumption, inputs: object, conversation: Conversation) -> None:
-        """Note a human's decision, and the calls that may still need a result."""
-        self._goes_on = True
+        """Record a human's decision, and add the calls that are still pending."""
+        self._is_resumed = True
         notes = self.recorder.thread_notes
         waited_here = notes.awaits is not None
         conversation.expect(notes.resume(resumption[1]))
@@ -246,28 +246,28 @@ class Root(RootSpan):
         self.record_decision(resumption, inputs)
 
     def record_decision(self, resumption: Resumption, inputs: object) -> None:
-        """Note a human's decision, once for all the runs that receive the input."""
-        if resumption[0] is not None and inputs is not self._decided:
-            self._decided = inputs
+        """Record a human's decision once, although several runs receive the input."""
+        if resumption[0] is not None and inputs is not self._last_decision_input:
+            self._last_decision_input = inputs
             self.recorder.note("observation", resumption[0])
 
     @shield
     def set_objective(self, inputs: object) -> None:
-        """Note the objective from the run's input; a stream reports that only at its end."""
-        if not self._asked and (objective := objective_of(inputs)) is not None:
-            self._asked = True
+        """Set the objective from the run's input; a stream reports its input at the end."""
+        if not self._has_objective and (objective := objective_of(inputs)) is not None:
+            self._has_objective = True
             self.recorder.set_objective(objective)
 
     @shield
     def guess_objective(self, messages: Sequence[object]) -> None:
         """Guess the objective from the messages to the first model."""
-        if not self._asked and not self.recorder.objective:
+        if not self._has_objective and not self.recorder.objective:
             self.recorder.set_objective(last_human_text(messages) or "")
-            self.recorder.thread_notes.has_guessed_objective = self._goes_on
+            self.recorder.thread_notes.has_guessed_objective = self._is_resumed
 
     @shield
-    def rest(self, output: object, span: Span, inputs: object) -> None:
-        """Note at the root's end what only that tells: results, what was given up, a pause."""
+    def end_root(self, output: object, span: Span, inputs: object) -> None:
+        """Record the remaining results, the spans given up and the pause at the root's end."""
         self.set_objective(inputs)
         if not span.conversation.is_settled:
             self.record_messages(span.conversation.results(messages_of(output)), span)
@@ -279,7 +279,7 @@ class Root(RootSpan):
         """End with an error."""
         is_given_up = isinstance(error, GIVEN_UP)
         if not (is_given_up and self.began_late and not self.recorder.log.count):
-            super().fail(error)  # else it was cancelled with what began it
+            super().fail(error)  # else it was cancelled with its parent
 
     @shield
     def conclude(self, output: object, *_: object) -> None:
