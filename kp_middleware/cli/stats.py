@@ -274,18 +274,18 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
     kp-middleware report --since 7d --open
     kp-middleware report november.html --since 2026-11-01
     """
-    from kp_middleware.web.pages import Cleaning, cleaning_by, make_report
+    from kp_middleware.web.pages import Redactor, make_report
 
     settings = options.read_settings(db)
-    cleaning = Cleaning(lambda value: value) if raw else cleaning_by(settings)
+    redactor = Redactor(lambda value: value) if raw else Redactor.from_settings(settings)
     level = None if raw else settings.privacy_level
     progress = partial(console.progress, label="runs written")
     with options.new_file(out, db=db, force=force) as temporary:
         with History.open(db) as history:
-            made = make_report(history, db, since, cleaning, level, progress=progress)
+            made = make_report(history, db, since, redactor, level, progress=progress)
         temporary.write_text(made.html, encoding="utf-8")
-    if cleaning.left_out:
-        left_out = counted(cleaning.left_out, "text")
+    if redactor.left_out:
+        left_out = counted(redactor.left_out, "text")
         console.warn(f"left out {left_out} that could not be redacted")
     hint(f"{counted(made.runs, 'run')} in full, {made.listed:,} listed, in {out}")
     if opens:

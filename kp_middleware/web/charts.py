@@ -1,4 +1,4 @@
-"""The charts: states, tools, days, scores, one run's timeline and score, novelty, removals."""
+"""Charts of states, tools, days, scores, novelty and removals; a run's timeline and score."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,17 +51,15 @@ from kp_middleware.web.marks import (
     threshold_line,
 )
 
-_NO_SCORES: Final = "no scored runs yet: record a run, and it is here a moment after it has ended"
+_NO_SCORES: Final = "no scored runs yet: record a run, and its score appears after it ends"
 _NO_RUNS: Final = "nothing recorded yet: decorate a function with @kp.capture, or try the demo"
-_NO_TOOLS: Final = (
-    "no tool calls yet: tools of LangChain are seen by themselves, others by @kp.tool"
-)
-_OWN_BAR: Final = "cleared the bar of their own run"
-_MOST_BARS: Final = 8
-_MOST_TOOLS: Final = 10
-_MOST_CURVES: Final = 7
-_SWATCH: Final = 28.0  # room for more than one of the dashes
-_NONE: Final[Mapping[Any, str]] = MappingProxyType({})
+_NO_TOOLS: Final = "no tool calls yet: record them with LangChain or @kp.tool"
+_PASSED: Final = "passed the threshold then in force"
+_MAX_BARS: Final = 8
+_MAX_TOOLS: Final = 10
+_MAX_CURVES: Final = 7
+_SWATCH_WIDTH: Final = 28.0  # more than one dash
+_NO_COSTS: Final[Mapping[Any, str]] = MappingProxyType({})
 _CALL_COLOURS: Final = {"model": "purple", "tool": "blue", "error": "loss"}
 _STATES: Final = {
     "recorded": ("plain", {}),
@@ -71,22 +69,22 @@ _STATES: Final = {
     "blocked": ("loss", {"state": "blocked"}),
     "rejected": ("loss", {"state": "rejected"}),
 }
-"""Their colours, and the runs in them."""
+"""The colour and the run filters of each state."""
 
 _ENDS_KEYS: Final = tuple(
     Key(name, bar((1, -5), 10, 10, colour))
     for name, colour in (("succeeded", "cleared"), ("not known", "below"), ("failed", "loss"))
 )
-_LEAST: Final = 0.5  # percent: one of 100,000 is still seen
+_MIN_WIDTH: Final = 0.5  # percent: 1 of 100,000 stays visible
 
 
 def state_bars(found: Funnel, links: Links) -> Chart:
-    """Draw how many runs came how far, and what was lost on the way."""
+    """Draw the number of runs in each delivery state."""
     if not found.recorded:
         return Chart(_NO_RUNS)
     codes: Counter[str] = Counter()
     for reason, times in found.reasons.items():
-        codes[reason.partition(" at ")[0]] += times  # where it is, the run's own page says
+        codes[reason.partition(" at ")[0]] += times  # the run's page shows the step
     bars, rows, findings = [], [], []
     for name, (colour, filters) in _STATES.items():
         number: int = getattr(found, name)
@@ -103,20 +101,20 @@ def state_bars(found: Funnel, links: Links) -> Chart:
 
 
 def tool_bars(overview: Overview, links: Links) -> Chart:
-    """Draw how often each of the most used tools was called, and what failed of it."""
-    tools, calls = overview.tools[:_MOST_TOOLS], sum(tool.calls for tool in overview.tools)
+    """Draw the calls and failures of the most used tools."""
+    tools, calls = overview.tools[:_MAX_TOOLS], sum(tool.calls for tool in overview.tools)
     failures = sum(tool.failures for tool in overview.tools)
     if not tools:
         return Chart(_NO_TOOLS)
     most = max(tools, key=lambda tool: tool.calls)
-    finding = f"{most.tool} was called most: {most.calls:,} of {calls:,} calls"
-    finding += f"; {failures:,} failed" if failures else "; none failed"
+    caption = f"{most.tool} was called most: {most.calls:,} of {calls:,} calls"
+    caption += f"; {failures:,} failed" if failures else "; none failed"
     if len(overview.tools) > len(tools):
-        finding += f". The {len(tools):,} most used of {len(overview.tools):,}"
+        caption += f". The {len(tools):,} most used of {len(overview.tools):,}"
     longest = max(1, *(max(tool.calls, tool.failures) for tool in tools))
     bars, rows = [], []
     for tool in tools:
-        # what failed may not have been noted as a call
+        # a failure may lack a recorded call
         parts = max(tool.calls - tool.failures, 0), tool.failures
         good, failed = (100 * part / longest for part in parts)
         pieces = (Piece(0, good, "plain"), Piece(good, failed, "loss"))
@@ -126,18 +124,18 @@ def tool_bars(overview: Overview, links: Links) -> Chart:
         href = links.runs(tool=tool.tool) if tool.calls else None
         bars.append(BarRow(tool.tool, f"{tool.calls:,}", words, seen, href))
         rows.append(TableRow((tool.tool, f"{tool.calls:,}", f"{tool.failures:,}", mean), href))
-    return Chart(finding, Table(("Tool", "Calls", "Failed", "Mean time"), rows), bars)
+    return Chart(caption, Table(("Tool", "Calls", "Failed", "Mean time"), rows), bars)
 
 
 def activity_bars(days: Sequence[Period], links: Links) -> Chart:
-    """Draw the runs of each day, stacked by how they ended."""
+    """Draw the runs of each day, stacked by outcome."""
     if not days:
         return Chart(_NO_RUNS)
     runs, known = sum(one.runs for one in days), sum(one.succeeded + one.failed for one in days)
-    finding = f"{counted(runs, 'run')} in {counted(len(days), 'day')}"
+    caption = f"{counted(runs, 'run')} in {counted(len(days), 'day')}"
     if known:
         succeeded = sum(one.succeeded for one in days)
-        finding += f"; of {known:,} with a known end {succeeded:,} succeeded"
+        caption += f"; of {known:,} with a known outcome, {succeeded:,} succeeded"
     first, last = (date.fromisoformat(one.name) for one in (days[0], days[-1]))
     columns = [Column("", {})] * max(8, (last - first).days + 1)
     for one in days:
@@ -146,47 +144,47 @@ def activity_bars(days: Sequence[Period], links: Links) -> Chart:
         said += f" {one.failed:,} failed, {unknown:,} not known"
         parts = {"cleared": one.succeeded, "below": unknown, "loss": one.failed}
         place = (date.fromisoformat(one.name) - first).days
-        columns[place] = Column(said, parts, links.runs(**_of_day(one.name)))
+        columns[place] = Column(said, parts, links.runs(**_day_filters(one.name)))
     labels = {0: day(days[0].name, year=False)}
     if len(days) > 1:
         labels[(last - first).days + 1] = day(days[-1].name, year=False)
     marks, _ = stacked(columns, labels, height=162)
     table = period_table("Day", days, links)
-    return Chart(finding, table, marks=marks, height=162, legend=_ENDS_KEYS)
+    return Chart(caption, table, marks=marks, height=162, legend=_ENDS_KEYS)
 
 
 def success_by_score(endings: Sequence[Endings], links: Links) -> Chart:
-    """Draw how the runs of each score ended, and say how well the score tells the endings apart."""
+    """Draw the outcomes by score; the caption has the area under the ROC curve."""
     succeeded, failed = (sum(one[place] for one in endings) for place in (1, 2))
     if not succeeded or not failed:
-        some = "failed" if failed else "succeeded"
-        known = f"all {succeeded + failed:,} with a known end {some}"
-        return Chart(f"nothing to tell apart yet: {known if endings else 'no ending is known'}")
+        outcome = "failed" if failed else "succeeded"
+        known = f"all {succeeded + failed:,} runs with a known outcome {outcome}"
+        return Chart(f"nothing to compare yet: {known if endings else 'no outcome is known'}")
     below, pairs = 0, 0.0
-    for one in endings:  # the area below the ROC curve
+    for one in endings:  # the area under the ROC curve
         pairs += one.succeeded * (below + one.failed / 2)
         below += one.failed
-    finding = (
-        f"A run that succeeded scores higher than one that failed in"
-        f" {100 * pairs / succeeded / failed:.0f}\u00a0% of all pairs; by chance it is 50\u00a0%"
+    caption = (
+        f"A successful run scores higher than a failed one in"
+        f" {100 * pairs / succeeded / failed:.0f}\u00a0% of all pairs; chance is 50\u00a0%"
     )
     columns, rows = [], []
-    for name, good, bad, href in _by_score(endings, 10, links):
+    for name, good, bad, href in _score_bins(endings, 10, links):
         parts = {"cleared": good, "loss": bad} if good or bad else {}
         columns.append(Column(f"{name}: {good:,} succeeded, {bad:,} failed", parts, href))
         if parts:
             rows.append(TableRow((name, f"{good:,}", f"{bad:,}", share(good, good + bad)), href))
     marks, _ = stacked(columns, {at: f"{at / 10:g}" for at in range(0, 11, 2)}, height=162)
     table = Table(("Score", "Succeeded", "Failed", "Share"), rows)
-    return Chart(finding, table, marks=marks, height=162, legend=_ENDS_KEYS[::2])
+    return Chart(caption, table, marks=marks, height=162, legend=_ENDS_KEYS[::2])
 
 
-def _by_score(
+def _score_bins(
     amounts: Sequence[tuple[int, int, int]], width: int, links: Links
 ) -> Iterator[tuple[str, int, int, str | None]]:
-    """Yield steps of scores: their names, both amounts in them, and the addresses of their runs.
+    """Yield bins of scores: name, the sum of each amount, and the address of the runs.
 
-    Amounts come with their scores in hundredths, as does the width of a step.
+    The scores of the amounts, and ``width``, are in hundredths.
     """
     for start in range(0, 100, width):
         inside = [one for one in amounts if start <= min(one[0], 99) < start + width]
@@ -199,9 +197,9 @@ def _by_score(
 
 
 def period_table(
-    name: str, periods: Sequence[Period], links: Links, costs: Mapping[str, str] = _NONE
+    name: str, periods: Sequence[Period], links: Links, costs: Mapping[str, str] = _NO_COSTS
 ) -> Table:
-    """Return how the runs of each day or model ended, their time, tokens, and costs in words."""
+    """Return the outcomes, durations, tokens and formatted costs by day or model."""
     columns = (name, "Runs", "Succeeded", "p50", "p99", "Tokens", "Cost")
     rows = []
     for one in periods:
@@ -214,7 +212,7 @@ def period_table(
             f"{one.tokens:,}" if one.tokens else "",
             costs.get(one.name, ""),
         )
-        filters = _of_day(one.name) if name == "Day" else {"model": one.name}
+        filters = _day_filters(one.name) if name == "Day" else {"model": one.name}
         rows.append(TableRow(cells, links.runs(**filters)))
     kept = [at for at in range(len(columns)) if at < 3 or any(row.cells[at] for row in rows)]
     return Table(
@@ -223,20 +221,20 @@ def period_table(
     )
 
 
-def _of_day(name: str) -> dict[str, str]:
+def _day_filters(name: str) -> dict[str, str]:
     return {"since": name, "until": (date.fromisoformat(name) + timedelta(days=1)).isoformat()}
 
 
-def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NONE) -> Chart:
-    """Draw when each model and tool call of each agent began, how long it took, and its cost."""
+def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NO_COSTS) -> Chart:
+    """Draw the model and tool calls of each agent over time, with duration and cost."""
     total_ms = found.total_ms
     if not found.calls or not total_ms:
         return Chart("no call was timed")
     times = {"models": found.models_ms, "tools": found.tools_ms, "waiting": found.waiting_ms}
     took = ", ".join(f"{name} {duration(ms)}" for name, ms in times.items() if ms)
-    finding = f"{duration(total_ms)} in all{f': {took}' if took else ''}"
+    caption = f"{duration(total_ms)} in all{f': {took}' if took else ''}"
     if found.left_out:
-        finding += f"; {found.left_out:,} more calls are not drawn"
+        caption += f"; {found.left_out:,} more calls are not shown"
     bars = []
     if found.gaps:
         waits = tuple(_piece(end - start, total_ms, "below", start) for start, end in found.gaps)
@@ -248,10 +246,10 @@ def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NONE) -> Chart:
             _piece(call.length_ms, total_ms, _CALL_COLOURS[call.kind], call.start_ms)
             for call in calls
         ]
-        if len(agents) > 1:  # a lane, and its calls below
+        if len(agents) > 1:  # a lane with its calls below
             took = duration(max(call.end_ms for call in calls) - calls[0].start_ms)
             lane = tuple(piece._replace(colour="plain") for piece in pieces)
-            bars.append(BarRow(agent or "the run's own agent", took, "agent", lane))
+            bars.append(BarRow(agent or "main agent", took, "agent", lane))
         for call, piece in zip(calls, pieces, strict=True):
             words = (counted(call.tokens, "token") if call.tokens else "", costs.get(call.step, ""))
             said, href = " · ".join(filter(None, words)), f"#step-{call.step}"
@@ -261,26 +259,26 @@ def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NONE) -> Chart:
         for call in found.calls
     ]
     table = Table(("Call", "Kind", "After", "Took"), rows)
-    return Chart(finding, table, bars, axis=("0", duration(total_ms)))
+    return Chart(caption, table, bars, axis=("0", duration(total_ms)))
 
 
 def _piece(amount: float, of: float, colour: str, start: float = 0.0) -> Piece:
-    """Return a part of a whole, wide enough to be seen."""
+    """Return a part of a whole, wide enough to be visible."""
     left, width = 100 * start / of, 100 * amount / of
-    return Piece(min(left, 100 - _LEAST), min(max(_LEAST, width), 100 - left), colour)
+    return Piece(min(left, 100 - _MIN_WIDTH), min(max(_MIN_WIDTH, width), 100 - left), colour)
 
 
 def waterfall(view: TraceView) -> Chart:
-    """Draw what each signal and each rule adds to the score, and the score against its bar."""
+    """Draw what each signal and rule adds to the score, and the threshold."""
     score, threshold = view.score, view.threshold
     if score is None:
         return Chart(f"no score yet: {view.delivery_status}")
-    beside, finding = "", f"The score is {score:.3f}"
+    margin, caption = "", f"The score is {score:.3f}"
     if threshold is not None:
         side = "above" if score >= threshold else "below"
         is_late = score >= threshold and not view.is_cleared
-        beside = "not above" if is_late else f"{distance(score - threshold)} {side}"
-        finding += f": {beside} the threshold of {short_bar(threshold)}"
+        margin = "not above" if is_late else f"{distance(score - threshold)} {side}"
+        caption += f": {margin} the threshold of {short_bar(threshold)}"
     bars, reached = [], 0.0
     for one in view.sum:
         before, reached = reached, reached + one.amount
@@ -288,10 +286,10 @@ def waterfall(view: TraceView) -> Chart:
         pieces = (_piece(abs(one.amount), 1, colour, min(before, reached)),) if one.amount else ()
         bars.append(BarRow(one.part.replace("_", " "), signed(one.amount), one.working, pieces))
     total = Piece(0, 100 * score, "cleared" if view.is_cleared else "below")
-    bars.append(BarRow("score", f"{score:.3f}", beside, (total,)))
+    bars.append(BarRow("score", f"{score:.3f}", margin, (total,)))
     rows = [TableRow((bar.name, bar.working, bar.amount)) for bar in bars]
     table = Table(("Part", "Working", "Adds"), rows)
-    chart = Chart(finding, table, bars, axis=("0", "0.5", "1"))
+    chart = Chart(caption, table, bars, axis=("0", "0.5", "1"))
     if threshold is None:
         return chart
     name = f"threshold {short_bar(threshold)}"
@@ -299,7 +297,7 @@ def waterfall(view: TraceView) -> Chart:
 
 
 def novelty_band(days: Sequence[NoveltyDay]) -> Chart:
-    """Draw the median of each day, and the band from 10 to 90 %."""
+    """Draw the median novelty of each day, with the band from 10 to 90 %."""
     if not days:
         return Chart("no novelty measured yet: it needs scored runs and an embedder")
     begin, end = (f"{one.median:.2f} on {day(one.day)}" for one in (days[0], days[-1]))
@@ -324,104 +322,104 @@ def novelty_band(days: Sequence[NoveltyDay]) -> Chart:
 
 
 def removal_bars(removed: Sequence[Removal]) -> Chart:
-    """Draw what redaction removed in the twelve weeks up to the newest run, by kind."""
+    """Draw the redactions of the twelve weeks up to the newest run, by kind."""
     amounts: Counter[str] = Counter()
     for one in removed:
         amounts[one.kind] += one.times
-    (most, amount), *_ = drawn = amounts.most_common(_MOST_BARS)
-    finding = f"{amounts.total():,} removed in the 12 weeks up to the newest run;"
-    finding += f" most often {most}, {amount:,} times"
+    (most, amount), *_ = drawn = amounts.most_common(_MAX_BARS)
+    caption = f"{amounts.total():,} removed in the 12 weeks up to the newest run;"
+    caption += f" most often {most}, {amount:,} times"
     if len(amounts) > len(drawn):
-        finding += f". The {len(drawn)} most frequent of {len(amounts)} kinds"
+        caption += f". The {len(drawn)} most frequent of {len(amounts)} kinds"
     bars = [BarRow(kind, f"{n:,}", pieces=(_piece(n, amount, "plain"),)) for kind, n in drawn]
     rows = [TableRow((one.week, one.kind, f"{one.times:,}")) for one in removed]
-    return Chart(finding, Table(("Week from", "Kind", "Removed"), rows), bars)
+    return Chart(caption, Table(("Week from", "Kind", "Removed"), rows), bars)
 
 
 def score_histogram(scores: ScoreSlices, links: Links) -> Chart:
-    """Draw all scores in steps of 0.05, and the threshold where one is fixed."""
+    """Draw a histogram of scores in bins of 0.05, with the threshold if it is fixed."""
     if not scores.traces:
         return Chart(_NO_SCORES)
     columns, rows = [], []
     amounts = [(one.hundredth, one.traces - one.above, one.above) for one in scores.slices]
-    for name, below, above, href in _by_score(amounts, 5, links):
+    for name, below, above, href in _score_bins(amounts, 5, links):
         parts = {"below": below, "cleared": above} if below or above else {}
         columns.append(Column(f"{name}: {counted(below + above, 'run')}", parts, href))
         if parts:
             rows.append(TableRow((name, f"{below:,}", f"{above:,}"), href))
     labels = {2 * tenths: f"{tenths / 10:g}" for tenths in range(0, 11, 2)}
     marks, across = stacked(columns, labels, height=208, top=34)
-    names, where = ("Score", "Withheld", "Cleared"), _OWN_BAR
+    names, where = ("Score", "Withheld", "Cleared"), _PASSED
     if scores.threshold is not None:
         reach, x = exact(scores.threshold), across(scores.threshold * len(columns))
         marks += threshold_line(f"threshold {reach}", x, 22, 186)
         names, where = ("Score", "Below", "At or above"), f"at or above {reach}"
-    return Chart(_how_many(scores, where), Table(names, rows), marks=marks, height=208)
+    return Chart(_ratio_text(scores, where), Table(names, rows), marks=marks, height=208)
 
 
 def scores_by_domain(scores: ScoreSlices, links: Links) -> Chart:
-    """Draw which part of the runs of each domain reaches the threshold."""
+    """Draw the share of each domain's runs that reach the threshold."""
     if not scores.domains:
         return Chart(_NO_SCORES)
-    threshold, of = scores.threshold, {name: scores.of(name) for name in scores.domains}
-    best = max(of, key=lambda name: of[name].above / of[name].traces)
-    what = "clears its bar" if threshold is None else f"reaches {exact(threshold)}"
-    often = share(of[best].above, of[best].traces)
-    finding = f"{best} {what} most often: {often} of {of[best].traces:,}"
-    if len(of) > _MOST_BARS:
-        finding += f"; the {_MOST_BARS} most frequent of {len(of)} are drawn"
+    threshold, groups = scores.threshold, {name: scores.of(name) for name in scores.domains}
+    best = max(groups, key=lambda name: groups[name].above / groups[name].traces)
+    what = "passes its threshold" if threshold is None else f"reaches {exact(threshold)}"
+    often = share(groups[best].above, groups[best].traces)
+    caption = f"{best} {what} most often: {often} of {groups[best].traces:,}"
+    if len(groups) > _MAX_BARS:
+        caption += f"; the {_MAX_BARS} most frequent of {len(groups)} are shown"
     colours = colours_of(scores.domains)
     bars, rows = [], []
-    for name, one in of.items():
+    for name, one in groups.items():
         href, part = links.runs(domain=name, sort="score"), share(one.above, one.traces)
         rows.append(TableRow((name, f"{one.traces:,}", f"{one.above:,}", part), href))
         piece = Piece(0, 100 * one.above / one.traces, colours[name])
         bars.append(BarRow(name, part, f"{one.above:,} of {one.traces:,}", (piece,), href))
     columns = ("Domain", "Scored", "Cleared" if threshold is None else "At or above", "Share")
-    return Chart(finding, Table(columns, rows), bars[:_MOST_BARS])
+    return Chart(caption, Table(columns, rows), bars[:_MAX_BARS])
 
 
 def threshold_curve(scores: ScoreSlices, links: Links) -> Chart:
-    """Draw the share that each threshold would let through, of all that may leave and by domain."""
+    """Draw the share of runs that each threshold would forward, in total and by domain."""
     leaving, colours, threshold = scores.leaving, colours_of(scores.domains), scores.threshold
     if not leaving.traces:
-        private = "every run with a score is private, and never leaves"
+        private = "all scored runs are private and never leave this machine"
         return Chart(private if scores.traces else _NO_SCORES)
-    finding = _how_many(leaving, _OWN_BAR if threshold is None else f"reach {exact(threshold)}")
-    of = {"all": leaving}
+    caption = _ratio_text(leaving, _PASSED if threshold is None else f"reach {exact(threshold)}")
+    groups = {"all": leaving}
     if len(leaving.domains) > 1:
-        of |= {name: leaving.of(name) for name in leaving.domains}
-    names = [*of][: _MOST_CURVES + 1]
-    if len(of) > len(names):
-        finding += f"; the {_MOST_CURVES} most frequent of {len(of) - 1} domains are drawn"
+        groups |= {name: leaving.of(name) for name in leaving.domains}
+    names = [*groups][: _MAX_CURVES + 1]
+    if len(groups) > len(names):
+        caption += f"; the {_MAX_CURVES} most frequent of {len(groups) - 1} domains are shown"
     across, up = scale(0, 1, 40, WIDTH - 4), scale(0, 1, 216, 30)
     marks = grid(up, 40, {share_ / 100: f"{share_} %" for share_ in range(0, 101, 25)})
     marks += [label(f"{at / 10:g}", across(at / 10), 232, "middle") for at in range(0, 11, 2)]
     curves, keys = [], []
     for place, name in enumerate(names):
-        one, href = of[name], links.runs(domain=name, sort="score") if place else None
-        look = f"kp-curve kp-line-{colours[name] if place else 'ink'}"
-        look += f" kp-dash-{place - 1}" if place > 1 else ""  # and not told apart by colour alone
+        one, href = groups[name], links.runs(domain=name, sort="score") if place else None
+        style = f"kp-curve kp-line-{colours[name] if place else 'ink'}"
+        style += f" kp-dash-{place - 1}" if place > 1 else ""  # not by colour alone
         heights = [up(one.reaching(at) / one.traces) for at in range(101)]
-        curve = line([(across(at / 100), y) for at, y in enumerate(heights)], look)
+        curve = line([(across(at / 100), y) for at, y in enumerate(heights)], style)
         curves.append(group(f"{name}: {one.above:,} of {one.traces:,} now", (curve,), href))
-        swatch = line(((0, 0), (_SWATCH, 0)), look)
-        keys.append(Key(f"{name} {share(one.above, one.traces)}", swatch, href, _SWATCH))
+        swatch = line(((0, 0), (_SWATCH_WIDTH, 0)), style)
+        keys.append(Key(f"{name} {share(one.above, one.traces)}", swatch, href, _SWATCH_WIDTH))
     marks += reversed(curves)
     if threshold is not None:
         marks += threshold_line(f"threshold {exact(threshold)}", across(threshold), 22, 216)
-    columns = ("Threshold", "Reach it", "Share", "Against now", *[*of][1:])
-    table = Table(columns, [*_curve_rows([*of.values()], threshold)])
-    return Chart(finding, table, marks=marks, height=236, legend=keys)
+    columns = ("Threshold", "Passing", "Share", "Change", *[*groups][1:])
+    table = Table(columns, [*_curve_rows([*groups.values()], threshold)])
+    return Chart(caption, table, marks=marks, height=236, legend=keys)
 
 
-def _how_many(scores: ScoreSlices, how: str) -> str:
+def _ratio_text(scores: ScoreSlices, how: str) -> str:
     above, traces = scores.above, scores.traces
     return f"{above:,} of {traces:,} {how} ({share(above, traces)})"
 
 
 def _curve_rows(curves: Sequence[ScoreSlices], threshold: float | None) -> Iterator[TableRow]:
-    """Yield rows in steps of 0.05 and the threshold in force, with the change against it."""
+    """Yield a row per 0.05 and for the threshold in force, with the change relative to it."""
     steps = {hundredth / 100 for hundredth in range(0, 101, 5)}
     for step in sorted(steps if threshold is None else steps | {threshold}):
         is_now = step == threshold

@@ -1,4 +1,4 @@
-"""The marks of charts (bars, lines, bands, dots, labels), and the templates that draw them."""
+"""SVG marks of charts, and the Jinja2 environment that renders them."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from markupsafe import Markup
 from kp_middleware.views.wording import minute, sentence, short_id
 
 WIDTH: Final = 360.0
-"""Of a plot, in its own px: as wide as a phone, and stretched where there is more room."""
+"""The width of a plot in its own px, that of a phone; wider screens stretch it."""
 
 SIGNAL_COLOURS: Final[Mapping[str, str]] = {
     "complexity": "blue",
@@ -31,14 +31,14 @@ SHAPES: Final[Mapping[str, str]] = {
     "brown": "M-1.2-.4h2.4v.8h-2.4z",
     "grey": "M-.4-1.2h.8v2.4h-.8z",
 }
-"""The dots of each colour around 0, so that they are told apart without seeing red or green."""
+"""The dot of each colour, centred on 0; shapes differ for the colour-blind."""
 *COLOURS, OTHER = SHAPES
-"""Colours for kinds without an order, and the one for all that are left."""
+"""Colours for unordered categories, and the colour of all others."""
 DOMAINS: Final = ("code", "customer_service", "finance", "general", "medical")
-"""The protocol's own, which always have the first colours."""
+"""The protocol's domains, which always have the first colours."""
 
-_FILLS: Final = 0.8  # of its room by a column
-_CHARACTER: Final = 7.2  # px: enough for digits and short words of ours; texts of users are HTML
+_COLUMN_FILL: Final = 0.8  # of the width of its slot
+_CHAR_WIDTH: Final = 7.2  # px: enough for our digits and labels; user texts are HTML
 _NUMBER: Final = re.compile(r"(?:[<>+−±]?[\d,.]+(?:\s(?:%|ms|s|min \d+\ss|[A-Z]{3}))?)?")
 
 Point: TypeAlias = tuple[float, float]
@@ -46,17 +46,17 @@ Scale: TypeAlias = Callable[[float], float]
 
 
 class Links(Protocol):
-    """Addresses of what a page shows; None means that it leads nowhere."""
+    """The link targets of a page; None means no link."""
 
     def trace(self, trace_id: str, /) -> str | None:
         """Return the address of one run."""
 
     def runs(self, **filters: str) -> str | None:
-        """Return that of the runs that match, with the filters that the page of runs knows."""
+        """Return the address of the runs that match the filters of the runs page."""
 
 
 class Mark(NamedTuple):
-    """An SVG element; texts of users belong into ``title`` alone, which shows on pointing at it."""
+    """An SVG element; put user texts only into ``title``, the tooltip."""
 
     tag: str
     attributes: Mapping[str, str | float]
@@ -65,15 +65,15 @@ class Mark(NamedTuple):
     inside: tuple["Mark", ...] = ()
 
 
-def line(points: Iterable[Point], look: str, tag: str = "polyline") -> Mark:
-    """Return a line through points, or a ``polygon``; ``look``: classes of the style sheet."""
+def line(points: Iterable[Point], style: str, tag: str = "polyline") -> Mark:
+    """Return a line through points, or a ``polygon``; ``style`` names CSS classes."""
     places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return Mark(tag, {"points": places, "fill": "none", "class": look})
+    return Mark(tag, {"points": places, "fill": "none", "class": style})
 
 
-def straight(x1: float, y1: float, x2: float, y2: float, look: str = "grid") -> Mark:
+def straight(x1: float, y1: float, x2: float, y2: float, style: str = "grid") -> Mark:
     """Return a line between two points."""
-    return line(((x1, y1), (x2, y2)), f"kp-{look}")
+    return line(((x1, y1), (x2, y2)), f"kp-{style}")
 
 
 def bar(place: Point, width: float, height: float, colour: str) -> Mark:
@@ -82,44 +82,44 @@ def bar(place: Point, width: float, height: float, colour: str) -> Mark:
     return Mark("rect", {**size, "class": f"kp-{colour}"})
 
 
-def dot(place: Point, radius: float, colour: str, look: str = "spot") -> Mark:
+def dot(place: Point, radius: float, colour: str, style: str = "spot") -> Mark:
     """Return a dot in the shape of its colour."""
     where = f"translate({place[0]:.1f} {place[1]:.1f}) scale({radius:g})"
     return Mark(
-        "path", {"d": SHAPES[colour], "transform": where, "class": f"kp-{look} kp-{colour}"}
+        "path", {"d": SHAPES[colour], "transform": where, "class": f"kp-{style} kp-{colour}"}
     )
 
 
-def label(text: str, x: float, y: float, anchor: str = "start", look: str = "quiet") -> Mark:
-    """Return a short text of ours on its base line; ``anchor``: its start, middle or end."""
-    return Mark("text", {"x": x, "y": y, "text-anchor": anchor, "class": f"kp-{look}"}, text)
+def label(text: str, x: float, y: float, anchor: str = "start", style: str = "quiet") -> Mark:
+    """Return a short text on its baseline; ``anchor`` is start, middle or end."""
+    return Mark("text", {"x": x, "y": y, "text-anchor": anchor, "class": f"kp-{style}"}, text)
 
 
 def group(title: str, marks: Iterable[Mark], href: str | None = None) -> Mark:
-    """Return marks that say what they are when pointed at, and may lead somewhere.
+    """Return marks with a tooltip and an optional link.
 
-    No link is in the tab order: the table beneath has it, too.
+    The link is not in the tab order: the table below has it, too.
     """
     link: dict[str, str | float] = {} if href is None else {"href": href, "tabindex": -1}
     return Mark("a" if link else "g", link, title=title, inside=(*marks,))
 
 
 class TableRow(NamedTuple):
-    """A row of a table; its first cell leads to ``href``."""
+    """A row of a table; its first cell links to ``href``."""
 
     cells: tuple[str, ...]
     href: str | None = None
 
 
 class Table(NamedTuple):
-    """Rows of text under their columns."""
+    """A table of texts."""
 
     columns: Sequence[str] = ()
     rows: Sequence[TableRow] = ()
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """The columns that hold only numbers; never the first."""
+        """Whether each column holds only numbers; the first never counts."""
         return tuple(
             place > 0 and all(_NUMBER.fullmatch(row.cells[place]) for row in self.rows)
             for place in range(len(self.columns))
@@ -127,7 +127,7 @@ class Table(NamedTuple):
 
 
 class Key(NamedTuple):
-    """An entry of a legend: what its mark, drawn from 0 to the right and around 0, means."""
+    """A legend entry; its mark starts at x = 0, centred on y = 0."""
 
     text: str
     mark: Mark
@@ -136,7 +136,7 @@ class Key(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of a horizontal bar, in percent of the whole width."""
+    """A segment of a horizontal bar, in percent of the full width."""
 
     start: float
     width: float
@@ -144,7 +144,7 @@ class Piece(NamedTuple):
 
 
 class BarRow(NamedTuple):
-    """One horizontal bar: its name, its amount, and how that came about; a long name is cut."""
+    """A horizontal bar with its name, amount and explanation; a long name is truncated."""
 
     name: str
     amount: str
@@ -154,13 +154,13 @@ class BarRow(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A chart: what it shows in words, or why nothing is drawn; the drawing; the same as a table.
+    """A chart with a caption, or the reason why it is empty; and the same data as a table.
 
-    Drawn are horizontal ``bars``, each under its name, which a ``threshold`` (in percent) may
-    cross; or ``marks`` on a plane, ``height`` px high, with a ``legend`` of their colours.
+    It has either horizontal ``bars``, each under its name, with an optional ``threshold`` in
+    percent; or SVG ``marks``, ``height`` px high, with a ``legend``.
     """
 
-    finding: str
+    caption: str
     table: Table = Table()
     bars: Sequence[BarRow] = ()
     threshold: float | None = None
@@ -172,7 +172,7 @@ class Chart(NamedTuple):
 
     @property
     def is_drawn(self) -> bool:
-        """True if there is more than words."""
+        """True if there is more than the caption."""
         return bool(self.bars or self.marks)
 
 
@@ -187,7 +187,7 @@ def scale(low: float, high: float, start: float, end: float) -> Scale:
 
 
 def ticks(top: float, *, most: int = 4) -> list[int]:
-    """Return round numbers from 0 to the first not below ``top``, in at most ``most`` steps.
+    """Return round numbers from 0 up to at least ``top``, in at most ``most`` steps.
 
     >>> ticks(83), ticks(3), ticks(0)
     ([0, 25, 50, 75, 100], [0, 1, 2, 3], [0, 1])
@@ -198,7 +198,7 @@ def ticks(top: float, *, most: int = 4) -> list[int]:
 
 
 class Column(NamedTuple):
-    """A stacked column: the amount of each colour from the bottom, and what it says."""
+    """A stacked column: its tooltip, and the amount of each colour from the bottom."""
 
     title: str
     parts: Mapping[str, int]
@@ -208,23 +208,23 @@ class Column(NamedTuple):
 def stacked(
     columns: Sequence[Column], labels: Mapping[int, str], *, height: float, top: float = 10
 ) -> tuple[list[Mark], Scale]:
-    """Draw stacked columns over a grid of counts; return the marks, and the scale across.
+    """Draw stacked columns over a grid of counts; return the marks and the x scale.
 
-    Labels stand below, at so many columns from the left.
+    Labels are below, keyed by the number of columns from the left.
     """
     counts = ticks(max(sum(one.parts.values()) for one in columns))
-    left, bottom = len(f"{counts[-1]:,}") * _CHARACTER + 8, height - 22
+    left, bottom = len(f"{counts[-1]:,}") * _CHAR_WIDTH + 8, height - 22
     across, up = scale(0, len(columns), left, WIDTH - 8), scale(0, counts[-1], bottom, top)
-    marks, room = grid(up, left, {tick: f"{tick:,}" for tick in counts}), across(1) - left
+    marks, slot = grid(up, left, {tick: f"{tick:,}" for tick in counts}), across(1) - left
     for place, one in enumerate(columns):
         if one.parts:
-            whole = bar((across(place), top), room, bottom - top, "hit")  # easy to point at
-            x, bars, reached = across(place) + room * (1 - _FILLS) / 2, [whole], 0
+            whole = bar((across(place), top), slot, bottom - top, "hit")  # easy to point at
+            x, bars, reached = across(place) + slot * (1 - _COLUMN_FILL) / 2, [whole], 0
             for colour, amount in one.parts.items():
-                if amount:  # what is there is at least half a pixel high
+                if amount:  # at least half a pixel high
                     low, reached = reached, reached + amount
                     high = max(up(low) - up(reached), 0.5)
-                    bars.append(bar((x, up(reached)), room * _FILLS, high, colour))
+                    bars.append(bar((x, up(reached)), slot * _COLUMN_FILL, high, colour))
             marks.append(group(one.title, bars, one.href))
     for at, text in labels.items():
         marks.append(label(text, across(at), height - 5, _anchor(across(at), text)))
@@ -232,7 +232,7 @@ def stacked(
 
 
 def grid(up: Scale, left: float, names: Mapping[float, str]) -> list[Mark]:
-    """Draw a line across at each of these values, the lowest as an axis."""
+    """Draw a horizontal line at each value, an axis at 0."""
     marks = []
     for value, name in names.items():
         marks.append(straight(left, up(value), WIDTH, up(value), "grid" if value else "axis"))
@@ -241,20 +241,20 @@ def grid(up: Scale, left: float, names: Mapping[float, str]) -> list[Mark]:
 
 
 def threshold_line(name: str, x: float, top: float, bottom: float) -> list[Mark]:
-    """Draw the threshold with its name above it."""
+    """Draw the threshold line with its name above."""
     drawn = straight(x, top, x, bottom, "threshold")
     return [drawn, label(name, x, top - 8, _anchor(x, name), "loss")]
 
 
 def _anchor(x: float, text: str) -> str:
-    """Return the part of a text that stands at ``x``, so that all of it has room."""
-    if min(x, WIDTH - x) < len(text) * _CHARACTER / 2:
+    """Return the text anchor that keeps a text at ``x`` inside the plot."""
+    if min(x, WIDTH - x) < len(text) * _CHAR_WIDTH / 2:
         return "start" if x < WIDTH / 2 else "end"
     return "middle"
 
 
 def colours_of(domains: Iterable[str]) -> Mapping[str, str]:
-    """Give each domain its colour: the protocol's own always have theirs, others what is left.
+    """Assign each domain a colour; those of the protocol's domains are fixed.
 
     >>> colours_of(["law", "code"])
     {'code': 'blue', 'law': 'olive'}
@@ -266,19 +266,19 @@ def colours_of(domains: Iterable[str]) -> Mapping[str, str]:
     return theirs | dict(zip(sorted(names - {*DOMAINS}), left, strict=False))
 
 
-_HARMFUL: Final = re.compile(
-    "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # what XML does not know
-    "|[\u202a-\u202e\u2066-\u2069]"  # what would turn the words around it
+_UNSAFE: Final = re.compile(
+    "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # not allowed in XML
+    "|[\u202a-\u202e\u2066-\u2069]"  # would reverse the surrounding text
 )
 
 
 def render(template: str, **values: object) -> Markup:
-    """Render one of our templates, well-formed as XML, too."""
+    """Render a template; the result is well-formed XML, too."""
     return Markup(_environment().get_template(template).render(values))  # noqa: S704 - escaped
 
 
 def prepare_templates() -> None:
-    """Compile all templates, so that the first page has not to."""
+    """Compile all templates ahead of the first page."""
     for name in _environment().list_templates(extensions=["html"]):
         _environment().get_template(name)
     frame()
@@ -286,7 +286,7 @@ def prepare_templates() -> None:
 
 @cache
 def frame() -> Template:
-    """Return the frame around a page for Datasette, which renders asynchronously."""
+    """Return the page frame, async because Datasette renders it so."""
     return _environment().overlay(enable_async=True).get_template("frame.html")
 
 
@@ -298,12 +298,12 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_harmless,
+        finalize=_replace_unsafe,
     )
     environment.filters.update(
         count="{:,}".format,
         entries=lambda value: value.items() if isinstance(value, dict) else enumerate(value),
-        parsed=_parsed,
+        parsed=_parse_json,
         minute=minute,
         px=lambda length: f"{round(length, 2):g}",
         sentence=sentence,
@@ -312,8 +312,8 @@ def _environment() -> Environment:
     return environment
 
 
-def _parsed(text: str) -> Any:
-    """Return a JSON object or array, to unfold it; None for another text."""
+def _parse_json(text: str) -> Any:
+    """Return a JSON object or array; None for any other text."""
     if text[:1] not in "{[":
         return None
     try:
@@ -322,8 +322,8 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _harmless(value: Any) -> Any:
-    """Replace what could harm the page, also after escaping."""
+def _replace_unsafe(value: Any) -> Any:
+    """Replace characters that are unsafe even when escaped."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return _HARMFUL.sub("\N{REPLACEMENT CHARACTER}", value)
+        return _UNSAFE.sub("\N{REPLACEMENT CHARACTER}", value)
     return value

@@ -1,11 +1,11 @@
-"""Our pages as HTML fragments, made from what the file says, and the report as one page."""
+"""The pages as HTML fragments, and the report as one document."""
 
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from markupsafe import Markup
 
@@ -37,7 +37,7 @@ from kp_middleware.views.wording import (
 from kp_middleware.web import charts
 from kp_middleware.web.marks import Chart, Links, Table, TableRow, render
 from kp_middleware.web.run_pages import run_rows
-from kp_middleware.web.trace_map import MostAlike, trace_map
+from kp_middleware.web.trace_map import SimilarRuns, trace_map
 
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
@@ -48,17 +48,17 @@ _LAST_DAYS: Final = 7
 
 
 class FullRun(NamedTuple):
-    """A run with the runs most like it, its exact body, and what it recalled and cost."""
+    """A run with similar runs, the exact body, recalled runs and the cost."""
 
     run: Run
-    alike: MostAlike
+    alike: SimilarRuns
     body: str | None = None
     recalled: Sequence[RunSummary] = ()
     cost: float | None = None
 
 
 class Extent(NamedTuple):
-    """The parts shown of a run; one shown alone has a timeline and a map."""
+    """The limits on the parts of a run to show; a run shown alone has a timeline and a map."""
 
     steps: int
     characters: int
@@ -66,8 +66,8 @@ class Extent(NamedTuple):
     is_alone: bool
 
 
-FULL: Final = Extent(steps=200, characters=20_000, body=200_000, is_alone=True)
-"""As much of a run as a page of its own shows."""
+FULL_EXTENT: Final = Extent(steps=200, characters=20_000, body=200_000, is_alone=True)
+"""The limits on a run's own page."""
 
 
 def overview_html(
@@ -79,7 +79,7 @@ def overview_html(
     prices: Prices = NO_PRICES,
     every: str | None = None,
 ) -> Markup:
-    """Render all charts; ``every`` leads to those of all runs, if these are of the last days."""
+    """Render the overview; ``every`` is the address of that of all runs, if this one is limited."""
     scores, spent = overview.scores, prices.spending(used)
     costs = {name: prices.in_words(one) for name, one in {**spent.days, **spent.models}.items()}
     return render(
@@ -115,7 +115,7 @@ def overview_html(
 def _totals(
     overview: Overview, links: Links, prices: Prices, spent: Spending
 ) -> Iterator[tuple[str, int | str, str | None, bool]]:
-    """Yield the numbers at the top, where they lead, and whether they are losses."""
+    """Yield the totals: name, value, link, and whether it is a loss."""
     scores, found, days = overview.scores, overview.funnel, overview.days
     known = sum(one.succeeded + one.failed for one in days)
     part = share(sum(one.succeeded for one in days), known) if known else ""
@@ -134,7 +134,7 @@ def _totals(
 
 
 def _nearest(missed: Sequence[RunSummary], links: Links) -> Table:
-    """Return the runs nearest to the threshold that decided on them, those that reach it first."""
+    """Return the runs nearest to their threshold, those that reach it first."""
     rows = []
     for run in missed:
         score, threshold = run.score or 0.0, run.threshold
@@ -150,12 +150,12 @@ def _failures(failures: Sequence[Failure], links: Links) -> Table:
     for one in failures:
         error = shortened(one.error or "(no message)", _CELL)
         href = links.runs(failing=one.tool) if one.tool else links.runs(error=one.error)
-        rows.append(TableRow((one.tool or "the run ended", error, f"{one.times:,}"), href))
+        rows.append(TableRow((one.tool or "(run error)", error, f"{one.times:,}"), href))
     return Table(("Tool", "Error", "Times"), rows)
 
 
 def gate_html(scores: ScoreSlices, last: LastDecisions, links: Links) -> Markup:
-    """Render how the gate decided last, and what each threshold would let through."""
+    """Render the latest decisions and the runs that each threshold would forward."""
     return render(
         "gate.html",
         last=last,
@@ -172,9 +172,9 @@ def trace_html(
     *,
     domains: Sequence[str] = (),
     prices: Prices = NO_PRICES,
-    extent: Extent = FULL,
+    extent: Extent = FULL_EXTENT,
 ) -> Markup:
-    """Render all that is known of one run; each of the file's domains keeps its colour."""
+    """Render one run; pass all domains of the file so that each keeps its colour."""
     trace, alike, body = full.run, full.alike, full.body
     run, nearest = view_trace(trace), len(alike.similarities)
     rows = []
@@ -182,7 +182,7 @@ def trace_html(
         score = "" if point.score is None else f"{point.score:.3f}"
         cells = (shortened(point.objective, _CELL), score, f"{similarity:.3f}".replace("-", "−"))
         rows.append(TableRow(cells, links.trace(point.id)))
-    paid = {
+    costs = {
         one.number: prices.in_words(prices.cost(one.model, (one.input_tokens, one.output_tokens)))
         for one in trace.steps
     }
@@ -192,7 +192,7 @@ def trace_html(
         run=run,
         cost=prices.in_words(full.cost),
         recalled=run_rows(full.recalled, links),
-        timeline=charts.timeline_bars(timeline(trace), paid) if extent.is_alone else Chart(""),
+        timeline=charts.timeline_bars(timeline(trace), costs) if extent.is_alone else Chart(""),
         waterfall=charts.waterfall(run),
         body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
         body_bytes=len((body or "").encode()),
@@ -211,8 +211,8 @@ def _private(scores: ScoreSlices) -> str:
     return never_leave(private, reach) if private else ""
 
 
-EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_alone=False)
-"""The part of each run that the report has."""
+REPORT_EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_alone=False)
+"""The limits on each run of the report."""
 
 _BEST: Final = 20
 _NEWEST: Final = 60
@@ -221,29 +221,39 @@ _TEXTS: Final = (
     *("error_type", "agent", "tool", "content", "input", "output_summary", "gate", "nearest_id"),
     *("nearest_objective", "last_error", "registry", "remote_id", "error"),
 )
-"""The fields of stored records that hold texts of users, or of what they used."""
-
+"""The fields of stored records that may hold sensitive text."""
 
 _Record = TypeVar("_Record")
 
 
-class Cleaning:
-    """Take out of texts what must not be shared; what cannot be cleaned is left out."""
+class Redactor:
+    """Redact the texts of stored records; leave out what cannot be redacted.
+
+    Args:
+        redact: Returns a redacted value of the same shape, or raises RedactionError.
+    """
 
     def __init__(self, redact: Callable[[object], Any]) -> None:
-        """Clean with ``redact``, which returns the same shape redacted or raises RedactionError."""
         self.left_out = 0
         self._redact = redact
         self._texts: dict[str, str] = {}
 
+    @classmethod
+    def from_settings(cls, settings: "Settings") -> Self:
+        """Redact by the rules and at the level of the settings."""
+        from kp_middleware.privacy import Policy, redact_jsonable
+
+        policy, level = Policy.from_settings(settings), settings.privacy_level
+        return cls(lambda value: redact_jsonable(value, level=level, policy=policy).value)
+
     def text(self, text: str) -> str:
-        """Clean one text; the same text is asked about once."""
+        """Redact one text; results are cached."""
         if text not in self._texts:
             self._texts[text] = str(self._value(text))
         return self._texts[text]
 
     def record(self, record: _Record) -> _Record:
-        """Clean the texts of a stored record, and those of the records in it."""
+        """Redact the texts of a stored record and of nested records."""
         one: Any = record
         is_tuple = isinstance(record, tuple)
         names = one._fields if is_tuple else [each.name for each in fields(one)]
@@ -252,7 +262,7 @@ class Cleaning:
         return cleaned
 
     def overview(self, overview: Overview, *, named: set[int]) -> Overview:
-        """Clean what the charts draw; on the map only the runs ``named`` say what they were."""
+        """Redact the data of the charts; the map shows objectives only of the runs ``named``."""
         points, last = overview.points, overview.last
         domains = {self.text(name): score for name, score in last.domains.items()}
         changed = overview._replace(
@@ -263,8 +273,8 @@ class Cleaning:
         return self.record(changed)
 
     def full_run(self, history: History, seq: int) -> FullRun:
-        """Return a run and those most like it, with what was sent if nothing must go from it."""
-        alike = MostAlike.among(history.points(around=seq))
+        """Return a redacted run with similar runs, and the body if it needs no redaction."""
+        alike = SimilarRuns.from_points(history.points(around=seq))
         alike = alike._replace(points=alike.points[: len(alike.similarities) + 1])
         body = history.outbox_body(seq)
         if body is not None:
@@ -290,23 +300,15 @@ class Cleaning:
             return dict.fromkeys(value, word) if isinstance(value, dict) else word
 
 
-def cleaning_by(settings: "Settings") -> Cleaning:
-    """Clean by the rules and at the level of the user's settings."""
-    from kp_middleware.privacy import Policy, redact_jsonable
-
-    policy, level = Policy.from_settings(settings), settings.privacy_level
-    return Cleaning(lambda value: redact_jsonable(value, level=level, policy=policy).value)
-
-
 class _Anchors(NamedTuple):
-    """The targets of links in one page, which has not all runs that match."""
+    """Links within a single document, which does not contain all runs."""
 
     trace: Callable[[str], str | None]
     runs: Callable[..., None] = lambda **_: None
 
 
 class Report(NamedTuple):
-    """The whole page, well-formed as XML, too; and how many runs it tells in full and lists."""
+    """The document as well-formed HTML, with the numbers of runs in full and listed."""
 
     html: str
     runs: int
@@ -317,14 +319,14 @@ def make_report(
     history: History,
     db: Path,
     since: str | None,
-    cleaning: Cleaning,
+    redactor: Redactor,
     level: str | None,
     *,
     progress: Callable[[Iterable[FullRun], int], Iterable[FullRun]],
 ) -> Report:
-    """Show the runs since an instant, or all; a level of None says that nothing was taken out.
+    """Render the runs since an instant, or all; a level of None means unredacted.
 
-    ``progress`` hands on the same runs, of a total, and shows how far they are.
+    ``progress`` wraps the iterable of runs, given their total, to show the progress.
     """
     first = 0 if since is None else history.first_since(since)
     overview = history.overview(since=since)
@@ -333,23 +335,23 @@ def make_report(
     listed = history.runs_at(in_full | {run.seq for run in newest})
     listed.sort(key=lambda run: (-1 if run.score is None else run.score, run.seq), reverse=True)
     seqs = [run.seq for run in listed if run.seq in in_full]
-    runs = [*progress((cleaning.full_run(history, seq) for seq in seqs), len(seqs))]
-    overview, title = cleaning.overview(overview, named=in_full), cleaning.text(db.name)
+    runs = [*progress((redactor.full_run(history, seq) for seq in seqs), len(seqs))]
+    overview, title = redactor.overview(overview, named=in_full), redactor.text(db.name)
     links = _Anchors({one.run.id: f"#trace-{one.run.seq}" for one in runs}.get)
     domains = overview.scores.domains
-    shown = (trace_html(one, links, domains=domains, extent=EXTENT) for one in runs)
+    shown = (trace_html(one, links, domains=domains, extent=REPORT_EXTENT) for one in runs)
     span = f" since {minute(since)}" if since else ""
-    taken_out = (
-        "Nothing was taken out of its texts: think before you show it."
+    redaction = (
+        "Its texts are not redacted: check them before you share it."
         if level is None
-        else f"Its texts are redacted at the level {level}."
+        else f"Its texts are redacted at level {level}."
     )
     html = render(
         "report.html",
         title=title,
-        remark=f"From {title}{span}, made {minute(instant(time.time()))} UTC. {taken_out}",
+        remark=f"From {title}{span}, made {minute(instant(time.time()))} UTC. {redaction}",
         overview=overview_html(overview, links),
-        listed=run_rows(map(cleaning.record, listed), links),
+        listed=run_rows(map(redactor.record, listed), links),
         runs=[*zip((one.run for one in runs), shown, strict=True)],
     )
     return Report(html, len(runs), len(listed))

@@ -1,8 +1,8 @@
-"""Our pages inside Datasette 0.65 and 1.0a: overview, runs, one run, two of them, review, the gate.
+"""A Datasette plugin (0.65 and 1.0a): overview, runs, one run, comparison, review, gate.
 
-They appear for files of ours alone, also where a user types ``datasette kp.db``. Of Datasette they
-need no more than the hooks below, `render_template`, the names of its databases and its word on who
-may see them; what the file says they read themselves, as the commands do.
+The pages appear only for kp-middleware databases, also with plain ``datasette kp.db``. They use
+Datasette's hooks, `render_template`, database names and permissions; they read the file directly,
+as the commands do.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from kp_middleware.views.wording import one_line, outcome, sentence, short_id
 from kp_middleware.web.marks import frame, render
 from kp_middleware.web.pages import FullRun, gate_html, overview_html, trace_html
 from kp_middleware.web.run_pages import Query, compare_html, conversation_html, runs_html
-from kp_middleware.web.trace_map import MostAlike
+from kp_middleware.web.trace_map import SimilarRuns
 
 if TYPE_CHECKING:
     from datasette import Request
@@ -50,31 +50,31 @@ Actor: TypeAlias = dict[str, Any] | None
 View: TypeAlias = "Callable[..., Awaitable[Response]]"
 MenuLinks: TypeAlias = Callable[[], Awaitable[list[dict[str, str]]]]
 
-_CONFINED: Final[Mapping[str, str]] = {
+_SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "content-security-policy": "default-src 'none'; script-src 'none'; style-src 'unsafe-inline';"
     " img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
 FORM_KEY: Final = "kp_form"
-"""The key of a request's scope with what proves a form to come from our own page."""
+"""The key of the ASGI scope that holds the CSRF token of our form."""
 
-_AHEAD: Final = 50  # runs to review
-_WHY: Final = {"forwarded": "The gate lets it leave.", "uncertain": "How it ended is in doubt."}
+_REVIEW_LIMIT: Final = 50
+_REVIEW_REASONS: Final = {"forwarded": "Forwarded by the gate.", "uncertain": "Uncertain outcome."}
 _THEME: Final = "kp-theme"
 _NEWEST: Final = 8
 _DAYS: Final = 30
 
 
-def our_files(datasette: "Datasette") -> dict[str, Path]:
-    """Return our files, those of older versions, too, by the names of their databases."""
+def kp_databases(datasette: "Datasette") -> dict[str, Path]:
+    """Return the kp-middleware files, also of older versions, by database name."""
     paths = {name: Path(one.path) for name, one in datasette.databases.items() if one.path}
-    there = {name: path for name, path in paths.items() if path.exists()}
-    return {name: path for name, path in there.items() if _is_ours(path, path.stat().st_ino)}
+    existing = {name: path for name, path in paths.items() if path.exists()}
+    return {name: path for name, path in existing.items() if _is_kp_file(path, path.stat().st_ino)}
 
 
-@lru_cache  # each page and each cell asks
-def _is_ours(path: Path, _: int) -> bool:
+@lru_cache  # called for each page and cell
+def _is_kp_file(path: Path, _: int) -> bool:
     try:
         return 0 < schema_version(path) <= SCHEMA
     except DATABASE_ERRORS:
@@ -82,21 +82,23 @@ def _is_ours(path: Path, _: int) -> bool:
 
 
 async def _may_see(datasette: "Datasette", actor: Actor, database: str) -> bool:
-    """Return whether Datasette lets this actor read all of a database, as our pages show it."""
+    """Return True if Datasette lets this actor read all of a database."""
     try:
         from datasette.resources import DatabaseResource
     except ImportError:
-        # 0.65, where the permission to use SQL does not imply that to see the database
-        wanted = [("execute-sql", database)], [("view-database", database), "view-instance"]
-        seen = [await datasette.check_visibility(actor, permissions=each) for each in wanted]
-        return all(visible for visible, _ in seen)
+        # 0.65, where execute-sql does not imply view-database
+        permissions = [("execute-sql", database)], [("view-database", database), "view-instance"]
+        results = [
+            await datasette.check_visibility(actor, permissions=each) for each in permissions
+        ]
+        return all(visible for visible, _ in results)
     resource = DatabaseResource(database)
     return bool(await datasette.allowed(action="execute-sql", resource=resource, actor=actor))
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """The links of one database; those to runs may be limited to the runs ``since`` a day."""
+    """The links of one database; links to runs may be limited to those ``since`` a day."""
 
     datasette: "Datasette"
     name: str
@@ -111,17 +113,17 @@ class Addresses:
         return f"{self._pages}{page}{'?' if query else ''}{urlencode(query)}"
 
     def runs(self, **filters: str) -> str:
-        """Return the address of the runs that match, the newest first."""
+        """Return the address of the runs that match, newest first."""
         return self.to("/runs", **{**({"since": self.since} if self.since else {}), **filters})
 
     def trace(self, trace_id: str, /) -> str:
-        """Return the address of one run; ``@last`` and ``@best`` are such names, too."""
+        """Return the address of one run, an id or ``@last`` or ``@best``."""
         name = trace_id.removeprefix("kp:trace:")
-        plain = name.isascii() and name.replace("-", "").isalnum()  # and a map has many of them
-        return self.to(f"/traces/{name if plain else tilde_encode(name)}")
+        is_safe = name.isascii() and name.replace("-", "").isalnum()  # fast: a map has many
+        return self.to(f"/traces/{name if is_safe else tilde_encode(name)}")
 
     def database(self) -> str:
-        """Return the address of all tables and views, and a place to type SQL."""
+        """Return the address of the tables, views and SQL editor."""
         return str(self.datasette.urls.database(self.name))
 
     def row(self, table: str, key: int) -> str:
@@ -130,20 +132,20 @@ class Addresses:
 
 
 class Page(NamedTuple):
-    """The contents of the frame; what is empty is not shown."""
+    """The contents of the frame; empty parts are not shown."""
 
     title: str
     content: str = ""
     heading: str = ""
     lead: str = ""
-    beside: Mapping[str, str | None] = MappingProxyType({})
+    related: Mapping[str, str | None] = MappingProxyType({})
     command: str = ""
     status: int = 200
     notice: str = ""
 
 
-class Visit(NamedTuple):
-    """A request for a page, and the open file that it is about."""
+class PageRequest(NamedTuple):
+    """A request for a page, with the open database."""
 
     history: History
     path: Path
@@ -154,21 +156,21 @@ class Visit(NamedTuple):
     token: str | None
 
 
-Reader: TypeAlias = Callable[[Visit], Page | str]
-"""Makes a page for our frame, or a text; it runs in a thread of its own."""
+PageReader: TypeAlias = Callable[[PageRequest], Page | str]
+"""Makes a page for our frame, or a plain text; runs in a worker thread."""
 
 
 @hookimpl  # type: ignore[untyped-decorator]
 def startup() -> None:
-    """Keep Datasette from drawing every local of every frame on the terminal for a mere 404."""
+    """Keep Datasette from printing tracebacks with all locals for a 404."""
     handle_exception.rich = None
 
 
 @hookimpl  # type: ignore[untyped-decorator]
 def register_routes() -> list[tuple[str, View]]:
-    """Add our pages."""
+    """Register the pages."""
     page = r"^/-/kp/(?P<database>[^/]+)"
-    readers: dict[str, Reader] = {
+    readers: dict[str, PageReader] = {
         "": overview,
         "/what-if": gate,
         "/runs": runs,
@@ -185,16 +187,16 @@ def register_routes() -> list[tuple[str, View]]:
 
 @hookimpl(optionalhook=True)  # type: ignore[untyped-decorator]
 def skip_csrf(scope: Mapping[str, Any]) -> bool:
-    """Leave our own form, which has a token of its own, to us."""
+    """Skip Datasette's CSRF check for our form, which has its own token."""
     return FORM_KEY in scope and str(scope["path"]).endswith("/review")
 
 
 @hookimpl  # type: ignore[untyped-decorator]
 def menu_links(datasette: "Datasette", actor: Actor) -> MenuLinks:
-    """Add a link to the overview to every page, for who may see it."""
+    """Add a menu link to the overview for actors who may see it."""
 
     async def links() -> list[dict[str, str]]:
-        files = our_files(datasette)
+        files = kp_databases(datasette)
         return [
             {
                 "href": Addresses(datasette, name).to(),
@@ -209,19 +211,19 @@ def menu_links(datasette: "Datasette", actor: Actor) -> MenuLinks:
 
 @hookimpl  # type: ignore[untyped-decorator]
 def render_cell(value: Any, column: str, database: str, datasette: "Datasette") -> Markup | None:
-    """Shorten the id of a run to a link to its page."""
+    """Render the id of a run as a short link to its page."""
     is_id = column == "id" and isinstance(value, str) and value.startswith("kp:trace:")
-    if not is_id or database not in our_files(datasette):
+    if not is_id or database not in kp_databases(datasette):
         return None
     href = Addresses(datasette, database).trace(value)
     return Markup('<a href="{}" title="{}">{}</a>').format(href, value, short_id(value))
 
 
-def overview(visit: Visit) -> Page:
-    """Show every chart of the last 30 days, or of the whole file."""
-    history, links, prices = visit.history, visit.links, read_prices()
+def overview(request: PageRequest) -> Page:
+    """Show the overview of the last 30 days, or of the whole file."""
+    history, links, prices = request.history, request.links, read_prices()
     newest, first = history.runs(limit=_NEWEST), _first_day(history)
-    since = "" if visit.args.get("all") else first
+    since = "" if request.args.get("all") else first
     content = overview_html(
         history.overview(since=since or None),
         replace(links, since=since),
@@ -243,45 +245,45 @@ def _first_day(history: History) -> str:
     return first.isoformat() if oldest < first else ""
 
 
-def gate(visit: Visit) -> Page:
-    """Show what each threshold would let through."""
-    history = visit.history
-    content = gate_html(history.scores(), history.last_decisions(), visit.links)
+def gate(request: PageRequest) -> Page:
+    """Show the runs that each threshold would forward."""
+    history = request.history
+    content = gate_html(history.scores(), history.last_decisions(), request.links)
     return Page("The gate", content, "The gate")
 
 
-def trace(visit: Visit) -> Page:
+def trace(request: PageRequest) -> Page:
     """Show one run."""
-    history, links, prices = visit.history, visit.links, read_prices()
-    seq = history.find(visit.name)
+    history, links, prices = request.history, request.links, read_prices()
+    seq = history.find(request.name)
     run, recalled = history.run(seq), []
     for name in run.recalled:
         with suppress(TraceNotFoundError):
             recalled.append(history.find(name))
     full = FullRun(
         run,
-        MostAlike.among(history.points(around=seq)),
+        SimilarRuns.from_points(history.points(around=seq)),
         history.outbox_body(seq),
         history.runs_at(recalled),
         prices.costs(history, [seq]).get(seq),
     )
     content = trace_html(full, links, domains=history.domains(), prices=prices)
-    command = f"kp-middleware show {quote(short_id(run.id))}"  # an id may be anybody's making
-    ways = _beside(run, *history.adjacent(seq), links)
+    command = f"kp-middleware show {quote(short_id(run.id))}"  # an imported id may hold anything
+    related = _related_links(run, *history.adjacent(seq), links)
     title = f"Run {short_id(run.id)}"
-    return Page(title, content, beside=ways, command=command, notice=prices.problem)
+    return Page(title, content, related=related, command=command, notice=prices.problem)
 
 
-def _beside(
+def _related_links(
     run: Run, earlier: str | None, later: str | None, links: Addresses
 ) -> dict[str, str | None]:
-    """Return the ways to what is beside a run: its neighbours, its conversation, its rows."""
+    """Return links to a run's neighbours, conversation, Markdown and rows."""
     nearest = run.scoring.nearest_id if run.scoring and run.scoring.nearest_seq else None
     thread = run.thread_id and tilde_encode(run.thread_id)
     return {
         "← Earlier": earlier and links.trace(earlier),
         "Later →": later and links.trace(later),
-        "Compare with the nearest": nearest and links.to("/compare", left=nearest, right=run.id),
+        "Compare with nearest": nearest and links.to("/compare", left=nearest, right=run.id),
         "Conversation": thread and links.to(f"/conversations/{thread}"),
         "Markdown": f"{links.trace(run.id)}.md",
         "Row in SQL": links.row("traces", run.seq),
@@ -289,64 +291,64 @@ def _beside(
     }
 
 
-def runs(visit: Visit) -> Page:
-    """Show the runs that the address asks for."""
+def runs(request: PageRequest) -> Page:
+    """Show the runs that match the query."""
     prices = read_prices()
-    content = runs_html(visit.history, Query.of(visit.args), visit.links, prices)
+    content = runs_html(request.history, Query.from_args(request.args), request.links, prices)
     return Page("Runs", content, "Runs", notice=prices.problem)
 
 
-def markdown_of(visit: Visit) -> str:
-    """Return one run as Markdown, to copy."""
-    run = visit.history.run(visit.history.find(visit.name))
+def markdown_of(request: PageRequest) -> str:
+    """Return one run as Markdown."""
+    run = request.history.run(request.history.find(request.name))
     return "\n".join((*markdown(run, steps=None), ""))
 
 
-def compare(visit: Visit) -> Page:
+def compare(request: PageRequest) -> Page:
     """Show two runs side by side."""
-    names = [visit.args.get(side, "") for side in ("left", "right")]
-    left, right = (visit.history.run(visit.history.find(name)) for name in names)
-    turned = visit.links.to("/compare", left=right.id, right=left.id)
-    return Page("Compare", compare_html(left, right, visit.links, turned), "Two runs")
+    names = [request.args.get(side, "") for side in ("left", "right")]
+    left, right = (request.history.run(request.history.find(name)) for name in names)
+    swapped = request.links.to("/compare", left=right.id, right=left.id)
+    return Page("Compare", compare_html(left, right, request.links, swapped), "Two runs")
 
 
-def conversation(visit: Visit) -> Page:
+def conversation(request: PageRequest) -> Page:
     """Show the runs of one conversation."""
-    content = conversation_html(visit.history, visit.name, visit.links)
-    return Page("Conversation", content, "Conversation", one_line(visit.name))
+    content = conversation_html(request.history, request.name, request.links)
+    return Page("Conversation", content, "Conversation", one_line(request.name))
 
 
-def review(visit: Visit) -> Page:
-    """Ask about the first run to judge that was not skipped; store the answer about another."""
-    history, links, form, answered = visit.history, visit.links, visit.form, ""
+def review(request: PageRequest) -> Page:
+    """Show the next run to review; store the answer about the previous one."""
+    history, links, form, answered = request.history, request.links, request.form, ""
     if form.get("success") in {"yes", "no"}:
-        _judge(visit.path, form["trace_id"], success=form["success"] == "yes")
+        _save_answer(request.path, form["trace_id"], success=form["success"] == "yes")
         run = history.run(history.find(form["trace_id"]))
-        answered = f"Noted: {outcome(run.known_success)}. {sentence(delivery_status(run))}"
-    given = form.get("skip") or visit.args.get("skip", "")
+        answered = f"Saved: {outcome(run.known_success)}. {sentence(delivery_status(run))}"
+    given = form.get("skip") or request.args.get("skip", "")
     skipped = [name for name in given.split(",") if name]
-    left = [one for one in history.to_review(limit=_AHEAD) if one.trace_id not in skipped]
+    left = [one for one in history.to_review(limit=_REVIEW_LIMIT) if one.trace_id not in skipped]
     item, action = left[0] if left else None, links.to("/review")
-    why = "" if item is None else _WHY[item.why]
+    reason = "" if item is None else _REVIEW_REASONS[item.why]
     if item is not None and item.p_success is not None:
-        why += f" P(success) {p_in_words(item.p_success, item.p_reasons)}."
+        reason += f" P(success) {p_in_words(item.p_success, item.p_reasons)}."
     content = render(
         "review.html",
         item=item,
-        why=why,
+        reason=reason,
         left=len(left),
         href=links.trace(item.trace_id) if item else "",
-        action=action if visit.token else "",
-        token=visit.token,
+        action=action if request.token else "",
+        token=request.token,
         skipped=",".join(skipped),
         skip=f"{action}?skip={','.join([*skipped, item.trace_id])}" if item else "",
         answered=answered,
     )
-    return Page("Review", content, "Did it do its task?")
+    return Page("Review", content, "Did this run succeed?")
 
 
-def _judge(db: Path, trace_id: str, *, success: bool) -> None:
-    """Store the answer as feedback: the run is scored and decided anew."""
+def _save_answer(db: Path, trace_id: str, *, success: bool) -> None:
+    """Store the answer as feedback and reevaluate the run."""
     from kp_middleware.pipeline import Feedback, Reevaluation
     from kp_middleware.settings import Settings
 
@@ -356,70 +358,69 @@ def _judge(db: Path, trace_id: str, *, success: bool) -> None:
 
 
 async def theme(datasette: "Datasette", request: "Request") -> Response:
-    """Keep a theme for this browser, and lead back."""
+    """Store the theme in a cookie and redirect back."""
     back = request.args.get("to") or ""
-    is_here = back.startswith("/") and not back.startswith(("//", "/\\"))
-    response = Response.redirect(back if is_here else datasette.urls.instance())
+    is_local = back.startswith("/") and not back.startswith(("//", "/\\"))
+    response = Response.redirect(back if is_local else datasette.urls.instance())
     name = request.url_vars["name"]
     response.set_cookie(_THEME, "" if name == "system" else name, samesite="strict", httponly=True)
     return response
 
 
-def _view(read: Reader) -> View:
-    """Show what a reader makes of the file, to who may see it; a form needs the page's token."""
+def _view(read: PageReader) -> View:
+    """Return a view that checks permissions and the form token, then renders the page."""
 
     async def view(datasette: "Datasette", request: "Request") -> Response:
         database = tilde_decode(request.url_vars["database"])
-        path = our_files(datasette).get(database)
-        if path is None:  # not raised: Datasette would draw each local of each frame
-            missing = f"no file of kp-middleware is called {database}"
-            return await _framed(datasette, request, _problem("Not found", missing, 404))
+        path = kp_databases(datasette).get(database)
+        if path is None:  # not raised: Datasette would print all locals
+            missing = f"no kp-middleware database is named {database}"
+            return await _page_response(datasette, request, _error_page("Not found", missing, 404))
         if not await _may_see(datasette, request.actor, database):
             raise Forbidden("execute-sql")
         token = request.scope.get(FORM_KEY)
         form = await request.post_vars() if request.method == "POST" else {}
         if form and not (token and compare_digest(form.get("token", "").encode(), token.encode())):
-            why = "This answer does not come from the page: open it again."
-            return Response.text(why, status=403)
+            return Response.text("Invalid form token: reload the page.", status=403)
         links, name = Addresses(datasette, database), tilde_decode(request.url_vars.get("name", ""))
         args = {key: request.args.get(key) or "" for key in request.args}
 
         def read_page() -> Page | str:
             with History.open(path) as history:
-                return read(Visit(history, path, links, name, args, form, token))
+                return read(PageRequest(history, path, links, name, args, form, token))
 
         try:
             page: Page | str = await asyncio.to_thread(read_page)
         except TraceNotFoundError as error:
-            page = _problem("Not found", str(error), 404)
+            page = _error_page("Not found", str(error), 404)
         except (KnowledgePulseError, *DATABASE_ERRORS) as error:
-            page = _problem("This cannot be shown", str(error), 500)
+            page = _error_page("Cannot show this page", str(error), 500)
         if isinstance(page, str):
-            return Response.text(page, headers=dict(_CONFINED))
-        return await _framed(datasette, request, page, links, path.name)
+            return Response.text(page, headers=dict(_SECURITY_HEADERS))
+        return await _page_response(datasette, request, page, links, path.name)
 
     return view
 
 
-def _problem(title: str, why: str, status: int) -> Page:
-    return Page(title, heading=title, lead=one_line(sentence(why)), status=status)
+def _error_page(title: str, error: str, status: int) -> Page:
+    return Page(title, heading=title, lead=one_line(sentence(error)), status=status)
 
 
-async def _framed(
+async def _page_response(
     datasette: "Datasette",
     request: "Request",
     page: Page,
     links: Addresses | None = None,
     file: str = "",
 ) -> Response:
-    """Render our own frame: the same in all versions of Datasette, and nothing in it can run."""
-    ways, themes, chosen = {}, {}, request.cookies.get(_THEME, "")
+    """Render a page in our frame, without scripts and for all versions of Datasette."""
+    pages, themes, chosen = {}, {}, request.cookies.get(_THEME, "")
     if links is not None:
         here = urlencode({"to": request.full_path})
         names = ("dark", "light", "system")
         themes = {name: f"{links.to(f'/theme/{name}')}?{here}" for name in names}
     if links is not None and page.status != 500:
-        ways = {
+        pages = {
             "Overview": links.to(),
             "Runs": links.runs(),
             "Review": links.to("/review"),
@@ -428,6 +429,6 @@ async def _framed(
             "All tables, SQL": links.database(),
         }
     theme = chosen if chosen in themes else ""
-    values = {"page": page, "links": links, "file": file, "ways": ways, "themes": themes}
+    values = {"page": page, "links": links, "file": file, "pages": pages, "themes": themes}
     html = await datasette.render_template(frame(), {**values, "theme": theme}, request=request)
-    return Response.html(html, status=page.status, headers=dict(_CONFINED))
+    return Response.html(html, status=page.status, headers=dict(_SECURITY_HEADERS))

@@ -1,4 +1,4 @@
-"""Several runs on one page: a list, two compared step by step, and all of one conversation."""
+"""Pages of several runs: the list, a comparison step by step, a conversation."""
 
 import re
 import time
@@ -28,12 +28,12 @@ from kp_middleware.views.wording import (
 )
 from kp_middleware.web.marks import Links, Table, TableRow, render
 
-_A_PAGE: Final = 50
-_COUNTED: Final = 1_000
+_PAGE_SIZE: Final = 50
+_MAX_COUNTED: Final = 1_000
 _TITLE: Final = 140
 _DAY_S: Final = 86_400
 _AGES: Final[dict[str, str]] = {"1d": "day", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
-_SAID: Final = {
+_FILTER_TEXTS: Final = {
     "domain": "{}",
     "outcome": "{}",
     "state": "state {}",
@@ -51,31 +51,31 @@ _SAID: Final = {
     "queued": "in the outbox",
     "text": "with “{}”",
 }
-"""Filters in words; in an address, ``text`` is called ``q``."""
-_COLUMNS: Final = {  # and what each sorts by
+"""Descriptions of the filters; the parameter of ``text`` is ``q``."""
+_COLUMNS: Final = {  # the sort order of each column
     "took": "duration",
     **{name: name for name in ("score", "novelty", "tokens", "steps", "started", "domain")},
     "outcome": "outcome",
     "state": "state",
 }
-_ORDERS: Final = {  # from the highest, and from the lowest
-    "started": ("the newest first", "the oldest first"),
-    "duration": ("the slowest first", "the fastest first"),
+_ORDERS: Final = {  # descending, ascending
+    "started": ("newest first", "oldest first"),
+    "duration": ("slowest first", "fastest first"),
     "domain": ("domains from Z to A", "domains from A to Z"),
-    "outcome": ("by outcome, the succeeded first", "by outcome, the failed first"),
+    "outcome": ("by outcome, succeeded first", "by outcome, failed first"),
     "state": ("states from Z to A", "states from A to Z"),
 }
 
 
 Values: TypeAlias = dict[str, object]
-"""The values that a template reads of one thing."""
+"""The values that a template reads."""
 
 Pieces: TypeAlias = list[tuple[str, bool]]
-"""A text in pieces, each with whether the other run has another."""
+"""A text in pieces, each with whether it differs from the other run."""
 
 
 class Query(NamedTuple):
-    """The filters and the order in an address; ``sort`` is empty for the best match first."""
+    """The filters and order of the runs page; ``sort`` is empty for best match first."""
 
     given: Mapping[str, str]
     filters: Filters
@@ -84,12 +84,12 @@ class Query(NamedTuple):
     after: str | None
 
     @classmethod
-    def of(cls, args: Mapping[str, str]) -> Self:
-        """Read the parameters of an address; those that make no sense are ignored."""
+    def from_args(cls, args: Mapping[str, str]) -> Self:
+        """Parse query parameters; ignore invalid ones."""
         given = {name: text.strip() for name, text in args.items() if text.strip()}
         read = {
             name: value
-            for name in _SAID
+            for name in _FILTER_TEXTS
             if (value := _value(name, given.get("q" if name == "text" else name, ""))) is not None
         }
         sort = given.get("sort", "")
@@ -100,19 +100,19 @@ class Query(NamedTuple):
         return cls(left, Filters(**read), sort, "asc" not in given, given.get("after"))
 
     def changed(self, **changes: str) -> dict[str, str]:
-        """Return the parameters with some of them changed; an empty one is left out."""
+        """Return the parameters with changes applied; drop empty ones."""
         return {name: value for name, value in {**self.given, **changes}.items() if value}
 
     def in_words(self) -> Iterator[str]:
-        """Yield each filter in words."""
-        for name, words in _SAID.items():
+        """Yield a description of each filter."""
+        for name, words in _FILTER_TEXTS.items():
             if value := self.given.get("q" if name == "text" else name):
                 is_age = name == "since" and value in _AGES
                 yield f"of the last {_AGES[value]}" if is_age else words.format(value)
 
 
 def _value(name: str, text: str) -> Any:
-    """Return a filter's value, None where it makes no sense: an age is an instant, too."""
+    """Parse a filter, an age as an instant; return None if it is invalid."""
     match name:
         case "outcome":
             return text if text in OUTCOMES else None
@@ -135,7 +135,7 @@ def _value(name: str, text: str) -> Any:
 def run_rows(
     runs: Iterable[RunSummary], links: Links, costs: Mapping[int, str] = MappingProxyType({})
 ) -> list[Values]:
-    """Return runs as rows of a table, in words, with their costs; what is not known is empty."""
+    """Return the runs as formatted table rows; unknown values are empty."""
     return [
         {
             "seq": run.seq,
@@ -151,7 +151,7 @@ def run_rows(
             "started": minute(run.started_at),
             "domain": run.domain,
             "state": run.state,
-            # pieces between the marks: each second one was searched for
+            # every second piece is a match
             "snippet": re.split("[\x02\x03]", run.snippet or ""),
         }
         for run in runs
@@ -159,29 +159,29 @@ def run_rows(
 
 
 def runs_html(history: History, query: Query, links: Links, prices: Prices) -> Markup:
-    """Render one page of the runs that were asked for."""
+    """Render one page of the runs that match a query."""
     history.marks = "\x02", "\x03"
-    total = history.count_runs(query.filters, most=_COUNTED)
+    total = history.count_runs(query.filters, most=_MAX_COUNTED)
     if query.sort:
         order: dict[str, Any] = {
             "sort": query.sort,
             "descending": query.descending,
             "after": query.after,
         }
-        runs, after = history.page(query.filters, limit=_A_PAGE, **order)
+        runs, after = history.page(query.filters, limit=_PAGE_SIZE, **order)
     else:
         skipped = int(query.after or "") if re.fullmatch("[0-9]{1,6}", query.after or "") else 0
-        runs = history.runs(query.filters, limit=_A_PAGE + 1, skip=skipped)
-        after = f"{skipped + _A_PAGE}" if len(runs) > _A_PAGE else None
-        runs = runs[:_A_PAGE]
+        runs = history.runs(query.filters, limit=_PAGE_SIZE + 1, skip=skipped)
+        after = f"{skipped + _PAGE_SIZE}" if len(runs) > _PAGE_SIZE else None
+        runs = runs[:_PAGE_SIZE]
     known = prices.costs(history, [run.seq for run in runs])
     costs = {seq: prices.in_words(cost) for seq, cost in known.items()}
     heads = {}
     for name, sort in _COLUMNS.items():
         is_now, down = query.sort == sort, query.descending
-        turned = query.changed(sort=sort, asc="1" if is_now and down else "")
+        swapped = query.changed(sort=sort, asc="1" if is_now and down else "")
         arrow = ("↓" if down else "↑") if is_now else ""
-        heads[name] = {"href": links.runs(**turned), "arrow": arrow}
+        heads[name] = {"href": links.runs(**swapped), "arrow": arrow}
     return render(
         "runs.html",
         lead=_lead(query, total),
@@ -202,34 +202,34 @@ def runs_html(history: History, query: Query, links: Links, prices: Prices) -> M
 def _lead(query: Query, total: int) -> str:
     if not total:
         words = ", ".join(query.in_words())
-        return f"No run matches: {words}." if words else "Nothing is recorded yet."
-    runs = counted(total, "run") if total <= _COUNTED else f"More than {_COUNTED:,} runs"
-    highest = _ORDERS.get(query.sort, ("the highest first", "the lowest first"))
-    order = highest[not query.descending] if query.sort else "the best match first"
+        return f"No run matches: {words}." if words else "No runs recorded yet."
+    runs = counted(total, "run") if total <= _MAX_COUNTED else f"More than {_MAX_COUNTED:,} runs"
+    highest = _ORDERS.get(query.sort, ("highest first", "lowest first"))
+    order = highest[not query.descending] if query.sort else "best match first"
     by = f" by {query.sort}," if query.sort in SORTS.keys() - _ORDERS.keys() else ""
     return f"{', '.join([runs, *query.in_words()])};{by} {order}."
 
 
-_ELSEWHERE: Final = {"id", "objective", "domain", "started_at", "success", "threshold"}
-"""In the headings, or in words in the gate."""
+_SHOWN_ELSEWHERE: Final = {"id", "objective", "domain", "started_at", "success", "threshold"}
+"""Facts shown in the headings or in the gate's description."""
 _CELL: Final = 120
-_LINES: Final = 60  # of one step
-_LINE: Final = 400
-_MOST_STEPS: Final = 400
-_MOST_RUNS: Final = 100
-_ALIKE: Final = 0.5  # with less in common, all of a line differs
+_MAX_LINES: Final = 60  # per step
+_MAX_CHARS: Final = 400
+_MAX_STEPS: Final = 400
+_MAX_RUNS: Final = 100
+_MIN_RATIO: Final = 0.5  # below it, the whole line differs
 _WORD: Final = re.compile(r"\w+\s*|\W\s*")
 
 
-def compare_html(left: Run, right: Run, links: Links, turned: str) -> Markup:
-    """Render two runs side by side, with their steps aligned; ``turned`` leads to the reverse."""
+def compare_html(left: Run, right: Run, links: Links, swapped: str) -> Markup:
+    """Render two runs side by side, with their steps aligned; ``swapped`` links to the reverse."""
     comparison = compared(left, right)
     facts = []
     for name, *values in comparison.facts:
-        if name not in _ELSEWHERE and values != [None, None]:
+        if name not in _SHOWN_ELSEWHERE and values != [None, None]:
             said = name.removesuffix("_ms").replace("_", " ")
             said = said if values[0] == values[1] else f"{said} ≠"
-            facts.append(TableRow((said, *(_cell(name, value) for value in values))))
+            facts.append(TableRow((said, *(_cell_text(name, value) for value in values))))
     scores = []
     for part in comparison.scores:
         amounts = ("–" if one is None else f"{one:.3f}" for one in (part.left, part.right))
@@ -248,16 +248,16 @@ def compare_html(left: Run, right: Run, links: Links, turned: str) -> Markup:
         titles=titles,
         facts=Table(("", "Left", "Right"), facts),
         scores=Table(("Part", "Left", "Right", "Difference"), scores),
-        steps=[_row(pair, left, right) for pair in comparison.steps[:_MOST_STEPS]],
-        left_out=max(0, len(comparison.steps) - _MOST_STEPS),
-        turned=turned,
+        steps=[_row(pair, left, right) for pair in comparison.steps[:_MAX_STEPS]],
+        left_out=max(0, len(comparison.steps) - _MAX_STEPS),
+        swapped=swapped,
     )
 
 
 def conversation_html(history: History, thread: str, links: Links) -> Markup:
-    """Render the runs of a conversation, from the first to the last."""
+    """Render the runs of a conversation in order."""
     filters = Filters(thread=thread)
-    found = history.page(filters, limit=_MOST_RUNS, sort="started", descending=False)
+    found = history.page(filters, limit=_MAX_RUNS, sort="started", descending=False)
     turns = []
     for run in (history.run(one.seq) for one in found.runs):
         facts = [] if run.duration_ms is None else [duration(run.duration_ms)]
@@ -267,7 +267,7 @@ def conversation_html(history: History, thread: str, links: Links) -> Markup:
     return render("conversation.html", turns=turns, is_cut=found.next is not None)
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell_text(name: str, value: Any) -> str:
     if value is None:
         return "–"
     if name == "duration_ms":
@@ -276,13 +276,13 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _row(pair: Pair, left: Run, right: Run) -> Values:
-    """Return the steps of a pair, each with its text in pieces; one that is alone differs."""
+    """Return the steps of a pair with their texts in pieces; an unpaired step differs."""
     steps, texts = [], []
     for run, number in ((left, pair.left), (right, pair.right)):
         step = next((view_step(run, step) for step in run.steps if step.number == number), None)
         parts = () if step is None else (step.content, step.input, step.output)
         text = "\n".join(part for part in parts if part)
-        texts.append([line[:_LINE] for line in text.splitlines()[:_LINES]])
+        texts.append([line[:_MAX_CHARS] for line in text.splitlines()[:_MAX_LINES]])
         steps.append(step)
     if None in steps:
         alone = [[("\n".join(lines), False)] for lines in texts]
@@ -293,21 +293,21 @@ def _row(pair: Pair, left: Run, right: Run) -> Values:
 
 
 def _diff(left: Sequence[str], right: Sequence[str]) -> tuple[Pieces, Pieces]:
-    """Return the lines of both in pieces: the words in which they differ, and the others."""
+    """Return both texts in pieces, with the words that differ marked."""
     sides: tuple[Pieces, Pieces] = ([], [])
     for tag, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         for lines in zip_longest(left[a:b], right[c:d], fillvalue=""):
-            both = [[(lines[0], False)]] * 2 if tag == "equal" else _words(*lines)
+            both = [[(lines[0], False)]] * 2 if tag == "equal" else _word_diff(*lines)
             for side, line, pieces in zip(sides, lines, both, strict=True):
                 if line or tag == "equal":
                     side.extend([*pieces, ("\n", False)])
     return sides
 
 
-def _words(left: str, right: str) -> tuple[Pieces, Pieces]:
+def _word_diff(left: str, right: str) -> tuple[Pieces, Pieces]:
     ours, theirs = _WORD.findall(left), _WORD.findall(right)
     matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
-    if matcher.quick_ratio() < _ALIKE or matcher.ratio() < _ALIKE:
+    if matcher.quick_ratio() < _MIN_RATIO or matcher.ratio() < _MIN_RATIO:
         return [(left, True)], [(right, True)]
     codes = matcher.get_opcodes()
     return (

@@ -1,4 +1,4 @@
-"""Serve Datasette with our pages on this machine, only to a browser that has opened the link."""
+"""Serve Datasette with our pages on localhost, only to the browser that opened the link."""
 
 import asyncio
 import os
@@ -22,31 +22,33 @@ import uvicorn
 from datasette.app import Datasette
 
 from kp_middleware.web.marks import prepare_templates
-from kp_middleware.web.plugin import FORM_KEY, Addresses, our_files
+from kp_middleware.web.plugin import FORM_KEY, Addresses, kp_databases
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_DOOR: Final = "/-/kp-open"
-_UNKNOWN: Final = "Open the link that kp-middleware ui printed.\n"
-_USED: Final = "This link is no longer good: type kp-middleware ui again for a new one.\n"
-_NO_SCREEN: Final = "There is no screen here, so no browser was started: open the link yourself."
-_ANOTHER_NAME: Final = (
-    "This page is at http://127.0.0.1:{0} and nowhere else. Through a tunnel, use the same port at"
-    " both ends: ssh -L {0}:127.0.0.1:{0} …\n"
+_OPEN_PATH: Final = "/-/kp-open"
+_NOT_OPENED: Final = "Open the link that kp-middleware ui printed.\n"
+_LINK_USED: Final = (
+    "This link is invalid or already used: run kp-middleware ui again for a new one.\n"
 )
-_CONFINED: Final = {
-    # nothing from outside, whatever a trace says; and where a link leads outside, no word of us
+_NO_DISPLAY: Final = "No display found, so no browser was started: open the link yourself."
+_WRONG_HOST: Final = (
+    "This page is only served at http://127.0.0.1:{0}. Through a tunnel, use the same port at both"
+    " ends: ssh -L {0}:127.0.0.1:{0} …\n"
+)
+_SECURITY_HEADERS: Final = {
+    # no external resources, whatever a trace contains, and no referrer
     "content-security-policy": "default-src 'self' 'unsafe-inline'; img-src 'self' data:;"
     " form-action 'self'; frame-ancestors 'none'; base-uri 'none'; object-src 'none'",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-_OURS: Final = {"content-type": "text/plain; charset=utf-8", "cache-control": "no-store"}
+_TEXT_HEADERS: Final = {"content-type": "text/plain; charset=utf-8", "cache-control": "no-store"}
 _PREFIX: Final = "kp-middleware-ui-"
-_LEADS_ON: Final = (
+_REDIRECT_PAGE: Final = (
     '<!DOCTYPE html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
     '<title>kp-middleware</title><meta http-equiv="refresh" content="0; url={0}">'
     '<a href="{0}">Open</a>'
@@ -54,28 +56,28 @@ _LEADS_ON: Final = (
 
 
 class Guard:
-    """ASGI middleware that admits only browsers that have opened the link.
+    """ASGI middleware that admits only the browser that opened the link.
 
-    A page of another site could have its name lead to this machine, and then read what is here as
-    if it were its own: such a name is refused. Another user of this machine knows no link.
+    The host check prevents DNS rebinding by other sites; the one-time link keeps out other users of
+    this machine.
     """
 
     def __init__(
-        self, app: App, *, port: int, first_page: str, opened: Callable[[], None] = lambda: None
+        self, app: App, *, port: int, first_page: str, on_open: Callable[[], None] = lambda: None
     ) -> None:
         self._app = app
         self._port = port
-        self._opened = opened
+        self._on_open = on_open
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
-        self._cookie = f"kp-ui-{port}"  # cookies do not tell ports apart
+        self._cookie = f"kp-ui-{port}"  # cookies are shared by all ports
         self._first_page = first_page
-        self._once = secrets.token_urlsafe(24)
+        self._one_time = secrets.token_urlsafe(24)
         self._session = secrets.token_urlsafe(24)
         self._form_token = secrets.token_urlsafe(24)
-        self.link = f"http://127.0.0.1:{port}{_DOOR}?once={self._once}"
+        self.link = f"http://127.0.0.1:{port}{_OPEN_PATH}?once={self._one_time}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or refuse it."""
+        """Pass a request on, or reject it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         if scope["type"] != "http":
@@ -84,85 +86,90 @@ class Guard:
             name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]
         }
         if headers.get("host", "").lower() not in self._hosts:
-            await _say(send, HTTPStatus.MISDIRECTED_REQUEST, _ANOTHER_NAME.format(self._port))
+            await _respond(send, HTTPStatus.MISDIRECTED_REQUEST, _WRONG_HOST.format(self._port))
             return
-        is_known = self._is_known(headers.get("cookie", ""))
-        if scope["path"] == _DOOR:
-            await self._open(scope, send, is_known=is_known)
-        elif is_known and scope["path"] == "/":
-            await _say(send, HTTPStatus.FOUND, "", {"location": self._first_page})
-        elif is_known:
-            await self._app({**scope, FORM_KEY: self._form_token}, receive, _confining(send))
+        has_session = self._has_session(headers.get("cookie", ""))
+        if scope["path"] == _OPEN_PATH:
+            await self._open(scope, send, has_session=has_session)
+        elif has_session and scope["path"] == "/":
+            await _respond(send, HTTPStatus.FOUND, "", {"location": self._first_page})
+        elif has_session:
+            await self._app({**scope, FORM_KEY: self._form_token}, receive, _secured(send))
         else:
-            await _say(send, HTTPStatus.FORBIDDEN, _UNKNOWN)
+            await _respond(send, HTTPStatus.FORBIDDEN, _NOT_OPENED)
 
-    async def _open(self, scope: Scope, send: Send, *, is_known: bool) -> None:
-        """Open once: what is left in a history or a log opens nothing.
+    async def _open(self, scope: Scope, send: Send, *, has_session: bool) -> None:
+        """Accept the link once, so that one left in a history or log is useless.
 
-        The page that leads on is one of ours, because a browser that was led here by a page of
-        somebody else would not show its cookie along a redirect.
+        Answer with a page that redirects: after an HTTP redirect from another site, the browser
+        would not send a SameSite=Strict cookie.
         """
         headers = {"content-type": "text/html; charset=utf-8"}
-        if not is_known:
+        if not has_session:
             given = parse_qs(scope["query_string"].decode("latin-1")).get("once", [""])[0]
-            if scope["method"] != "GET" or not self._once or not _equal(given, self._once):
-                await _say(send, HTTPStatus.FORBIDDEN, _USED)
+            if (
+                scope["method"] != "GET"
+                or not self._one_time
+                or not _is_equal(given, self._one_time)
+            ):
+                await _respond(send, HTTPStatus.FORBIDDEN, _LINK_USED)
                 return
-            self._once = ""
-            self._opened()
+            self._one_time = ""
+            self._on_open()
             cookie = f"{self._cookie}={self._session}; Path=/; HttpOnly; SameSite=Strict"
             headers["set-cookie"] = cookie
-        await _say(send, HTTPStatus.OK, _LEADS_ON.format(self._first_page), headers)
+        await _respond(send, HTTPStatus.OK, _REDIRECT_PAGE.format(self._first_page), headers)
 
-    def _is_known(self, cookies: str) -> bool:
-        """Read cookies by hand: what other programs of this machine set may be malformed."""
+    def _has_session(self, cookies: str) -> bool:
+        """Parse cookies by hand: other programs on this machine may set malformed ones."""
         pairs = (pair.strip().partition("=") for pair in cookies.split(";"))
         return any(
-            name == self._cookie and _equal(value, self._session) for name, _, value in pairs
+            name == self._cookie and _is_equal(value, self._session) for name, _, value in pairs
         )
 
 
 class LinkFile(ExitStack):
-    """A page that leads on to the link, until it is closed.
+    """A temporary file that redirects to the link.
 
-    Every user of a machine can read with which words a browser was started, so they name this file
-    and not the link.
+    The browser is started with this file: other users can read the command line of a process.
     """
 
     def write(self, link: str) -> str:
-        """Return the address of the file."""
-        try:  # in the home folder, visible: sandboxed browsers see no other
+        """Write the file; return its URL."""
+        try:  # sandboxed browsers see only visible files in the home folder
             folder = self.enter_context(TemporaryDirectory(prefix=_PREFIX, dir=Path.home()))
         except (OSError, RuntimeError):
             folder = self.enter_context(TemporaryDirectory(prefix=_PREFIX))
         page = Path(folder) / "open.html"
         page.touch(mode=0o600)
-        page.write_text(_LEADS_ON.format(link), encoding="utf-8")
+        page.write_text(_REDIRECT_PAGE.format(link), encoding="utf-8")
         return page.as_uri()
 
 
-def _equal(given: str, expected: str) -> bool:
+def _is_equal(given: str, expected: str) -> bool:
     return secrets.compare_digest(given.encode(), expected.encode())
 
 
-def _confining(send: Send) -> Send:
+def _secured(send: Send) -> Send:
     async def confined(message: Any) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message["headers"], *_raw(_CONFINED)]}
+            message = {**message, "headers": [*message["headers"], *_encoded(_SECURITY_HEADERS)]}
         await send(message)
 
     return confined
 
 
-async def _say(
+async def _respond(
     send: Send, status: HTTPStatus, text: str, headers: Mapping[str, str] | None = None
 ) -> None:
-    told = {**_CONFINED, **_OURS, **(headers or {})}
-    await send({"type": "http.response.start", "status": int(status), "headers": _raw(told)})
+    all_headers = {**_SECURITY_HEADERS, **_TEXT_HEADERS, **(headers or {})}
+    await send(
+        {"type": "http.response.start", "status": int(status), "headers": _encoded(all_headers)}
+    )
     await send({"type": "http.response.body", "body": text.encode()})
 
 
-def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), text.encode()) for name, text in headers.items()]
 
 
@@ -173,18 +180,18 @@ _SETTINGS: Final = {
     "num_sql_threads": 2,
     "sql_time_limit_ms": 2000,
 }
-_LAST_ANSWERS_S: Final = 3
+_SHUTDOWN_TIMEOUT_S: Final = 3
 
 
 def serve(db: Path, *, port: int, opens: bool) -> None:
-    """Serve until Ctrl-C; port 0 picks one that is free."""
-    # Half of what the first page would take is to load these, and a browser needs a moment, too.
+    """Serve until Ctrl-C; port 0 picks a free one."""
+    # Loading these takes half the time of the first page; do it while the browser starts.
     for load in (partial(import_module, "numpy"), prepare_templates):
         threading.Thread(target=load, daemon=True).start()
-    try:  # a browser that comes before the server is ready waits
+    try:  # a browser that connects early waits
         listener = socket.create_server(("127.0.0.1", port))
     except OSError as error:
-        problem = f"port {port} cannot be used ({error.strerror}): without --port, a free one is"
+        problem = f"port {port} cannot be used ({error.strerror}): omit --port to use a free one"
         raise click.ClickException(problem) from error
     with listener:
         asyncio.run(_serve(db, listener, opens=opens))
@@ -193,26 +200,28 @@ def serve(db: Path, *, port: int, opens: bool) -> None:
 async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
     datasette = Datasette([str(db.expanduser())], settings=_SETTINGS)
     await datasette.invoke_startup()
-    (name,) = our_files(datasette)
+    (name,) = kp_databases(datasette)
     first_page, port = Addresses(datasette, name).to(), listener.getsockname()[1]
     link_file = LinkFile()
-    guard = Guard(datasette.app(), port=port, first_page=first_page, opened=link_file.close)
+    guard = Guard(datasette.app(), port=port, first_page=first_page, on_open=link_file.close)
     shows = opens and (
         any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
         or (sys.platform in {"darwin", "win32"} and not os.environ.get("SSH_CONNECTION"))
     )
-    click.echo(f"{guard.link}\n\nThe link opens one browser, once. Ctrl-C ends it.", err=True)
+    click.echo(
+        f"{guard.link}\n\nThe link works once, in one browser. Press Ctrl-C to stop.", err=True
+    )
     if os.environ.get("SSH_CONNECTION"):
         tunnel = f"ssh -L {port}:127.0.0.1:{port} …"
-        click.echo(f"From where you sit, with the same port at both ends: {tunnel}", err=True)
+        click.echo(f"From your own machine, forward the same port: {tunnel}", err=True)
     elif opens and not shows:
-        click.echo(_NO_SCREEN, err=True)
+        click.echo(_NO_DISPLAY, err=True)
     config = uvicorn.Config(
         guard,
         log_level="warning",
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=_LAST_ANSWERS_S,
+        timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
         ws="none",
     )
     server = _Server(config)
@@ -221,7 +230,7 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Show the link once signals are handled, and tidy up also when one ends it."""
+    """Open the browser once signals are handled; clean up also after a signal."""
 
     link: str
     link_file: LinkFile
@@ -229,7 +238,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.link:
-            # in a thread: what BROWSER names may return only when it is left
+            # in a thread: the command in BROWSER may block until it exits
             address = self.link_file.write(self.link)
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 

@@ -82,7 +82,7 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(browser, page,
     first = pressed(browser, "Tab")
     found = [first, *(pressed(browser, "Tab") for _ in range(wanted - 1))]
 
-    assert first[1] == "To the content"
+    assert first[1] == "Skip to content"
     assert all(is_seen for _, _, is_seen in found)
     assert len(found) == wanted
     places = browser.run(

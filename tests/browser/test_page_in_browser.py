@@ -94,7 +94,7 @@ def test_another_browser_cannot_use_the_link_again(new_browser, page):
 
     other.open(page.link)
 
-    assert "no longer good" in other.all("body")[0].text
+    assert "already used" in other.all("body")[0].text
     other.open(page.overview)
     assert "Open the link" in other.all("body")[0].text
 

@@ -12,7 +12,7 @@ from datasette.app import Datasette
 from hand_made import put, run, step, with_value
 
 from kp_middleware.database import SCHEMA, connect
-from kp_middleware.web.plugin import our_files
+from kp_middleware.web.plugin import kp_databases
 
 OVERVIEW = "/-/kp/kp"
 RUNS = f"{OVERVIEW}/runs"
@@ -87,7 +87,7 @@ def test_the_overview_has_every_picture(show, file):
     page = show(file).get(OVERVIEW)
 
     assert page.status_code == 200
-    for title in ("Scores", "What became of them", "Tools", "Just made it, just missed"):
+    for title in ("Scores", "Delivery", "Tools", "Nearest to the threshold"):
         assert f"<h2>{title}</h2>" in page.text
     assert 'class="kp-picture"' in page.text
 
@@ -314,7 +314,7 @@ def test_a_file_that_is_no_database_is_none_of_ours(file, tmp_path):
     broken = tmp_path / "broken.db"
     broken.write_bytes(b"SQLite format 3\0" + b"nothing" * 1000)
 
-    assert our_files(Datasette([str(broken), str(file)])) == {"kp": file}
+    assert kp_databases(Datasette([str(broken), str(file)])) == {"kp": file}
 
 
 def test_a_file_of_a_newer_version_is_left_to_datasette(show, file):
@@ -332,7 +332,7 @@ def test_a_file_with_nothing_in_it_says_so(show, db):
     shown = show(db)
 
     assert "Nothing recorded yet" in shown.get(OVERVIEW).text
-    assert "Nothing is recorded yet." in shown.get(RUNS).text
+    assert "No runs recorded yet." in shown.get(RUNS).text
     assert shown.get(f"{OVERVIEW}/what-if").status_code == 200
     assert shown.get(f"{OVERVIEW}/traces/@last").status_code == 404
 

@@ -130,10 +130,10 @@ def test_runs_are_found_and_sorted_by_their_address(shown, query, found):
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("", "3 runs; the newest first."),
-        ("?domain=art&asc=1", "1 run, art; the oldest first."),
-        ("?outcome=failed&sort=score", "1 run, failed; by score, the highest first."),
-        ("?q=leak", "2 runs, with “leak”; the best match first."),
+        ("", "3 runs; newest first."),
+        ("?domain=art&asc=1", "1 run, art; oldest first."),
+        ("?outcome=failed&sort=score", "1 run, failed; by score, highest first."),
+        ("?q=leak", "2 runs, with “leak”; best match first."),
         ("?min_score=0.5&since=7d", "No run matches: score 0.5 or more, of the last 7 days."),
     ],
 )
@@ -253,8 +253,8 @@ def test_a_run_names_those_that_it_was_told_of(show, shown, db):
     page = show(db).get(f"{OVERVIEW}/traces/two").text
 
     assert listed(page) == ["fix the leak"]
-    assert "What it recalled" in page
-    assert "What it recalled" not in shown.get(f"{OVERVIEW}/traces/one").text
+    assert "Recalled runs" in page
+    assert "Recalled runs" not in shown.get(f"{OVERVIEW}/traces/one").text
 
 
 def test_costs_are_on_every_page_where_there_are_prices(shown, db):
@@ -301,7 +301,7 @@ def test_how_well_a_score_tells_success_is_a_number(show, db):
 
     page = html.unescape(show(db).get(OVERVIEW).text)
 
-    assert "scores higher than one that failed in 75\xa0% of all pairs" in page
+    assert "scores higher than a failed one in 75\xa0% of all pairs" in page
 
 
 def test_a_conversation_is_one_page(shown):
@@ -372,7 +372,7 @@ def test_an_answer_is_feedback_and_the_next_run_is_asked_about(show, unjudged):
     page = shown.post(f"{OVERVIEW}/review", trace_id=first, token="secret", success="no")
 
     assert page.status_code == 200
-    assert "Noted: failed." in page.text
+    assert "Saved: failed." in page.text
     assert success_of(unjudged, first) == (0, "feedback")
     assert asked(page.text) not in {first, None}
 

@@ -11,7 +11,7 @@ from kp_middleware.storage import History
 from kp_middleware.views.explanation import explain_score
 from kp_middleware.views.trace import arithmetic, gate_in_words, markdown, run_as_json
 from kp_middleware.web.pages import FullRun, trace_html
-from kp_middleware.web.trace_map import MostAlike
+from kp_middleware.web.trace_map import SimilarRuns
 
 
 @pytest.fixture
@@ -122,8 +122,8 @@ def test_a_gate_that_failed_asked_for_nothing(decided, told, db):
     assert arithmetic(trace)[-1].working == "its gate failed to decide"
     assert "The score alone did not decide: the gate failed: AttributeError." in told(trace)
     assert "threshold" not in typed("--db", str(db), "show", trace.id)
-    page = trace_html(FullRun(trace, MostAlike()), links=None)
-    assert "Its gate: mine, which failed to decide." in page
+    page = trace_html(FullRun(trace, SimilarRuns()), links=None)
+    assert "Gate: mine, which failed to decide." in page
     assert "the threshold of" not in page
 
 

@@ -6,7 +6,7 @@ from page_reading import Ways
 from kp_middleware import current_trace
 from kp_middleware.storage import History
 from kp_middleware.web.pages import FullRun, gate_html, overview_html, trace_html
-from kp_middleware.web.trace_map import MostAlike
+from kp_middleware.web.trace_map import SimilarRuns
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def trace_page(connection):
 
     def page(links=None, *, around=MappingProxyType({}), **options):
         seq = History(connection).find("@last")
-        alike = MostAlike.among(History(connection).points(around=seq))
+        alike = SimilarRuns.from_points(History(connection).points(around=seq))
         return trace_html(
             FullRun(History(connection).run(seq), alike, **around), links or Ways(), **options
         )

@@ -58,7 +58,7 @@ def test_each_state_has_a_bar_and_it_is_said_why_some_are_blocked():
     chart = states(600, cleared=48, blocked=3, residual_secret=3)
 
     bars = {bar.name: bar for bar in chart.bars}
-    assert chart.finding == "600 recorded, 48 cleared, 3 blocked"
+    assert chart.caption == "600 recorded, 48 cleared, 3 blocked"
     assert bars["blocked: residual_secret 3"].href == "/runs?state=blocked"
     assert bars["cleared"].pieces[0].width == pytest.approx(8)
     assert bars.keys() == {"recorded", "cleared", "blocked: residual_secret 3"}
@@ -73,14 +73,14 @@ def test_one_of_a_hundred_thousand_is_still_seen():
 
 
 def test_an_empty_file_says_how_to_begin():
-    assert states(0).finding.startswith("nothing recorded yet: ")
+    assert states(0).caption.startswith("nothing recorded yet: ")
 
 
 def test_what_failed_of_a_tool_is_the_end_of_its_bar():
     chart = tools(ToolUse("read", 8, 2, 242.4), ToolUse("write", 2, 0, None))
 
     read, write = chart.bars
-    assert chart.finding == "read was called most: 8 of 10 calls; 2 failed"
+    assert chart.caption == "read was called most: 8 of 10 calls; 2 failed"
     assert [(piece.colour, piece.start, piece.width) for piece in read.pieces] == [
         ("plain", 0, 75),
         ("loss", 75, 25),
@@ -93,7 +93,7 @@ def test_what_failed_of_a_tool_is_the_end_of_its_bar():
 def test_what_is_said_of_tools_is_said_of_all_also_where_some_are_drawn():
     chart = tools(ToolUse("read", 8, 2, None), *[ToolUse(f"{n}", 7, 1, None) for n in range(29)])
 
-    assert chart.finding == (
+    assert chart.caption == (
         "read was called most: 8 of 211 calls; 31 failed. The 10 most used of 30"
     )
 
@@ -105,7 +105,7 @@ def test_failures_without_a_noted_call_are_drawn_too():
 
 
 def test_without_tools_there_are_words():
-    assert tools().finding.startswith("no tool calls yet: ")
+    assert tools().caption.startswith("no tool calls yet: ")
 
 
 def test_each_part_begins_where_the_one_before_it_ended():
@@ -140,7 +140,7 @@ def test_a_rule_that_takes_away_goes_back_and_is_a_loss():
 def test_the_score_is_held_against_the_threshold(score, is_cleared, words_):
     chart = waterfall(run(*SIGNALS, score=score, is_cleared=is_cleared))
 
-    assert chart.finding == f"The score is {score:.3f}: {words_} the threshold of 0.75"
+    assert chart.caption == f"The score is {score:.3f}: {words_} the threshold of 0.75"
     assert (chart.threshold, chart.threshold_name) == (75, "threshold 0.75")
     assert chart.bars[-1].pieces[0].colour == ("cleared" if is_cleared else "below")
 
@@ -161,7 +161,7 @@ def test_a_run_without_a_score_says_why():
 
 
 def test_the_finding_says_where_novelty_went():
-    assert novelty_band(DAYS).finding == (
+    assert novelty_band(DAYS).caption == (
         "Median novelty went from 0.66 on 1 Nov 2026 to 0.51 on 21 Nov 2026"
     )
 
@@ -183,7 +183,7 @@ def test_a_single_day_is_told_in_words():
 
 
 def test_without_novelty_there_are_words():
-    assert novelty_band([]).finding.startswith("no novelty measured yet: ")
+    assert novelty_band([]).caption.startswith("no novelty measured yet: ")
 
 
 def test_removals_are_added_up_by_kind_and_listed_by_week():
@@ -195,7 +195,7 @@ def test_removals_are_added_up_by_kind_and_listed_by_week():
 
     chart = removal_bars(removed)
 
-    assert chart.finding == (
+    assert chart.caption == (
         "15 removed in the 12 weeks up to the newest run; most often email, 10 times"
     )
     assert [(bar.name, bar.amount, bar.pieces[0].width) for bar in chart.bars] == [
@@ -208,7 +208,7 @@ def test_removals_are_added_up_by_kind_and_listed_by_week():
 def test_of_many_kinds_the_most_frequent_are_drawn():
     chart = removal_bars([Removal("2026-11-02", f"kind{n:02}", 100 - n) for n in range(20)])
 
-    assert chart.finding.endswith(". The 8 most frequent of 20 kinds")
+    assert chart.caption.endswith(". The 8 most frequent of 20 kinds")
     assert (len(chart.bars), len(chart.table.rows)) == (8, 20)
 
 

@@ -54,7 +54,7 @@ def test_what_is_private_is_not_counted_and_said(work, gate_page, connection):
 
     first = card(page, "At each threshold").find("div/table/tbody/tr")
     assert ["".join(cell.itertext()) for cell in first][:2] == ["0.00", "2"]
-    said = card(page, "What if the threshold were another").find("figcaption").text
+    said = card(page, "Share by threshold").find("figcaption").text
     assert said.endswith(
         "Not counted: 1 with a score, but private, which never leave."
         " If they were not, 1 would clear."
@@ -67,7 +67,7 @@ def test_where_all_is_private_there_is_no_curve_but_the_reason(work, gate_page, 
     work("fix it")
     connection.execute("UPDATE traces SET visibility = 'private'")
 
-    assert "Every run with a score is private, and never leaves." in text_of(gate_page())
+    assert "All scored runs are private and never leave this machine." in text_of(gate_page())
 
 
 def test_the_row_of_the_threshold_in_force_is_marked(work, gate_page, connection):
@@ -78,7 +78,7 @@ def test_the_row_of_the_threshold_in_force_is_marked(work, gate_page, connection
 
     marked = [cell.text for cell in fixed.iter("bdi") if "→" in cell.text]
     assert marked == ["→ 0.50"]
-    assert fixed.find("p").text.endswith("→ is the threshold in force.")
+    assert fixed.find("p").text.endswith("→ marks the threshold in force.")
     assert "→" not in "".join(moving.itertext())
 
 

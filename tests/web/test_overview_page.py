@@ -14,9 +14,9 @@ def test_the_overview_has_every_picture_of_the_file(work, overview_page):
         "Time and tokens by day",
         "Runs by day",
         "Scores",
-        "Just made it, just missed",
-        "What became of them",
-        "What if the threshold were another",
+        "Nearest to the threshold",
+        "Delivery",
+        "Share by threshold",
         "Scores by domain",
         "Tools",
         "Map",
@@ -29,7 +29,7 @@ def test_what_succeeded_of_what_was_forwarded_is_told(work, overview_page, kp):
 
     kp.feedback(kp.runs()[0].id, success=False)
 
-    assert "with a known end 0 succeeded; of all 1: 0." in text_of(overview_page())
+    assert "with a known outcome, 0 succeeded; of all 1: 0." in text_of(overview_page())
 
 
 def test_one_domain_needs_no_picture_by_domain(work, overview_page):
@@ -64,7 +64,7 @@ def test_each_table_beneath_a_picture_has_a_name_of_its_own(work, overview_page)
 def test_what_was_asked_is_never_a_link_without_a_name(work, overview_page):
     work(" \n")
 
-    row = card(overview_page(), "Just made it, just missed").find("table/tbody/tr")
+    row = card(overview_page(), "Nearest to the threshold").find("table/tbody/tr")
 
     assert "".join(row.find("td/a").itertext()) == "(no objective)"
 
@@ -83,7 +83,7 @@ def test_what_lies_nearest_to_the_threshold_is_listed_with_the_line_between(work
     work("a good one")
     work("a poor one", confidence=0.0, uses_tool=False)
 
-    frame = card(overview_page(), "Just made it, just missed")
+    frame = card(overview_page(), "Nearest to the threshold")
 
     above, below = frame.findall("table/tbody/tr")
     assert "".join(above.find("td").itertext()) == "a good one"
@@ -106,7 +106,7 @@ def test_a_margin_has_as_many_digits_as_it_takes_to_see_one(
     work("fix it")
     connection.execute("UPDATE traces SET score = ?, threshold = 0.75", (score,))
 
-    frame = card(overview_page(), "Just made it, just missed")
+    frame = card(overview_page(), "Nearest to the threshold")
 
     cells = frame.findall("table/tbody/tr/td/bdi")
     assert tuple(cell.text for cell in cells) == numbers
@@ -119,7 +119,7 @@ def test_what_is_private_is_not_in_the_curve_but_among_the_scores(work, overview
 
     page = overview_page()
 
-    curve = card(page, "What if the threshold were another").find("figcaption").text
+    curve = card(page, "Share by threshold").find("figcaption").text
     assert " of 1 reach 0.5 " in curve
     assert "Not counted: 1 with a score, but private" in curve
     assert " of 2 at or above 0.5 " in card(page, "Scores").find("figcaption").text

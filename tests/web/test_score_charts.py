@@ -45,7 +45,7 @@ def threshold_x(chart):
 def test_a_histogram_says_how_many_reach_the_threshold():
     chart = score_histogram(slices(code={50: 552, 80: 48}), Ways())
 
-    assert chart.finding == "48 of 600 at or above 0.75 (8.0\xa0%)"
+    assert chart.caption == "48 of 600 at or above 0.75 (8.0\xa0%)"
     assert "threshold 0.75" in [label.text for label in labels(chart)]
 
 
@@ -103,7 +103,7 @@ def test_without_scores_there_are_words_in_place_of_a_chart(chart):
     found = chart(ScoreSlices(None), Ways())
 
     assert not found.is_drawn
-    assert found.finding.startswith("no scored runs yet: ")
+    assert found.caption.startswith("no scored runs yet: ")
 
 
 def test_each_domain_has_a_bar_of_what_reaches_the_threshold():
@@ -111,7 +111,7 @@ def test_each_domain_has_a_bar_of_what_reaches_the_threshold():
 
     chart = scores_by_domain(scores, Ways())
 
-    assert chart.finding == "law reaches 0.75 most often: 50.0\xa0% of 4"
+    assert chart.caption == "law reaches 0.75 most often: 50.0\xa0% of 4"
     assert [row.cells[:3] for row in chart.table.rows] == [
         ("code", "800", "200"),
         ("law", "4", "2"),
@@ -125,13 +125,13 @@ def test_of_many_domains_the_table_has_all_and_the_chart_the_first():
     chart = scores_by_domain(slices(**{f"d{number}": {0: 1} for number in range(12)}), Ways())
 
     assert (len(chart.bars), len(chart.table.rows)) == (8, 12)
-    assert chart.finding.endswith("; the 8 most frequent of 12 are drawn")
+    assert chart.caption.endswith("; the 8 most frequent of 12 are shown")
 
 
 def test_the_curve_says_what_each_threshold_would_let_through():
     chart = threshold_curve(slices(all_else={60: 1, 74: 1, 75: 1, 90: 1}, law={20: 1}), Ways())
 
-    assert chart.finding == "2 of 5 reach 0.75 (40.0\xa0%)"
+    assert chart.caption == "2 of 5 reach 0.75 (40.0\xa0%)"
     assert chart.table.columns[-1] == "law"
     cells = {row.cells[0]: row.cells[1:3] + row.cells[3:4] for row in chart.table.rows}
     assert cells["→ 0.75"] == ("2", "40.0\xa0%", "±0")
@@ -151,10 +151,10 @@ def test_where_the_bar_is_another_for_each_run_no_line_is_drawn():
 
     marks = [mark for chart in charts for mark in chart.marks]
     assert not [mark for mark in marks if "threshold" in str(mark)]
-    assert [chart.finding for chart in (*charts, domains)] == [
-        "4 of 7 cleared the bar of their own run (57.1\xa0%)",
-        "4 of 7 cleared the bar of their own run (57.1\xa0%)",
-        "law clears its bar most often: 57.1\xa0% of 7",
+    assert [chart.caption for chart in (*charts, domains)] == [
+        "4 of 7 passed the threshold then in force (57.1\xa0%)",
+        "4 of 7 passed the threshold then in force (57.1\xa0%)",
+        "law passes its threshold most often: 57.1\xa0% of 7",
     ]
     assert charts[0].table.columns[1:] == ("Withheld", "Cleared")
 
@@ -185,5 +185,5 @@ def test_no_two_of_the_curves_that_are_drawn_look_alike_and_how_many_are_is_said
     looks = [look(group.inside[0]) for group in groups(chart)]
     assert len(looks) == len({*looks}) == 8
     assert {*looks} == {look(key.mark) for key in chart.legend}
-    assert chart.finding.endswith("; the 7 most frequent of 9 domains are drawn")
+    assert chart.caption.endswith("; the 7 most frequent of 9 domains are shown")
     assert len(chart.table.columns) == 4 + 9

@@ -8,7 +8,7 @@ from page_reading import Ways, groups
 
 from kp_middleware.storage import MapPoint
 from kp_middleware.web.marks import colours_of
-from kp_middleware.web.trace_map import MostAlike, project, trace_map
+from kp_middleware.web.trace_map import SimilarRuns, project, trace_map
 
 
 def vectors(*rows):
@@ -59,7 +59,7 @@ def test_equal_vectors_have_a_place_too(number):
 
 
 def test_the_nearest_are_found_with_their_similarity():
-    alike = MostAlike.among(points([1, 0], [0, 1], [1, 1], [1, 0]))
+    alike = SimilarRuns.from_points(points([1, 0], [0, 1], [1, 1], [1, 0]))
 
     assert [point.seq for point in alike.points] == [0, 3, 2, 1]
     assert alike.similarities == pytest.approx((1, 0.5**0.5, 0), abs=1e-6)
@@ -67,7 +67,7 @@ def test_the_nearest_are_found_with_their_similarity():
 
 
 def test_after_the_nearest_come_the_others_in_their_order():
-    alike = MostAlike.among(many(20))
+    alike = SimilarRuns.from_points(many(20))
 
     others = [point.seq for point in alike.points[7:]]
     assert (len(alike.similarities), len(others), others) == (6, 13, sorted(others))
@@ -76,7 +76,7 @@ def test_after_the_nearest_come_the_others_in_their_order():
 def test_what_cleared_is_larger_and_comes_last():
     chart = trace_map(points([1, 0], [0, 1], [1, 1], cleared={0}), ["code"], Ways())
 
-    assert chart.finding.startswith("The 3 newest runs, 1 of them cleared; PCA of their vectors")
+    assert chart.caption.startswith("The 3 newest runs, 1 of them cleared; PCA of their vectors")
     assert len(dots(chart, "kp-cleared-spot")) == 1
     assert groups(chart)[-1].attributes["href"] == "/trace/0"
     assert chart.table.rows[1].cells == ("code", "3", "1")
@@ -105,7 +105,7 @@ def test_the_two_axes_are_those_of_most_variance():
 def test_who_cannot_point_at_a_spot_is_led_to_a_list_of_all():
     row = trace_map(many(3), ["code"], Ways()).table.rows[0]
 
-    assert row == (("all of them, the newest first", "3", "0"), "/runs?")
+    assert row == (("all", "3", "0"), "/runs?")
 
 
 def test_all_spots_are_inside_the_chart():
@@ -147,4 +147,4 @@ def test_the_legend_names_each_domain_once_and_the_rest_together():
 
 
 def test_two_runs_are_no_map():
-    assert trace_map(many(2), ["code"], Ways()).finding.startswith("no map yet: ")
+    assert trace_map(many(2), ["code"], Ways()).caption.startswith("no map yet: ")

@@ -5,8 +5,8 @@ from page_reading import NoWays, card, hrefs, parsed, text_of, titles_of_cards
 
 from kp_middleware import current_trace
 from kp_middleware.storage import History
-from kp_middleware.web.pages import FULL, FullRun, trace_html
-from kp_middleware.web.trace_map import MostAlike
+from kp_middleware.web.pages import FULL_EXTENT, FullRun, trace_html
+from kp_middleware.web.trace_map import SimilarRuns
 
 
 def test_the_page_of_a_trace_says_why_where_and_what(work, trace_page):
@@ -18,7 +18,7 @@ def test_the_page_of_a_trace_says_why_where_and_what(work, trace_page):
     assert parsed(page).find("header/h1/bdi").text == "fix the test"
     titles = titles_of_cards(page)
     assert titles[1:3] == ["Steps", "Result"]
-    assert titles[4:] == ["What left this machine", "Most like it"]
+    assert titles[4:] == ["Sent data", "Similar runs"]
     assert titles[3].startswith("Score 0.")
     assert "Kept here: " in text_of(page)
     assert "there is no API key" in text_of(page)
@@ -68,7 +68,7 @@ def test_what_is_most_like_it_comes_first_and_leads_there(work, trace_page):
     work("fix the flaky test")
     work("fix the flaky test now")
 
-    frame = card(trace_page(), "Most like it")
+    frame = card(trace_page(), "Similar runs")
 
     rows = ["".join(row.itertext()) for row in frame.findall("table/tbody/tr")]
     assert rows[0].startswith("fix the flaky test")
@@ -116,7 +116,9 @@ def test_a_trace_of_which_nothing_was_asked_has_a_name(work, connection, trace_p
 def test_among_whom_it_was_compared_is_said(work, connection, compared, words):
     work("one")
     work("two")
-    alike = MostAlike.among(History(connection).points(around=2))._replace(compared=compared)
+    alike = SimilarRuns.from_points(History(connection).points(around=2))._replace(
+        compared=compared
+    )
 
     page = trace_html(FullRun(History(connection).run(2), alike), NoWays())
 
@@ -133,10 +135,10 @@ def test_what_was_sent_is_shown_as_it_is(work, trace_page):
     work("one")
     body = json.dumps({"task": {"objective": "</pre><b>é"}})
 
-    shown = card(trace_page(around={"body": body}), "What left this machine")
+    shown = card(trace_page(around={"body": body}), "Sent data")
 
     assert json.loads("".join(shown.find("details/pre").itertext())) == json.loads(body)
-    assert shown.find("details/summary").text == f"The exact body, {len(body)} bytes, indented"
+    assert shown.find("details/summary").text == f"Exact body, {len(body)} bytes (indented here)"
 
 
 def test_what_does_not_fit_is_cut_and_counted(kp, trace_page):
@@ -147,7 +149,7 @@ def test_what_does_not_fit_is_cut_and_counted(kp, trace_page):
         return question * 2
 
     talk("y" * 1000)
-    extent = FULL._replace(steps=2, characters=100, body=20)
+    extent = FULL_EXTENT._replace(steps=2, characters=100, body=20)
 
     page = trace_page(extent=extent, around={"body": json.dumps(["w" * 100])})
 

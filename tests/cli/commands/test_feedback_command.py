@@ -9,7 +9,7 @@ from terminal import typed
 from kp_middleware.database import connect
 from kp_middleware.storage import History
 from kp_middleware.web.pages import FullRun, trace_html
-from kp_middleware.web.trace_map import MostAlike
+from kp_middleware.web.trace_map import SimilarRuns
 
 
 class Ways:
@@ -140,7 +140,7 @@ def test_a_terminal_and_the_page_tell_it_too(db):
         trace = History(connection).run(1)
 
     lines = typed("--db", str(db), "show", trace.id)
-    page = str(trace_html(FullRun(trace, MostAlike()), Ways()))
+    page = str(trace_html(FullRun(trace, SimilarRuns()), Ways()))
 
     said = "UTC: failed (before: not known to have failed, confidence 0.900)"
     assert f"  feedback {trace.feedback[0].given_at[:10]}" in lines

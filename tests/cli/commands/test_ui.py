@@ -131,7 +131,7 @@ def test_it_ends_quietly(serve, number, code):
 
     assert ended == code
     assert (out, err) == ("", "")
-    assert page.hint == "The link opens one browser, once. Ctrl-C ends it."
+    assert page.hint == "The link works once, in one browser. Press Ctrl-C to stop."
 
 
 def test_it_ends_also_while_a_browser_keeps_its_connection(serve):
