@@ -29,7 +29,7 @@ def test_what_succeeded_of_what_was_forwarded_is_told(work, overview_page, kp):
 
     kp.feedback(kp.runs()[0].id, success=False)
 
-    assert "with a known outcome, 0 succeeded; of all 1: 0." in text_of(overview_page())
+    assert "with a known end 0 succeeded; of all 1: 0." in text_of(overview_page())
 
 
 def test_one_domain_needs_no_picture_by_domain(work, overview_page):
