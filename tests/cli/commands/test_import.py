@@ -133,7 +133,7 @@ def test_a_hook_that_names_nothing_is_told_so(db, said):
     ("words", "told"),
     [
         ([], "name a FORMAT"),
-        (["chatgpt"], "there are claude-code, codex"),
+        (["chatgpt"], "use claude-code, codex"),
         (["messages"], "name the files or folders"),
         (["codex"], "name a file or a folder"),
         (["messages", "/no/such/file"], "there is no /no/such/file: name"),
