@@ -1,8 +1,7 @@
-"""Confidence extractors: how sure an agent is of its answer, read from its result.
+"""Confidence extractors: read an agent's confidence from its result.
 
-An extractor is any function from a run's result to a number from 0 to 1, or to None where the
-result does not tell. Here are those for the usual places. ``docs/confidence.md`` says when to use
-which.
+An extractor is any function from a run's result to a number from 0 to 1, or to None if the result
+has no confidence. ``docs/confidence.md`` says when to use which.
 """
 
 import math
@@ -16,21 +15,21 @@ from kp_middleware.outcomes import OfRun
 __all__ = ["Confidence", "Confidences", "Field", "log_probabilities", "unit"]
 
 Confidence: TypeAlias = Callable[[Any], float | None]
-"""From what a run returned to how sure the agent is, 0 to 1; None means it does not say."""
+"""A function from a run's result to the agent's confidence, 0 to 1, or None."""
 
 Confidences: TypeAlias = Confidence | OfRun | Sequence[Confidence | OfRun] | None
-"""One extractor, or several of which the first that knows is believed; None means there is none."""
+"""One extractor, or several, of which the first value counts; None means no extractor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """Reads a number from a field of the result, or of an agent's structured response.
 
-    A field that is absent or None tells nothing. Words are not numbers: give a function for them.
+    An absent field or None means unknown. For words instead of numbers, use a function.
 
     Args:
-        name: Of a key or an attribute; ``review.certainty`` is one inside another.
-        of: What it is when the agent is sure: 1, or 100 where it counts in percent.
+        name: The name of a key or an attribute; nested as in ``review.certainty``.
+        of: The value for full confidence: 1, or 100 for percent.
 
     Raises:
         ValueError: If ``of`` is not a positive number; when it is called, if the field holds
@@ -64,12 +63,12 @@ def log_probabilities(answer: object) -> float | None:
     is right: models are sure of what is fluent, and the more so after training with human feedback.
 
     Args:
-        answer: A response of an OpenAI client, or what tells of one: ``logprobs`` as chat models,
-            completion models or Ollama give them, or Gemini's ``avg_logprobs``. Of a LangChain
-            message, its ``response_metadata``.
+        answer: A response of an OpenAI client; or metadata with ``logprobs`` as of chat models,
+            completion models or Ollama, or Gemini's ``avg_logprobs``. For a LangChain message,
+            its ``response_metadata``.
 
     Returns:
-        From 0 to 1; None where the model gave no log-probabilities.
+        From 0 to 1; None if the response has no log-probabilities.
 
     >>> said = [{"token": "Yes", "logprob": -0.05}, {"token": ".", "logprob": -0.15}]
     >>> log_probabilities({"logprobs": {"content": said}})
@@ -87,7 +86,7 @@ def log_probabilities(answer: object) -> float | None:
 
 
 def unit(value: object, *, of: float = 1.0) -> float:
-    """Return a value as a share of the whole, from 0 to 1.
+    """Return a value as a fraction of the whole, from 0 to 1.
 
     Raises:
         ValueError: If it is not a number from 0 to the whole.

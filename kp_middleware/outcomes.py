@@ -1,8 +1,8 @@
-"""Outcomes: whether a run did its task, read from the whole run after its end.
+"""Outcome extractors: did a run do its task? They read the whole run after its end.
 
-An extractor of the outcome sees the finished run, never on the agent's thread. It returns True or
-False, a probability from 0 to 1, or None where it cannot tell. Pass it as ``confidence``, alone or
-in a list. None is on unless you pass it; ``docs/outcomes.md`` has how often each was right.
+An extractor runs on the worker, never on the agent's thread. It returns True or False, a
+probability from 0 to 1, or None if unknown. Pass it as ``confidence``, alone or in a list; none is
+on by default. ``docs/outcomes.md`` lists how often each was right.
 """
 
 import json
@@ -45,7 +45,7 @@ _RESULTS: Final = re.compile(
     )""",
     re.MULTILINE | re.VERBOSE,
 )
-"""The lines that say how tests or a build went; the last one counts."""
+"""Result lines of tests and builds; the last match counts."""
 
 _COMPILERS: Final = (
     r"gcc|g\+\+|cc|c\+\+|clang\+*|tsc|javac|make|cargo (?:build|check)|go (?:build|vet)"
@@ -77,22 +77,22 @@ _REFUSAL: Final = re.compile(
 class OfRun:
     """The base of all extractors of the outcome: `checks`, `refusal`, `ToolResult`, `Judge`."""
 
-    def read(self, trace: ReasoningTrace) -> Told:  # noqa: ARG002 - for those that can tell
-        """Return how a finished run ended, or None if that cannot be told, as by a `Judge` yet."""
+    def read(self, trace: ReasoningTrace) -> Told:  # noqa: ARG002 - subclasses read it
+        """Return the outcome of a finished run, or None if unknown; a `Judge` is asked later."""
         return None
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ToolResult(OfRun):
-    """Believe a tool that says whether the task is done, such as one that submits the answer.
+    """Use the result of a tool that checks the task, such as one that submits the answer.
 
     The last result of the tool counts; one that ended in an error means failure.
 
     Args:
         tool: The name of the tool.
-        read_result: From its result to True, False, a probability or None. A result that was JSON
-            is read as such; any other is text.
+        read_result: Returns True, False, a probability or None for the result, which is parsed if
+            it is JSON, else text.
 
     >>> from kp_middleware import Tool
     >>> said = {"tool": Tool(name="submit"), "output_summary": '{"ok": true}'}
@@ -105,7 +105,7 @@ class ToolResult(OfRun):
     read_result: Callable[[Any], Told]
 
     def read(self, trace: ReasoningTrace) -> Told:
-        """Return what the last result of the tool says."""
+        """Return the outcome in the last result of the tool."""
         for step in reversed(trace.steps):
             if step.tool is not None and step.tool.name == self.tool:
                 if step.type == "error_recovery":
@@ -122,19 +122,19 @@ class ToolResult(OfRun):
 @final
 @dataclass(frozen=True, slots=True)
 class Judge(OfRun):
-    """Ask a function of yours how a finished run ended: a test suite, a rubric, another model.
+    """Ask a function for the outcome of a finished run: a test suite, a rubric, another model.
 
-    It is asked in the background where nobody else says how the run ended, one run at a time; the
-    run is scored after its answer. If it raises, or does not answer in time, nobody said anything:
-    that is counted under ``swallowed`` in ``kp.stats()``. What it does itself is not recorded.
+    It runs in the background, one run at a time, if the outcome is not stated otherwise; the run is
+    scored after its answer. An error or a timeout counts as no answer, and is counted under
+    ``swallowed`` in ``kp.stats()``. Its own model and tool calls are not recorded.
 
     Args:
-        judge: From the trace to True, False, a probability from 0 to 1, or None; plain or async.
-            Secrets are taken out of the trace already.
-        timeout_s: The deadline for one run.
+        judge: Returns True, False, a probability from 0 to 1, or None for a redacted trace; sync
+            or async.
+        timeout_s: The timeout for one run.
 
     Raises:
-        ValueError: If the deadline is not above 0.
+        ValueError: If the timeout is not above 0.
     """
 
     judge: Callable[[ReasoningTrace], Told | Awaitable[Told]]
@@ -142,12 +142,12 @@ class Judge(OfRun):
 
     def __post_init__(self) -> None:
         if not self.timeout_s > 0:
-            raise ValueError(f"timeout_s is above 0, this is {self.timeout_s!r}")
+            raise ValueError(f"timeout_s must be above 0, got {self.timeout_s!r}")
 
 
 @final
 class _Checks(OfRun):
-    """Read the last tests, build or type check that the run started; what failed is failure."""
+    """Read the result of the last test run, build or type check of the run."""
 
     def read(self, trace: ReasoningTrace) -> Told:
         for at in range(len(trace.steps) - 1, -1, -1):
@@ -155,12 +155,12 @@ class _Checks(OfRun):
             output = step.output_summary
             if step.tool is None or output is None or step.type == "tool_call":
                 continue
-            is_cut = _CUT.search(output)  # the end, which tells, is missing
+            is_cut = _CUT.search(output)  # the result at the end is missing
             if not is_cut and (lines := [*_RESULTS.finditer(_COLOUR.sub("", output))]):
                 has_passed = (lines[-1].lastgroup or "").startswith("pass")
                 return _PASSED if has_passed else _FAILED
             command = _command(trace.steps[:at], step.tool)
-            if _CHECKS.search(command):  # it counts, also if it does not say how it went
+            if _CHECKS.search(command):  # it counts even without a result line
                 codes = _EXIT_CODE.findall(output)
                 if codes and not _PIPE.search(command):
                     return _FAILED if int(codes[-1]) else _PASSED
@@ -170,7 +170,7 @@ class _Checks(OfRun):
 
 @final
 class _Refusal(OfRun):
-    """Take a run whose last words are an apology or a refusal for a failure."""
+    """Treat a run that ends in an apology or a refusal as a failure."""
 
     def read(self, trace: ReasoningTrace) -> Told:
         return _FAILED if _REFUSAL.search(trace.outcome.result_summary) else None
@@ -184,11 +184,11 @@ Knows pytest, unittest, jest, vitest, mocha, ``node --test``, ``go test``, ``car
 """
 
 refusal: Final[OfRun] = _Refusal()
-"""Takes a run that ends in an apology or a refusal for a failure, which it often is not."""
+"""Treats a run that ends in an apology or a refusal as a failure, which is often wrong."""
 
 
 def probability(told: Told) -> float | None:
-    """Return what an extractor told as the probability of success.
+    """Return an extractor's result as a probability of success.
 
     Raises:
         ValueError: If it is not True, False, None or a number from 0 to 1.
@@ -201,7 +201,7 @@ def probability(told: Told) -> float | None:
 
 
 def _command(before: tuple[Step, ...], tool: Tool) -> str:
-    """Return the texts that the last call of a tool was given."""
+    """Return the text arguments of the last call of a tool."""
     for step in reversed(before):
         if step.type == "tool_call" and step.tool == tool:
             return "\n".join(text for text in (step.input or {}).values() if isinstance(text, str))

@@ -1,4 +1,4 @@
-"""One finished run: its document, and facts that the document has no field for."""
+"""A finished run: its document, and facts without a field in the document."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,19 +16,19 @@ Awaited: TypeAlias = Literal["human", "turn"]
 
 Source: TypeAlias = Literal["said", "extracted", "feedback", "verdict", "estimated", "assumed"]
 """The source of a run's outcome: the program, its result, feedback after its end, the file that it
-was imported from, the estimate (of confidence alone), or nobody."""
+was imported from, the estimate (of confidence alone), or the default."""
 
 
 class StepFacts(NamedTuple):
-    """Facts about a step that the document has no field for.
+    """Facts about a step without a field in the document.
 
     Attributes:
-        started_at_s: Seconds since the epoch, or None where nobody measured it.
-        agent: The agent inside the run's own that took it, or None.
+        started_at_s: Seconds since the epoch, or None if it is unknown.
+        agent: The inner agent that took the step, or None.
         call_id: Fingerprint of the tool call that it makes or answers, or None.
-        parent: What it happened inside of: the ``call_id`` of a tool call, else the name of an
-            inner agent, else None.
-        model, input_tokens, output_tokens, model_latency_ms: Of the model call that it came from;
+        parent: The ``call_id`` of the tool call around it, else the name of the inner agent, else
+            None.
+        model, input_tokens, output_tokens, model_latency_ms: Of its model call;
             only the first step of a call has them.
     """
 
@@ -45,16 +45,16 @@ class StepFacts(NamedTuple):
 class ThreadPart(BaseModel, frozen=True):
     """A run that continues one waiting in its thread, or waits there itself, or both.
 
-    Ids and names are fingerprints, so that they may be written whatever they hold.
+    Ids and names are fingerprints, because they may contain secrets.
 
     Attributes:
-        awaits: What must come before it can go on; None: it has ended.
-        was_asked: Whether its input said what it is for: in a later part, that is a turn.
-        questions: Ids of what it asks a person.
-        answers: Ids of the questions that its input answers; none: of whatever was asked last.
-        owed: Ids of the tool calls that have no result yet.
-        calls: By the position of a step, the id of the call that it makes or answers, or of the
-            question that it asks, where an earlier part may have the same.
+        awaits: The event that it waits for; None if it has ended.
+        was_asked: True if its input has an objective, which in a later part is a user's turn.
+        questions: Ids of its questions to a person.
+        answers: Ids of the questions that its input answers; empty for the last questions.
+        owed: Ids of the pending tool calls.
+        calls: The id of the call or question of a step, by its position, if an earlier part may
+            have the same step.
     """
 
     thread: str
@@ -70,16 +70,16 @@ class ThreadPart(BaseModel, frozen=True):
 
 
 class RecordedRun(BaseModel, frozen=True):
-    """A recorded run, as recording hands it to the pipeline.
+    """A recorded run, as the pipeline receives it.
 
     Attributes:
         trace: The document, as it was recorded; ``metadata.quality_score`` is 0.
-        shape: The true counts of its steps, also where the document holds only a part of them.
-        complete: False where the run was cancelled, timed out or abandoned: it is kept, not scored.
-        facts: Of each step of the document, in order; empty where nobody noted them.
-        redactions: What was taken out of it before it was written: counts by label.
-        owner: Fingerprint of whose it is, such as a customer's, or None.
-        recalled: Ids of the traces that it was told of.
+        shape: The counts of all its steps, including those left out of the document.
+        complete: False if it was cancelled, timed out or abandoned: it is stored, but not scored.
+        facts: The facts of each step of the document, in order; empty if unknown.
+        redactions: Counts of the redactions before it was stored, by label.
+        owner: Fingerprint of its owner, such as a customer, or None.
+        recalled: Ids of the traces recalled in it.
     """
 
     trace: ReasoningTrace
@@ -113,7 +113,7 @@ def fingerprint(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedRun(OutboxItem):
-    """A run for an exporter of `KnowledgePulse.add_exporter`: ``body`` has what was said.
+    """A run for an exporter of `KnowledgePulse.add_exporter`: ``body`` has its texts.
 
     Attributes:
         trace_id: The id of its trace: ``kp:trace:…``.

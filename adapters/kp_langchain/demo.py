@@ -121,8 +121,8 @@ class ScriptedModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=said)])
 
 
-class Task(NamedTuple):
-    """One task for the agent, with its model's script."""
+class DemoTask(NamedTuple):
+    """A task for the agent, with its model's script."""
 
     domain: str
     objective: str
@@ -162,7 +162,7 @@ def _says(text: str, tool: str | None = None, **args: Any) -> AIMessage:
     return AIMessage(text, tool_calls=calls)
 
 
-_EXCHANGE: Final = Task(
+_EXCHANGE: Final = DemoTask(
     "finance",
     "How many yen are 250 euros?",
     [
@@ -171,7 +171,7 @@ _EXCHANGE: Final = Task(
     ],
 )
 
-_LOAN: Final = Task(
+_LOAN: Final = DemoTask(
     "finance",
     "We earn 6,200 dollars a month. Can we carry a mortgage of 300,000 euros at 4 % for 25 years?",
     [
@@ -198,9 +198,9 @@ _LOAN: Final = Task(
     ],
 )
 
-_THANKS: Final = Task("finance", "Thank you!", [_says("You are welcome.")])
+_THANKS: Final = DemoTask("finance", "Thank you!", [_says("You are welcome.")])
 
-_REPAIR: Final = Task(
+_REPAIR: Final = DemoTask(
     "code",
     "Since Monday the shop refuses all new orders. Find out why, and repair it.",
     [
@@ -225,7 +225,7 @@ _REPAIR: Final = Task(
     ],
 )
 
-_PUBLISH: Final = Task(
+_PUBLISH: Final = DemoTask(
     "code",
     "Publish the repaired shop as version 1.4.1.",
     [_says("The repair is tested, so I publish it.", "publish", version="1.4.1")],

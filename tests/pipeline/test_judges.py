@@ -170,5 +170,5 @@ def test_what_a_judge_does_is_not_recorded(pulse):
 
 
 def test_a_deadline_is_above_0():
-    with pytest.raises(ValueError, match="timeout_s is above 0"):
+    with pytest.raises(ValueError, match="timeout_s must be above 0"):
         Judge(bool, timeout_s=0)
