@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from kp_middleware.errors import Problem, ProblemKind, RegistryUnavailableError
 from kp_middleware.export._responses import (
-    Answer,
+    RegistryResponse,
     check_complaint,
     check_search,
     exported_ids,
@@ -133,7 +133,7 @@ class Registry:
         params: Mapping[str, str] | None = None,
         content: bytes = b"",
         most_bytes: int = _LONGEST_ANSWER_BYTES,
-    ) -> Answer:
+    ) -> RegistryResponse:
         most_bytes += 2 * len(content)  # a 201 response echoes the document
         try:
             with (
@@ -155,7 +155,7 @@ class Registry:
             )
             safe = problem._replace(detail=self._without_key(problem.detail))
             raise self._unavailable(safe) from None
-        return Answer(response.status_code, response.headers, body)
+        return RegistryResponse(response.status_code, response.headers, body)
 
     def _read(self, response: httpx2.Response, most_bytes: int) -> bytes:
         if response.status_code == 429:

@@ -31,7 +31,7 @@ _KINDS: Final = {
 }
 
 
-class Answer(NamedTuple):
+class RegistryResponse(NamedTuple):
     """One HTTP response; header names are case-insensitive."""
 
     status: int
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
             return None
 
 
-def receipt_of(answer: Answer) -> Receipt:
+def receipt_of(answer: RegistryResponse) -> Receipt:
     """Return the receipt for a posted document, or raise the RegistryError that says what to do."""
     match answer.status, answer.json:
         case 201, {"data": {"id": str(remote_id)}}:
@@ -57,7 +57,7 @@ def receipt_of(answer: Answer) -> Receipt:
     raise _refusal(answer)
 
 
-def check_search(answer: Answer) -> None:
+def check_search(answer: RegistryResponse) -> None:
     """Check that a registry gave this answer to a search; a 429 with its rate limit also counts."""
     match answer.status, answer.json:
         case 200, {"data": [*_]}:
@@ -67,13 +67,13 @@ def check_search(answer: Answer) -> None:
     raise _nonsense(answer)
 
 
-def check_complaint(answer: Answer, status: int) -> None:
+def check_complaint(answer: RegistryResponse, status: int) -> None:
     """Check that a registry complained with this status, as it does of a request by a valid key."""
     if answer.status != status or _complaint(answer) is None:
         raise _refusal(answer)
 
 
-def exported_ids(answer: Answer) -> frozenset[str]:
+def exported_ids(answer: RegistryResponse) -> frozenset[str]:
     """Return the ids of all units in an agent's export."""
     match answer.status, answer.json:
         case 200, {"data": {"knowledge_units": [*units]}}:
@@ -117,7 +117,7 @@ def _instant(text: str) -> float:
         return math.nan
 
 
-def _refusal(answer: Answer) -> RegistryError:
+def _refusal(answer: RegistryResponse) -> RegistryError:
     status, complaint = answer.status, _complaint(answer)
     match status:
         case 413:
@@ -144,7 +144,7 @@ def _refusal(answer: Answer) -> RegistryError:
     return RegistryForbiddenError(status, problem.description, problem.remedy, problem=problem)
 
 
-def _nonsense(answer: Answer) -> RegistryUnavailableError:
+def _nonsense(answer: RegistryResponse) -> RegistryUnavailableError:
     status, asked = answer.status, "Retry-After" in answer.headers
     other = ProblemKind.TROUBLE if status >= 500 else ProblemKind.NO_REGISTRY
     problem = Problem(_KINDS.get(status, other), f"{status}")
@@ -168,7 +168,7 @@ def _place(headers: Mapping[str, str]) -> str:
     return f", to {_in_one_line(where)[:_LONGEST_PLACE]}" if where else ""
 
 
-def _complaint(answer: Answer) -> str | None:
+def _complaint(answer: RegistryResponse) -> str | None:
     """Return the registry's error and issues in one line; None if the registry did not answer."""
     match answer.json:
         case {"error": str(words), "issues": [*issues]}:
