@@ -184,7 +184,7 @@ class Pipeline:
 
         Raises:
             ValueError: If the confidence is not from 0 to 1.
-            TypeError: If it is no number, or success neither true nor false.
+            TypeError: If confidence is not a number, or success not a bool.
         """
         end = ThreadEnd(fingerprint(str(thread_id)), *checked_outcome(success, confidence))
         if self.settings.enabled:

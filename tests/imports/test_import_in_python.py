@@ -43,7 +43,7 @@ def test_only_what_began_since_then(kp, sessions):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["chatgpt"], "there are claude-code"),
+        (["chatgpt"], "use claude-code"),
         (["messages"], "name the files"),
         (["atif", "/no"], "/no"),
     ],

@@ -44,5 +44,5 @@ def test_the_environment_switches_on(tmp_path, environment, said):
     assert ran.stdout.strip() == said
     assert path.exists() == (said == "recorded")
     word = environment.get("KP_TRACING")
-    told = f"KP_TRACING is {word!r}, neither true nor false"
+    told = f"KP_TRACING must be true or false, got {word!r}"
     assert (told in ran.stderr) == (word == "maybe")
