@@ -180,7 +180,6 @@ class Root(RootSpan):
         self.awaits_turn = owned and scope == "thread"
         self._has_objective = not owned
         self._is_resumed = False
-        self._last_decision_input: object = None  # the input of the last decision
         self.around: object = None
         self.began_late = self.is_unnamed = False
 
@@ -247,8 +246,9 @@ class Root(RootSpan):
 
     def record_decision(self, resumption: Resumption, inputs: object) -> None:
         """Record a human's decision once, although several runs receive the input."""
-        if resumption[0] is not None and inputs is not self._last_decision_input:
-            self._last_decision_input = inputs
+        notes = self.recorder.thread_notes
+        if resumption[0] is not None and inputs is not notes.last_decision_input:
+            notes.last_decision_input = inputs
             self.recorder.note("observation", resumption[0])
 
     @shield

@@ -62,6 +62,7 @@ class ThreadNotes:
             before it resumed.
         repeats_calls: True if steps may repeat those of an earlier part, with the same call ids.
         pending_calls: The tool names of the calls without a result at its end, by call id.
+        last_decision_input: The input of the last recorded decision: several roots receive it.
     """
 
     agent: str | None = None
@@ -72,6 +73,7 @@ class ThreadNotes:
     questions: tuple[str, ...] = ()
     pending_calls: Mapping[str, str] = field(default_factory=dict)
     repeats_calls: bool = False
+    last_decision_input: object = None
 
     def resume(self, answers: tuple[str, ...] = ()) -> Mapping[str, str]:
         """Resume a paused run; return its pending calls if this recorder has them."""
