@@ -291,8 +291,9 @@ def test_the_words_of_a_call_follow_the_rules_of_whoever_rescans(record, type_co
 
     type_command("outbox", "rescan")
 
+    after = json.loads(type_command("outbox", "show", "@last").stdout)
     assert "convert(amount=250)" in before
-    assert "250" not in type_command("outbox", "show", "@last").stdout
+    assert "250" not in json.dumps(after["steps"])  # an id may hold these digits
 
 
 @pytest.mark.parametrize("words", [["rescan"], ["retry", "--failed"]], ids=" ".join)
