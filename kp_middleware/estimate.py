@@ -83,6 +83,11 @@ def features(trace: ReasoningTrace) -> Features:
     return np.log1p(np.array(counts, dtype=np.float32))
 
 
+def read_floats(numbers: bytes) -> Features:
+    """Return stored little-endian numbers as an array."""
+    return np.frombuffer(numbers, dtype="<f4")
+
+
 Vector: TypeAlias = NDArray[np.float32]
 """float32, shape ``(d,)`` or ``(runs, d)``: unit vectors, or zeros without an embedding."""
 

@@ -395,3 +395,11 @@ def _without_call_texts(leaving: ReasoningTrace, stored: ReasoningTrace) -> Reas
 
 class _NotQueuedError(Exception):
     """Rolls back a transaction: a sent item could not be queued again."""
+
+
+def ended_trace(trace: ReasoningTrace, ending: Ending) -> ReasoningTrace:
+    """Return a document with its stored ending, which may say that success is assumed."""
+    is_assumed = known_success(ending.success, ending.success_source) is None
+    trace = trace.ended(success=ending.success, confidence=ending.confidence)
+    source = {"success_source": "assumed" if is_assumed else None}
+    return trace.model_copy(update={"metadata": trace.metadata.model_copy(update=source)})

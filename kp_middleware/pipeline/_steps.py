@@ -21,7 +21,6 @@ from kp_middleware.core.evaluation import (
     Evaluation,
     RunFacts,
     evaluate,
-    known_success,
 )
 from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, SettingsGate
@@ -35,6 +34,7 @@ from kp_middleware.estimate import (
     Prediction,
     features,
     is_trusted,
+    read_floats,
 )
 from kp_middleware.export import OwnExporter
 from kp_middleware.outcomes import LIKELY, Judge, probability
@@ -42,6 +42,7 @@ from kp_middleware.pipeline._dispatch import (
     GATE_FAILED,
     Dispatch,
     Reevaluation,
+    ended_trace,
     is_transient,
     shape_of,
     warn_once,
@@ -192,7 +193,7 @@ class Estimator:
         learned = [
             (run, read)
             for run in table.training_runs(success, embedder)
-            if len(read := _read(run.features)) == len(FEATURES)
+            if len(read := read_floats(run.features)) == len(FEATURES)
         ]
         if not learned:
             return None
@@ -201,20 +202,16 @@ class Estimator:
             for run, _ in learned
             if run.p is not None and run.base is not None
         )
-        vectors = [None if run.vector is None else _read(run.vector) for run, _ in learned]
+        vectors = [None if run.vector is None else read_floats(run.vector) for run, _ in learned]
         width = max((len(vector) for vector in vectors if vector is not None), default=0)
         of = KnownRuns(
             np.array([read for _, read in learned]),
             np.array([_padded(width, vector) for vector in vectors]),
             np.array([success[run.seq] for run, _ in learned]),
         )
-        seen = [_read(one) for one in table.seen_features(kind, before=seq, most=_USUAL_RUNS)]
+        seen = [read_floats(one) for one in table.seen_features(kind, before=seq, most=_USUAL_RUNS)]
         usual = np.array([*(one for one in seen if len(one) == len(own)), own])
         return _Fitted(labelled, GaussianProcess(usual, of, is_trusted=trusted), width)
-
-
-def _read(numbers: bytes) -> Features:
-    return np.frombuffer(numbers, dtype="<f4")
 
 
 def _padded(width: int, vector: Vector | None) -> Vector:
@@ -451,11 +448,3 @@ class Stages:
         if self._shared is not None:
             self._shared.mark(seq, is_local=is_private)
         return evaluation
-
-
-def ended_trace(trace: ReasoningTrace, ending: Ending) -> ReasoningTrace:
-    """Return a document with its stored ending, which may say that success is assumed."""
-    is_assumed = known_success(ending.success, ending.success_source) is None
-    trace = trace.ended(success=ending.success, confidence=ending.confidence)
-    source = {"success_source": "assumed" if is_assumed else None}
-    return trace.model_copy(update={"metadata": trace.metadata.model_copy(update=source)})
