@@ -202,7 +202,13 @@ def rescan(db: Path, *, force: bool) -> None:
 
 
 @outbox.command()
-@click.option("--timeout", type=options.NumberRange(0), default=300, help="Default: 300 s.")
+@click.option(
+    "--timeout",
+    type=options.NumberRange(0),
+    default=300,
+    metavar="SECONDS",
+    help="Default: 300 s.",
+)
 @options.json_option
 @options.pass_db
 def send(db: Path, *, timeout: float) -> None:

@@ -210,7 +210,12 @@ _EMPTY_REASONS: Final = {
 )
 @options.filters
 @click.option("--success", is_flag=True, help="Only runs known to have succeeded.")
-@click.option("--unlike", type=options.UNIT, help="Leave out runs this similar to a newer one.")
+@click.option(
+    "--unlike",
+    type=options.UNIT,
+    metavar="SIMILARITY",
+    help="Leave out runs this similar to a newer one, such as 0.8.",
+)
 @options.limit(None, help_text="Maximum number of runs, the newest.")
 @click.option("--with-cut", is_flag=True, help="Include runs that were truncated when recorded.")
 @click.option("--as-recorded", is_flag=True, help="Do not redact them again.")

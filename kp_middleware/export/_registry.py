@@ -238,13 +238,19 @@ class _Request:
             yield
         finally:
             timer.cancel()
+            if timer.ident is not None:
+                timer.join()  # or it could end the next request
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Follow what httpx2 does, and raise an OSError before it goes on with what has ended."""
         match event.partition(".")[2]:
             case "connect_tcp.complete" | "start_tls.complete":
                 self._socket = info["return_value"].get_extra_info("socket")
-            case "connect_tcp.started" | "send_request_headers.started" as begun:
+            case (
+                "connect_tcp.started"
+                | "start_tls.started"
+                | "send_request_headers.started" as begun
+            ):
                 with self._lock:
                     if self._is_broken_off:
                         raise ConnectionAbortedError("broken off")

@@ -374,7 +374,7 @@ class ScoringWorker(Worker):
                 with fork_lock:
                     self._close()
                     rescue = self._store.repair(destination=self._destination, redactor=redactor)
-            except (*DATABASE_ERRORS, TimeoutError) as why:
+            except Exception as why:  # noqa: BLE001 - the thread must live on
                 self._report(why)
             else:
                 if rescue is not None:

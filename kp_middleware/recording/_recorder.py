@@ -303,6 +303,7 @@ class Recorder:
                 self.complete, self.error_type = False, self.unfinished
             self.success, self.is_success_assumed = self.complete, True
         self._errors.clear()  # release the agent's objects
+        self.thread_notes.last_decision_input = None
         self._sink(self)
 
     def finish_later(self, write: Callable[[], object], size_bytes: int) -> None:

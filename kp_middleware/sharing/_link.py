@@ -66,7 +66,7 @@ _CAUSES: Final = (
     (_NEVER, "ssl", "does not accept TLS", "correct sslmode in KP_SHARED"),
     ("25006", "read-", "is read-only, a standby", "add the primary to KP_SHARED"),
     (_NEVER, "invalid", "has an invalid URL", _CORRECT),
-    (_NEVER, "time", "does not answer in time", _WAIT),
+    (_NEVER, "timeout|timed out", "does not answer in time", _WAIT),
 )
 
 BEAT: Final = """

@@ -359,11 +359,14 @@ def _readable(old: sqlite3.Connection, select: str) -> Iterator[Sequence[object]
     """
     key, step = 0, 1.0
     while key < _MAX_KEY:
+        last = key
         try:
             for row_key, *row in old.execute(select, (key,)):
-                if key <= row_key < _MAX_KEY:
-                    key, step = row_key, 1.0
                 yield row
+                if isinstance(row_key, int):  # a damaged page may hold anything
+                    if key < last <= row_key:  # confirmed by the next row
+                        key, step = last, 1.0
+                    last = row_key
             return
         except sqlite3.DatabaseError:
             key, step = key + int(step), step * 1.01

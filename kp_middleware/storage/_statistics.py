@@ -170,11 +170,11 @@ _STATES: Final = """
       SELECT iif(state <> 'scored', state, iif(verdict = 'forwarded', 'not queued', 'withheld')),
              count(*)
       FROM traces INDEXED BY traces_counted
-      WHERE score IS NOT NULL AND seq NOT IN (SELECT trace_seq FROM outbox)
+      WHERE score IS NOT NULL AND seq NOT IN (SELECT +trace_seq FROM outbox)
       GROUP BY domain, gate, verdict, state
       UNION ALL
       SELECT state, count(*) FROM traces INDEXED BY traces_unscored
-      WHERE score IS NULL AND seq NOT IN (SELECT trace_seq FROM outbox) GROUP BY state)
+      WHERE score IS NULL AND seq NOT IN (SELECT +trace_seq FROM outbox) GROUP BY state)
     GROUP BY state ORDER BY 2 DESC, 1
 """
 

@@ -300,16 +300,18 @@ def test_nothing_of_the_user_s_is_kept_alive(recorder):
     class Page:
         pass
 
-    page, error = Page(), OddError()
-    here = weakref.ref(page), weakref.ref(error)
+    page, error, decision = Page(), OddError(), Page()
+    here = weakref.ref(page), weakref.ref(error), weakref.ref(decision)
 
     recorder.tool_call("read", {"page": page})
     recorder.observation(output_summary=[page])
     recorder.error(error)
-    del page, error
+    recorder.thread_notes.last_decision_input = decision
+    recorder.finish()
+    del page, error, decision
 
     gc.collect()
-    assert [alive() for alive in here] == [None, None]
+    assert [alive() for alive in here] == [None, None, None]
 
 
 def test_an_input_that_is_no_mapping_is_kept_under_a_name(recorder):

@@ -102,6 +102,20 @@ def test_a_key_that_no_row_can_have_costs_no_other_row(full):
     assert rescue(full).traces > 150
 
 
+def test_a_page_of_an_index_in_place_of_a_table_s_costs_only_that_table(full):
+    with closing(connect(full)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_schema"))
+    content = full.read_bytes()
+    index = (roots["sqlite_autoindex_traces_1"] - 1) * PAGE
+    with full.open("r+b") as file:
+        file.seek((roots["steps"] - 1) * PAGE)
+        file.write(content[index : index + PAGE])
+
+    assert rescue(full).traces == 200
+    assert rows(full)["documents"] == 200
+
+
 @pytest.mark.parametrize("start", [PAGE, 5 * PAGE, 40 * PAGE, 100 * PAGE])
 def test_wherever_it_is_damaged_the_file_can_be_used_again(full, start):
     overwrite(full, start, start + 2 * PAGE)
