@@ -92,4 +92,4 @@ def test_ends_are_bounded_in_tokens_and_in_characters(window, text, first, last)
     ends, tokens = window.shorten(text, first, last)
 
     assert tokens <= first + last
-    assert len(ends) <= 8 * (first + last) + 2
+    assert len(ends) <= 8 * (first + last) + 3  # a character of several tokens may be at both ends
