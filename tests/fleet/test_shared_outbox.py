@@ -50,7 +50,7 @@ def test_a_key_that_is_good_again_is_tried_by_all(hosts, shared, registry, start
     typed = try_the_key_again(hosts[0])
     end([start(hosts[1], record, [2], flush_s=10)])
 
-    assert "retrying the API key" in typed.stderr
+    assert "retrying the refused API key" in typed.stderr
     assert len(registry.documents) == 2
 
 
