@@ -152,7 +152,7 @@ def test_importing_the_adapter_loads_neither_the_agents_nor_the_model_nor_the_pa
     loaded = loaded_by("import kp_langchain")
 
     assert "langchain_core" in loaded
-    assert sorted(({"langchain", "langgraph"} | MODEL | PAGES) & set(loaded)) == []
+    assert sorted(({"langchain", "langgraph", "langsmith"} | MODEL | PAGES) & set(loaded)) == []
 
 
 @pytest.mark.parametrize(

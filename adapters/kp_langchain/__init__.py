@@ -4,13 +4,14 @@ To record every run without changing the agent, call ``enable()`` or set ``KP_TR
 To recall successful runs, use `KPRecallMiddleware`, `KPRetriever` or the tool `recall_past_runs`.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kp_langchain._autotrace import disable, enable, recording_runs
 from kp_langchain._handler import KPCallbackHandler
-from kp_langchain._recall import KPRetriever, recall_past_runs
 
 if TYPE_CHECKING:
+    from kp_langchain._recall import KPRetriever, recall_past_runs
     from kp_langchain._recall_middleware import KPRecallMiddleware
 
 __all__ = [
@@ -24,10 +25,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the middleware on first access, because it needs langchain, not only the core."""
-    if name == "KPRecallMiddleware":
-        from kp_langchain._recall_middleware import KPRecallMiddleware
+_HOMES = {
+    "KPRecallMiddleware": "_recall_middleware",  # needs langchain, not only its core
+    "KPRetriever": "_recall",  # langchain_core.retrievers takes as long to import as all the rest
+    "recall_past_runs": "_recall",
+}
 
-        return KPRecallMiddleware
+
+def __getattr__(name: str) -> Any:
+    """Import what few programs use when it is first asked for."""
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

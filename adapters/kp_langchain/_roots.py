@@ -268,7 +268,8 @@ class Root(RootSpan):
     @shield
     def end_root(self, output: object, span: Span, inputs: object) -> None:
         """Record the remaining results, the spans given up and the pause at the root's end."""
-        self.set_objective(inputs)
+        if not self._has_objective:
+            self.set_objective(inputs)
         if not span.conversation.is_settled:
             self.record_messages(span.conversation.results(messages_of(output)), span)
         if self.silent or self.cancelled:

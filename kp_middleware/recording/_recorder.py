@@ -413,9 +413,9 @@ class Recorder:
 
     def _sized_text(self, value: object) -> tuple[str, int]:
         """Return a value as bounded text, and its size in bytes."""
-        if type(value) is str and value.isascii() and "\0" not in value:  # nearly always
+        if type(value) is str and value.isascii():  # nearly always
             size = len(value)
-            if size <= self._limits.field_bytes:
+            if size <= self._limits.field_bytes and "\0" not in value:
                 return value, size
         text = self._text(value)
         return text, size_bytes(text)
