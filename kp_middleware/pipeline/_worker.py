@@ -83,7 +83,8 @@ class Worker:
         self._starting = threading.RLock()  # a finalizer may re-enter in the same thread
         self._stopping = threading.Event()
         self._wake = threading.Event()
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self.trouble: str | None = None
 
     def start(self) -> bool:
@@ -183,7 +184,7 @@ class ScoringWorker(Worker):
     def put(self, run: FinishedRun) -> bool:
         """Queue a run without waiting; False if the queue is full."""
         size_bytes = _size_bytes(run)
-        with self._changed:
+        with self._lock:  # quicker than its condition
             if self._size_bytes + size_bytes > self._settings.max_queue_bytes:
                 return False
             self._size_bytes += size_bytes
@@ -252,9 +253,8 @@ class ScoringWorker(Worker):
 
     def abandon_in_child(self) -> None:
         """End in a forked child: the parent completes the work."""
-        self._changed = (
-            threading.Condition()
-        )  # the old locks may be held by a thread that was not forked
+        self._lock = threading.RLock()  # a thread that was not forked may hold the old one
+        self._changed = threading.Condition(self._lock)
         self._stopping = threading.Event()
         self._stopping.set()
         self.trouble = "left to the parent"  # so that nothing is logged here

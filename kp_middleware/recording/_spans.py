@@ -401,8 +401,9 @@ class RootSpan:
 
     def pause(self, span: Span) -> None:
         """Record at the root's end if it waits for a human or for the next turn."""
-        notes, is_paused = self.recorder.thread_notes, span.paused or span.paused_inside
+        is_paused = span.paused or span.paused_inside
         if is_paused or self.awaits_turn:
+            notes = self.recorder.thread_notes
             notes.awaits, notes.pending_calls = (
                 "human" if is_paused else "turn",
                 span.conversation.pending_calls,
