@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kp_middleware
+from kp_middleware.database import connect
 
 ROOT = Path(__file__).parents[1]
 PROMISED = {
@@ -138,10 +139,6 @@ def as_ruff_sorts(name):
     return (not name.isupper(), not name[0].isupper(), name)
 
 
-def test_importing_the_package_loads_nothing_heavy():
-    assert loaded_by("import kp_middleware") == []
-
-
 def test_every_public_name_is_there_without_the_framework_the_model_or_the_pages():
     loaded = loaded_by("from kp_middleware import *")
 
@@ -155,29 +152,20 @@ def test_importing_the_adapter_loads_neither_the_agents_nor_the_model_nor_the_pa
     assert sorted(({"langchain", "langgraph", "langsmith"} | MODEL | PAGES) & set(loaded)) == []
 
 
-@pytest.mark.parametrize(
-    "module", ["database", "storage", "locations", "errors", "outbox_items", "rate_limit", "cli"]
-)
-def test_what_a_read_only_command_imports_loads_nothing_heavy(module):
-    assert loaded_by(f"import kp_middleware.{module}") == []
+def test_what_a_read_only_command_imports_and_opens_loads_nothing_heavy(db):
+    modules = ["database", "storage", "locations", "errors", "outbox_items", "rate_limit", "cli"]
+    imports = "".join(f"import kp_middleware.{module}\n" for module in modules)
+    connect(db).close()
+
+    assert loaded_by(f"{imports}kp_middleware.database.connect({str(db)!r})") == []
 
 
-def test_opening_a_file_that_is_up_to_date_loads_nothing_heavy(tmp_path):
-    opened = f"from kp_middleware.database import connect; connect({str(tmp_path / 'kp.db')!r})"
-    loaded_by(opened)
-
-    assert loaded_by(opened) == []
-
-
-def test_every_adapter_is_in_the_wheel():
+def test_every_adapter_is_in_the_wheel_and_the_folder_of_adapters_is_no_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 
     assert packages == ["kp_middleware", *(f"adapters/{package.name}" for package in ADAPTERS)]
-
-
-def test_the_folder_of_adapters_is_no_package():
     assert not (ROOT / "adapters" / "__init__.py").exists()
 
 

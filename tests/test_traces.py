@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kp_middleware import Metadata, Outcome, ReasoningTrace, Step, Task, Tool
-from kp_middleware.core.evaluation import default_confidence
 from kp_middleware.instants import instant
 from kp_middleware.traces import CONTEXT
 
@@ -85,9 +84,7 @@ def test_every_document_is_understood_or_refused_as_by_the_reference(cases):
 def test_every_valid_document_of_the_reference_survives_the_round_trip(cases):
     traces = [ReasoningTrace.model_validate(case["doc"]) for case in cases if case["valid"]]
 
-    again = [ReasoningTrace.model_validate_json(trace.model_dump_json()) for trace in traces]
-
-    assert again == traces
+    assert [ReasoningTrace.model_validate_json(one.model_dump_json()) for one in traces] == traces
 
 
 def test_the_legacy_context_is_read_and_today_s_is_written():
@@ -176,24 +173,21 @@ def test_what_is_no_instant_in_utc_is_refused(created_at):
 
 
 def test_a_whole_number_may_be_written_as_a_float():
-    trace = read(steps=[{"step_id": 2.0, "type": "thought"}])
-
-    assert '"step_id":2,' in trace.model_dump_json()
+    assert written(read(steps=[{"step_id": 2.0, "type": "thought"}]))["steps"][0]["step_id"] == 2
 
 
 def test_a_lone_surrogate_becomes_the_replacement_character_so_that_it_can_be_written():
-    step = {
+    given = {
         "step_id": 0,
         "type": "tool_call",
         "content": "a\ud800",
         "input": {"\udfff": ["\ud800"]},
     }
 
-    trace = read(steps=[step], task={"objective": "naïve \ud800"})
+    trace = written(read(steps=[given], task={"objective": "naïve \ud800"}))
 
-    assert written(trace)["steps"][0]["content"] == "a\ufffd"
-    assert written(trace)["steps"][0]["input"] == {"\ufffd": ["\ufffd"]}
-    assert trace.task.objective == "naïve \ufffd"
+    assert trace["steps"] == [{**given, "content": "a\ufffd", "input": {"\ufffd": ["\ufffd"]}}]
+    assert trace["task"]["objective"] == "naïve \ufffd"
 
 
 def test_a_trace_does_not_change_with_the_arguments_it_was_made_of():
@@ -205,28 +199,21 @@ def test_a_trace_does_not_change_with_the_arguments_it_was_made_of():
     assert step.input == {"cities": ["Rome"], "when": [1, None]}
 
 
-def test_an_input_that_is_its_own_part_is_left_for_redaction_to_refuse():
-    circle = {}
+def test_an_input_that_is_no_json_or_its_own_part_is_left_for_redaction_to_refuse():
+    circle, thing = {}, object()
     circle["again"] = circle
 
-    step = Step(step_id=0, type="tool_call", input=circle)
+    own_part, no_json = (
+        Step(step_id=0, type="tool_call", input=given).input for given in (circle, {"thing": thing})
+    )
 
-    assert step.input["again"]["again"] is not None
-
-
-def test_an_input_that_is_no_json_is_left_for_redaction_to_refuse():
-    thing = object()
-
-    step = Step(step_id=0, type="tool_call", input={"thing": thing})
-
-    assert step.input == {"thing": thing}
+    assert own_part["again"]["again"] is not None
+    assert no_json == {"thing": thing}
 
 
 def test_a_trace_cannot_be_changed():
-    trace = read()
-
     with pytest.raises(ValidationError, match="frozen"):
-        trace.id = "kp:trace:2"
+        read().id = "kp:trace:2"
 
 
 def test_nothing_is_written_as_null():
@@ -260,20 +247,14 @@ def test_any_trace_equals_itself_after_a_round_trip(texts, inputs, confidence, s
 
 
 @pytest.mark.parametrize(
-    ("success", "confidence"), [(True, 0.8), (False, 0.2)], ids=["success", "failure"]
+    ("told", "kept"),
+    [({}, 0.8), ({"success": False}, 0.2), ({"confidence": 0.0}, 0)],
+    ids=["success", "failure", "stated as zero"],
 )
-def test_an_agent_that_does_not_say_how_sure_it_is_has_the_reference_s_confidence(
-    success, confidence
-):
-    trace = ReasoningTrace.of("x", [Step(step_id=0, type="thought")], success=success)
+def test_an_agent_that_does_not_say_how_sure_it_is_has_the_reference_s_confidence(told, kept):
+    trace = ReasoningTrace.of("x", [Step(step_id=0, type="thought")], **told)
 
-    assert trace.outcome.confidence == confidence == default_confidence(success=success)
-
-
-def test_a_stated_confidence_is_kept_also_where_it_is_zero():
-    trace = ReasoningTrace.of("x", [Step(step_id=0, type="thought")], confidence=0.0)
-
-    assert trace.outcome.confidence == 0
+    assert trace.outcome.confidence == kept
 
 
 def test_a_new_trace_has_an_id_of_its_own_and_is_made_now():

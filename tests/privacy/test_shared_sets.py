@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def build():
     spec = importlib.util.spec_from_file_location("pii_set", GENERATOR)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.build
+    return cache(module.build)
 
 
 @pytest.mark.parametrize("level", ["aggregated", "federated", "private"])
@@ -56,8 +57,9 @@ def test_the_labelled_set_is_cleaned(build, seed):
 @pytest.mark.parametrize("seed", [20251120, pytest.param(777, marks=pytest.mark.slow)])
 def test_ids_without_a_word_go_in_the_regions_of_the_labelled_set(build, seed):
     regions = ("US", "GB", "FR", "ES", "DE", "IT", "SE", "BR", "IN", "TW", "KR")
+    alone = [record for record in build(seed) if record["context"] == "bare"]
 
-    tally = Tally(build(seed), Policy(phone_regions=regions))
+    tally = Tally(alone, Policy(phone_regions=regions))
 
     assert tally.recall("id alone") >= 0.85  # a BSN or PESEL is like any other number
 

@@ -49,18 +49,12 @@ SURROUNDINGS = {
 
 
 @pytest.mark.parametrize("form", SURROUNDINGS.values(), ids=SURROUNDINGS.keys())
-def test_no_kind_of_value_survives_in(form):
-    cleaned = {
-        kind: redact_text(form.replace("{}", text), level="aggregated").text
-        for kind, (text, _) in KINDS.items()
-    }
+def test_no_kind_of_value_survives_and_nothing_more_goes_the_next_time_in(form):
+    cleaned = {kind: cleaned_once(form.replace("{}", text)) for kind, (text, _) in KINDS.items()}
 
     assert [kind for kind, text in cleaned.items() if made_up.remains(KINDS[kind][1], text)] == []
+    assert [kind for kind, text in cleaned.items() if cleaned_once(text) != text] == []
 
 
-@pytest.mark.parametrize("form", SURROUNDINGS.values(), ids=SURROUNDINGS.keys())
-def test_what_was_cleaned_is_clean_in(form):
-    texts = [form.replace("{}", text) for text, _ in KINDS.values()]
-    cleaned = [redact_text(text, level="aggregated").text for text in texts]
-
-    assert [redact_text(text, level="aggregated").text for text in cleaned] == cleaned
+def cleaned_once(text):
+    return redact_text(text, level="aggregated").text
