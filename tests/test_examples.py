@@ -1,56 +1,59 @@
 import os
-import subprocess
+import runpy
 import sys
-from pathlib import Path
 
 import pytest
 
 from kp_middleware.storage import History
 from kp_middleware.views.trace import run_as_json
 
-REPOSITORY = Path(__file__).parents[1]
-RECORDING = [
-    ("langgraph_graph", "1.3 billion cubic kilometres", 1),
-    ("plain_python", "52.54", 2),
-]
-
 
 @pytest.fixture
-def run_example(db):
-    """Runs an example on a file of its own, without the key of any provider; gives its output."""
-    others = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+def run_example(db, repository, monkeypatch, capsys):
+    """Runs an example on a file of its own, without the key of any provider; what it prints."""
+    for name in [name for name in os.environ if name.endswith("_API_KEY")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("KP_DB", str(db))
 
-    def run(name):
-        return subprocess.run(
-            [sys.executable, REPOSITORY / "examples" / f"{name}.py"],
-            env=others | {"KP_DB": str(db)},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=50,
-        ).stdout
+    def run(name, embedder="none"):
+        path = str(repository / "examples" / f"{name}.py")
+        monkeypatch.setenv("KP_EMBEDDER", embedder)
+        monkeypatch.setattr(sys, "argv", [path])
+        runpy.run_path(path, run_name="__main__")
+        return capsys.readouterr().out
 
     return run
 
 
-@pytest.mark.model
-@pytest.mark.parametrize(("name", "answer", "runs"), RECORDING)
-def test_an_example_answers_and_its_runs_are_scored(run_example, connection, name, answer, runs):
-    assert answer in run_example(name)
-    assert newest_of(connection) == (runs, "scored", "all-MiniLM-L6-v2")
+@pytest.fixture
+def newest(connection):
+    """How many runs there are, and how the newest was scored."""
 
+    def look():
+        history = History(connection)
+        run = run_as_json(history.run(history.find("@last")))
+        return history.counts().recorded, run["state"], run["embedder"]
 
-def newest_of(connection):
-    """How many runs there are, and what is known of the newest."""
-    history = History(connection)
-    newest = run_as_json(history.run(history.find("@last")))
-    return history.counts().recorded, newest["state"], newest["embedder"].partition("@")[0]
+    return look
 
 
 @pytest.mark.model
-def test_the_history_of_an_example_answers_in_plain_sql(run_example, connection):
+def test_an_agent_in_plain_python_is_recorded_and_scored_with_the_model(run_example, newest):
+    assert "52.54" in run_example("plain_python", embedder="minilm")
+
+    runs, state, embedder = newest()
+    assert (runs, state, embedder.partition(":")[0]) == (2, "scored", "all-MiniLM-L6-v2")
+
+
+def test_a_graph_is_recorded_and_scored(run_example, newest):
+    assert "1.3 billion cubic kilometres" in run_example("langgraph_graph")
+
+    assert newest() == (1, "scored", None)
+
+
+def test_an_agent_is_recorded_and_scored_and_its_history_answers_in_plain_sql(run_example, newest):
     assert "Take the 07:10 from Rome" in run_example("langchain_agent")
-    assert newest_of(connection) == (1, "scored", "all-MiniLM-L6-v2")
+    assert newest() == (1, "scored", None)
 
     printed = run_example("inspect_history")
 
@@ -59,7 +62,7 @@ def test_the_history_of_an_example_answers_in_plain_sql(run_example, connection)
     assert printed.rstrip().endswith("How do I get from Rome to Turin by train before noon?")
 
 
-def test_every_example_has_a_test():
-    examples = {path.stem for path in (REPOSITORY / "examples").glob("*.py")}
+def test_every_example_has_a_test(repository):
+    examples = {path.stem for path in (repository / "examples").glob("*.py")}
 
-    assert examples == {"inspect_history", "langchain_agent", *(name for name, *_ in RECORDING)}
+    assert examples == {"inspect_history", "langchain_agent", "langgraph_graph", "plain_python"}

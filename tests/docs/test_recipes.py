@@ -6,7 +6,6 @@ from contextlib import closing
 from typing import get_args
 
 import pages
-import pytest
 
 from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, STEP_TYPES
 from kp_middleware.database import connect

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("zensical", reason="zensical is not installed here")
 
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+FETCHED_BY_STYLES = re.compile(r"(?:url\(|@import)\W*(?:https?:)?//")
 LOADED_ON_DEMAND = ("mermaid", "glightbox", "pyodide", "arithmatex")
 """Classes for which the theme's script would fetch more from another host."""
 
@@ -35,28 +36,23 @@ class Reader(HTMLParser):
             self.led_to.append(values["href"])
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The site, built in a folder of its own."""
-    folder = tmp_path_factory.mktemp("site")
+def build(folder):
+    """Builds the site in a folder of its own; gives its files, and what each page of it is."""
     shutil.copytree(pages.ROOT / "docs", folder / "docs")
     shutil.copy(pages.ROOT / "zensical.toml", folder)
     command = [sys.executable, "-m", "zensical", "build", "--strict"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "build" / "site"
+    files = [*(folder / "build" / "site").rglob("*.*")]
+    return files, {
+        file: read(file) for file in files if file.suffix == ".html" and file.name != "404.html"
+    }
 
 
-@pytest.fixture(scope="module")
-def read(site):
-    """Each page of it, by its file."""
-
-    def reader(file):
-        found = Reader()
-        found.feed(file.read_text("utf-8"))
-        return found
-
-    return {file: reader(file) for file in site.rglob("*.html") if file.name != "404.html"}
+def read(file):
+    page = Reader()
+    page.feed(file.read_text("utf-8"))
+    return page
 
 
 def test_the_menu_names_every_page_of_the_docs_once():
@@ -75,49 +71,36 @@ def entries(menu):
             yield from entries(inner) if isinstance(inner, list) else [inner]
 
 
-def test_every_page_of_the_docs_is_a_page_of_the_site(site):
+def test_the_site_has_every_page_and_all_it_leads_to_and_fetches_nothing_from_elsewhere(tmp_path):
+    files, built = build(tmp_path)
+
     expected = {page.with_suffix(".html").name for page in (pages.ROOT / "docs").rglob("*.md")}
-
-    assert expected <= {file.name for file in site.rglob("*.html")}
-
-
-def test_no_page_fetches_anything_from_another_host_or_makes_the_theme_s_script_do_so(read):
-    fetched = {address for page in read.values() for address in page.fetched}
-    classes = set().union(*(page.classes for page in read.values()))
-
-    assert len(fetched) > 3
-    assert [one for one in fetched if urlsplit(one).netloc] == []
-    assert classes.isdisjoint(LOADED_ON_DEMAND)
-
-
-@pytest.mark.parametrize("kind", ["css", "svg"])
-def test_no_style_of_pages_and_pictures_fetches_anything_from_another_host(site, kind):
-    styled = {file.name: file.read_text("utf-8") for file in site.rglob(f"*.{kind}")}
-    fetching = re.compile(r"(?:url\(|@import)\W*(?:https?:)?//")
-
-    assert styled
-    assert [name for name, text in styled.items() if fetching.search(text)] == []
-
-
-def test_every_link_and_picture_of_the_site_is_there(read):
+    fetched = {address for page in built.values() for address in page.fetched}
     missing = [
         (file.name, address)
-        for file, page in read.items()
+        for file, page in built.items()
         for address in [*page.led_to, *page.fetched]
-        if not urlsplit(address).netloc and not is_there(file, address, read)
+        if not urlsplit(address).netloc and not is_there(file, address, built)
     ]
+    styled = {file: file.read_text("utf-8") for file in files if file.suffix in {".css", ".svg"}}
 
+    assert expected <= {file.name for file in built}
     assert missing == []
+    assert len(fetched) > 3
+    assert [address for address in fetched if urlsplit(address).netloc] == []
+    assert set().union(*(page.classes for page in built.values())).isdisjoint(LOADED_ON_DEMAND)
+    assert {file.suffix for file in styled} == {".css", ".svg"}
+    assert [file.name for file, text in styled.items() if FETCHED_BY_STYLES.search(text)] == []
 
 
-def is_there(file, address, read):
+def is_there(file, address, built):
     """Whether a link of a page leads to a file, and to a place in it if it names one."""
     parts = urlsplit(address)
     target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
     if target.is_dir():
         target /= "index.html"
     place = unquote(parts.fragment)
-    known = read[target].ids if target in read else set()
+    known = built[target].ids if target in built else set()
     return target.exists() and (not place or not known or place in known)
 
 

@@ -14,7 +14,7 @@ from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.cli import main
 from kp_middleware.errors import Problem, ProblemKind
 from kp_middleware.locations import database_file
-from kp_middleware.testing import LocalRegistry
+from kp_middleware.testing import Answer, LocalRegistry
 
 PAGE = (pages.ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
 SQLITE_S_OWN = {"database is locked", "database disk image is malformed"}
@@ -36,52 +36,33 @@ def no_model(monkeypatch):
     monkeypatch.setenv("KP_EMBEDDER", "none")
 
 
-@pytest.fixture
-def record():
+def record(objective="What is six times seven?", **settings):
     """Records one run, as a program of its own does."""
-
-    def once(objective="What is six times seven?", **settings):
-        with KnowledgePulse(**settings) as kp:
-
-            @kp.capture
-            def answer(question):
-                current_trace().thought(f"about {question}")
-                return "42"
-
-            answer(objective)
-            kp.flush()
-        return kp
-
-    return once
+    with KnowledgePulse(**settings) as kp:
+        kp.capture(answer)(objective)
+        kp.flush()
 
 
-@pytest.fixture
-def ask():
+def answer(question):
+    current_trace().thought(f"about {question}")
+    return "42"
+
+
+def ask(*words):
     """Runs a command; gives what it prints."""
-
-    def run(*words):
-        return CliRunner().invoke(main, words).output
-
-    return run
+    return CliRunner().invoke(main, words).output
 
 
-@pytest.fixture
-def rows(ask):
-    """The newest runs, as `list` has them."""
-    return lambda: json.loads(ask("list", "--json"))
-
-
-@pytest.fixture
-def registry():
-    with LocalRegistry() as local:
-        yield local
+def states():
+    """Those of the newest runs, as `list` has them."""
+    return [row["state"] for row in json.loads(ask("list", "--json"))]
 
 
 def sending(registry):
     return {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
 
 
-def test_recording_that_is_switched_off_is_told_by_config(record, ask, monkeypatch):
+def test_recording_that_is_switched_off_is_told_by_config(monkeypatch):
     monkeypatch.setenv("KP_ENABLED", "false")
 
     record()
@@ -90,7 +71,7 @@ def test_recording_that_is_switched_off_is_told_by_config(record, ask, monkeypat
     assert ask("config", "get", "enabled").strip() == "false"
 
 
-def test_runs_that_are_recorded_twice_are_found_by_the_query(ask):
+def test_runs_that_are_recorded_twice_are_found_by_the_query():
     query = re.search(r'kp-middleware sql "(.*)"', section("A run is recorded twice"))[1]
     with KnowledgePulse() as one, KnowledgePulse() as other:
         both = [one.start_recording("python"), other.start_recording("python")]
@@ -104,7 +85,7 @@ def test_runs_that_are_recorded_twice_are_found_by_the_query(ask):
 
 
 @pytest.mark.model
-def test_novelty_that_was_not_measured_is_measured_by_rescore(record, ask, monkeypatch):
+def test_novelty_that_was_not_measured_is_measured_by_rescore(monkeypatch):
     record("Plan a week of dinners.")
     record("Why are orders refused?")
     monkeypatch.setenv("KP_EMBEDDER", "minilm")
@@ -116,27 +97,28 @@ def test_novelty_that_was_not_measured_is_measured_by_rescore(record, ask, monke
     assert found[1]["novelty"] != 0.5
 
 
-def test_what_cleared_without_a_key_is_queued_when_a_program_has_one(record, rows, registry):
+def test_what_cleared_without_a_key_is_queued_when_a_program_has_one():
     record(threshold=0)
-    before = [row["state"] for row in rows()]
+    before = states()
 
-    record("another", **sending(registry))
+    with LocalRegistry() as registry:
+        record("another", **sending(registry))
 
     assert before == ["not queued"]
-    assert [row["state"] for row in rows()] == ["sent", "sent"]
+    assert states() == ["sent", "sent"]
 
 
-def test_a_refused_key_is_told_and_tried_again_by_the_command(record, ask, rows):
+def test_a_refused_key_is_told_and_tried_again_by_the_command():
     [command] = commands('"refused the API key"')
     with LocalRegistry(answers=[401]) as registry:
         record(**sending(registry))
-        refused = CliRunner().invoke(main, ["status", "--json"]).output
+        refused = ask("status", "--json")
 
         ask(*command.split()[1:])
         record("another", **sending(registry))
 
     assert "refused the API key" in refused
-    assert [row["state"] for row in rows()] == ["sent", "sent"]
+    assert states() == ["sent", "sent"]
 
 
 def quoted(title):
@@ -155,7 +137,7 @@ def test_what_is_said_of_a_registry_is_what_the_product_says_and_nothing_is_miss
     assert [kind for kind in kinds if not told_of[kind]] == []
 
 
-def test_a_registry_that_has_lost_all_is_filled_again(record, ask, monkeypatch):
+def test_a_registry_that_has_lost_all_is_filled_again(monkeypatch):
     [command] = commands("The registry has lost what it had")
     with LocalRegistry() as registry:
         monkeypatch.setenv("KP_AGENT_ID", "agent-1")
@@ -170,8 +152,9 @@ def test_a_registry_that_has_lost_all_is_filled_again(record, ask, monkeypatch):
         assert len(registry.documents) == 2
 
 
-def test_a_pause_after_429_is_told_with_when_it_ends(record, ask):
-    with LocalRegistry(answers=[429]) as registry:
+def test_a_pause_after_429_is_told_with_when_it_ends():
+    an_hour = Answer.of(429, {"error": "slow down"}, Retry_After="3600")
+    with LocalRegistry(answers=[an_hour]) as registry:
         record(**sending(registry))
 
     status = json.loads(ask("status", "--json"))
@@ -180,35 +163,30 @@ def test_a_pause_after_429_is_told_with_when_it_ends(record, ask):
     assert status["pending"] == 1
 
 
-def test_what_a_missing_engine_blocked_leaves_by_force_once_it_is_given_up(
-    record, ask, registry, monkeypatch
-):
+def test_what_a_missing_engine_blocked_leaves_by_force_once_it_is_given_up(monkeypatch):
     monkeypatch.setenv("KP_REDACT_ENGINES", "gitleaks:/nowhere.toml")
-    record(**sending(registry))
+    with LocalRegistry() as registry:
+        record(**sending(registry))
     blocked = ask("outbox", "--blocked")
     monkeypatch.delenv("KP_REDACT_ENGINES")
 
-    without_force = ask("outbox", "retry", "--failed")
-    with_force = ask("outbox", "retry", "--failed", "--force")
-
     assert "engine_missing" in blocked
-    assert "1 left" in without_force
-    assert "1 released" in with_force
+    assert "1 left" in ask("outbox", "retry", "--failed")
+    assert "1 released" in ask("outbox", "retry", "--failed", "--force")
 
 
-def test_a_damaged_file_is_saved_by_the_next_run(record, ask):
+def test_a_damaged_file_is_saved_by_the_next_run():
     record()
     with closing(sqlite3.connect(database_file())) as connection:
         query = "SELECT rootpage FROM sqlite_schema WHERE name = 'traces'"
-        start = (connection.execute(query).fetchone()[0] - 1) * 4096
-    content = bytearray(database_file().read_bytes())
-    content[start : start + 4096] = b"\xff" * 4096
-    database_file().write_bytes(content)
-    damaged = ask("list")
+        (page,) = connection.execute(query).fetchone()
+    with database_file().open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    assert "database disk image is malformed" in ask("list")
 
     record("another")
 
-    assert "database disk image is malformed" in damaged
     assert json.loads(ask("status", "--json"))["set_aside"] != []
     assert "another" in ask("list")
 

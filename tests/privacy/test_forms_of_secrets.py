@@ -6,7 +6,7 @@ import pytest
 
 from kp_middleware.privacy import redact_jsonable, redact_text
 
-TRIES = 150
+TRIES = 50
 PLAIN = (*forms.ASSIGNMENTS, *forms.CALLS, *forms.COMMANDS, *forms.BUILT, *forms.COMPARED)
 TOLD = ((")]};,.:?!>", form) for form in forms.TOLD)  # what ends a sentence
 ALL = (*(("", form) for form in PLAIN), *TOLD, *forms.RESTRICTED)
