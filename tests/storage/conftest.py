@@ -25,3 +25,30 @@ def outbox(connection):
 def keep(store):
     """Records runs; with a score, they are scored too."""
     return lambda *args, **kwargs: kept(store, *args, **kwargs)
+
+
+@pytest.fixture
+def queue(outbox, keep, connection):
+    """Puts a run that cleared into the outbox: with these bytes, or blocked; in any state."""
+
+    def queued(body=b'{"a": 1}', *, state=None, **facts):
+        seq = keep(**{"score": 0.9, "decision": "forward", **facts})
+        reason = "too_deep at steps[0]" if body is None else None
+        outbox.add(seq, body, redactor="rules 1", redactions={"email": 2}, reason=reason)
+        if state is not None:
+            connection.execute("UPDATE outbox SET state = ? WHERE trace_seq = ?", (state, seq))
+        return seq
+
+    return queued
+
+
+@pytest.fixture
+def row(connection):
+    """Reads the row of a run in the outbox."""
+
+    def read(seq):
+        cursor = connection.execute("SELECT * FROM outbox WHERE trace_seq = ?", (seq,))
+        names = [column[0] for column in cursor.description]
+        return dict(zip(names, cursor.fetchone(), strict=True))
+
+    return read

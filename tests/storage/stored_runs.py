@@ -41,3 +41,17 @@ def verdict(decision="withhold", reason="below the threshold"):
 
 def tool_step(kind, name, **fields):
     return Step(step_id=0, type=kind, tool=Tool(name=name), **fields)
+
+
+def query_plan(connection, ask):
+    """How SQLite goes about each question that is asked of the file."""
+    asked = []
+    connection.set_trace_callback(asked.append)
+    ask()
+    connection.set_trace_callback(None)
+    return [
+        step[-1]
+        for sql in asked
+        if not sql.startswith("--")  # these are FTS5's own
+        for step in connection.execute(f"EXPLAIN QUERY PLAN {sql}")
+    ]

@@ -20,7 +20,7 @@ def free_query(db, keep):
 
 @pytest.fixture
 def ask(free_query):
-    return lambda sql, **values: [*free_query.ask(sql, values).rows]
+    return lambda sql: [*free_query.ask(sql, {}).rows]
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,6 @@ def ask(free_query):
 )
 def test_it_reads(ask, sql, rows):
     assert ask(sql) == rows
-
-
-def test_values_are_bound_by_name(ask):
-    assert ask("SELECT :a || :b AS ab", a="x'", b="y") == [{"ab": "x'y"}]
-
-
-def test_the_columns_are_known_where_there_is_no_row(free_query):
-    assert free_query.ask("SELECT 1 AS a, 2 AS b WHERE 0", {}).columns == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -91,21 +83,12 @@ def test_what_is_wrong_is_said_with_what_to_do(ask, sql, problem):
         ask(sql)
 
 
-def test_a_query_that_takes_too_long_is_stopped(db, keep):
-    keep("one")
-    clock = itertools.count().__next__
-
-    with closing(FreeQuery(db, limit_s=5, timer=clock)) as free_query:  # noqa: SIM117
-        with pytest.raises(DatabaseError, match="this takes longer than 5 s; ask for less"):
-            list(free_query.ask(f"{FOR_EVER} WHERE i < 0", {}).rows)
-
-
-def test_after_one_that_was_stopped_another_error_is_told_as_it_is(db, keep):
+def test_a_query_that_takes_too_long_is_stopped_and_the_next_is_not(db, keep):
     keep("one")
     clock = itertools.count().__next__
 
     with closing(FreeQuery(db, limit_s=5, timer=clock)) as free_query:
-        with pytest.raises(DatabaseError, match="takes longer"):
+        with pytest.raises(DatabaseError, match="this takes longer than 5 s; ask for less"):
             list(free_query.ask(f"{FOR_EVER} WHERE i < 0", {}).rows)
         with pytest.raises(DatabaseError, match="no such table"):
             free_query.ask("SELECT * FROM nowhere", {})
@@ -117,24 +100,8 @@ def test_time_that_rows_wait_to_be_taken_does_not_count(db, keep):
 
     with closing(FreeQuery(db, limit_s=5, timer=lambda: now[0])) as free_query:
         taken = 0
-        for _ in free_query.ask(f"{FOR_EVER} LIMIT 100000", {}).rows:
+        for _ in free_query.ask(f"{FOR_EVER} LIMIT 10000", {}).rows:
             now[0] += 1  # whoever reads it takes a second for each
             taken += 1
 
-    assert taken == 100_000
-
-
-@pytest.mark.filterwarnings(  # Datasette, once imported, has SQLite tell what it swallows
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)
-def test_ctrl_c_is_not_swallowed_by_sqlite(db, keep):
-    keep("one")
-    clock = iter([0.0])  # the next time that SQLite asks, Ctrl-C is typed
-
-    def timer():
-        for now in clock:
-            return now
-        raise KeyboardInterrupt
-
-    with closing(FreeQuery(db, timer=timer)) as free_query, pytest.raises(KeyboardInterrupt):
-        list(free_query.ask(f"{FOR_EVER} WHERE i < 0", {}).rows)
+    assert taken == 10_000

@@ -7,7 +7,7 @@ from stored_runs import run, scored
 
 from kp_middleware.core.evaluation import Evaluation, Verdict
 from kp_middleware.core.gates import Reason, ReasonCode
-from kp_middleware.database import connect
+from kp_middleware.database import connect, transaction
 from kp_middleware.storage import SqliteStore
 
 DAY_S = 86_400
@@ -15,14 +15,17 @@ BELOW = ReasonCode.BELOW_THRESHOLD
 
 
 @pytest.fixture
-def decide(store):
+def decide(store, connection):
     """Scores runs, and lets the gate say so of each."""
 
-    def put(*values, domain="code", gate="threshold 0.75", decision="withhold", reason=BELOW):
-        for value in values:
-            seq = store.record(run(domain=domain))
-            verdict = Verdict(gate, 0.75, decision, Reason(reason, {}))
-            store.save_evaluation(seq, Evaluation(scored(value), verdict), took_ms=1)
+    def put(
+        *values, domain="code", gate="threshold 0.75", decision="withhold", reason=BELOW, **args
+    ):
+        verdict = Verdict(gate, 0.75, decision, Reason(reason, args))
+        with transaction(connection):
+            for value in values:
+                seq = store.record(run(domain=domain))
+                store.save_evaluation(seq, Evaluation(scored(value), verdict), took_ms=1)
 
     return put
 
@@ -33,7 +36,11 @@ def words(history):
 
 
 def test_where_none_of_100_cleared_the_remedy_is_told_with_what_the_best_reach(decide, words):
-    decide(*(place / 200 for place in range(100)))
+    decide(*(place / 200 for place in range(99)))
+
+    assert words() == "0 of the last 99 scored runs cleared the gate (threshold 0.75)"
+
+    decide(0.495)
 
     assert words() == (
         "none of the last 100 scored runs cleared the gate (threshold 0.75): the best scored 0.495,"
@@ -43,36 +50,26 @@ def test_where_none_of_100_cleared_the_remedy_is_told_with_what_the_best_reach(d
     )
 
 
-def test_99_runs_are_too_few_to_tell(decide, words):
-    decide(*[0.1] * 99)
+def test_where_gates_changed_the_last_is_not_said_to_have_decided_on_all(decide, words):
+    decide(*[0.1] * 98)
+    decide(0.1, gate="threshold 0.655")
+    changed = "scored runs cleared their gate; the last was threshold 0.655"
 
-    assert words() == "0 of the last 99 scored runs cleared the gate (threshold 0.75)"
+    assert words().startswith(f"0 of the last 99 {changed}")
 
-
-@pytest.mark.parametrize(("runs", "told"), [(98, "0 of the last 99"), (99, "none of the last 100")])
-def test_where_gates_changed_the_last_is_not_said_to_have_decided_on_all(decide, words, runs, told):
-    decide(*[0.1] * runs)
     decide(0.1, gate="threshold 0.655")
 
-    assert words().startswith(
-        f"{told} scored runs cleared their gate; the last was threshold 0.655"
-    )
+    assert words().startswith(f"none of the last 100 {changed}")
 
 
 @pytest.mark.parametrize(("at", "is_dry"), [(0, True), (1, False)])
-def test_the_last_100_runs_count_and_no_more(decide, history, at, is_dry):
+def test_the_last_100_runs_with_a_score_count_and_no_more(decide, keep, history, at, is_dry):
     decide(*[0.1] * at)
     decide(0.9, decision="forward")
+    keep()
     decide(*[0.1] * (100 - at))
 
     assert history.last_decisions().is_dry == is_dry
-
-
-def test_runs_without_a_score_are_passed_over(decide, store, history):
-    decide(*[0.1] * 100)
-    store.record(run())
-
-    assert history.last_decisions().is_dry
 
 
 def test_domains_of_ten_runs_or_more_are_told_apart(decide, words):
@@ -108,11 +105,9 @@ def test_a_full_day_is_named_before_all_that_a_setting_of_the_gate_could_mend(de
     assert "5 were good enough for it, and stayed for max_per_day: a higher one" in words()
 
 
-def test_words_of_a_users_gate_are_never_taken_for_a_limit_of_ours(words, store):
-    odd = Reason(ReasonCode.CUSTOM, {"words": "legal says no, but max_per_day = unknown"})
-    for _ in range(100):
-        verdict = Verdict("legal", 0.1, "withhold", odd)
-        store.save_evaluation(store.record(run()), Evaluation(scored(0.5), verdict), took_ms=1)
+def test_words_of_a_users_gate_are_never_taken_for_a_limit_of_ours(decide, words):
+    odd = "legal says no, but max_per_day = unknown"
+    decide(*[0.5] * 100, gate="legal", reason=ReasonCode.CUSTOM, words=odd)
 
     assert "max_per_day" not in words()
 

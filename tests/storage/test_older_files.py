@@ -28,6 +28,16 @@ def old(db):
     return db
 
 
+@pytest.fixture(scope="module")
+def updated(tmp_path_factory):
+    """The same file after this version has opened it."""
+    path = tmp_path_factory.mktemp("updated") / "kp.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(SCHEMA_6.read_text("utf-8"))
+    connect(path).close()
+    return path
+
+
 def rows(path, table):
     with closing(sqlite3.connect(path)) as connection:
         found = connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2")
@@ -53,32 +63,25 @@ def schema(path):
         }
 
 
-def test_every_row_is_there_as_it_was(old):
-    before = {table: rows(old, table) for table in TABLES}
+@pytest.mark.parametrize("table", TABLES)
+def test_every_row_is_there_as_it_was(old, updated, table):
+    before = rows(old, table)
 
-    connect(old).close()
+    after = rows(updated, table)
 
-    for table in TABLES:
-        assert before[table]
-        assert [
-            {name: row[name] for name in was}
-            for row, was in zip(rows(old, table), before[table], strict=True)
-        ] == before[table]
+    assert before
+    assert [
+        {name: row[name] for name in was} for row, was in zip(after, before, strict=True)
+    ] == before
 
 
-def test_its_schema_is_that_of_a_new_file(old, tmp_path):
-    connect(old).close()
+def test_it_is_sound_like_a_new_file_and_its_words_are_found(updated, tmp_path):
     connect(tmp_path / "new.db").close()
 
-    assert schema(old) == schema(tmp_path / "new.db")
-
-
-def test_it_is_sound_and_its_words_are_found(old):
-    connect(old).close()
-
-    assert read(old, "PRAGMA integrity_check") == [("ok",)]
-    assert read(old, "PRAGMA foreign_key_check") == []
-    assert read(old, "SELECT rowid FROM traces_fts WHERE traces_fts MATCH 'soup'") == [(6,)]
+    assert schema(updated) == schema(tmp_path / "new.db")
+    assert read(updated, "PRAGMA integrity_check") == [("ok",)]
+    assert read(updated, "PRAGMA foreign_key_check") == []
+    assert read(updated, "SELECT rowid FROM traces_fts WHERE traces_fts MATCH 'soup'") == [(6,)]
 
 
 def test_no_place_of_a_vector_is_given_again(old):
@@ -91,24 +94,17 @@ def test_no_place_of_a_vector_is_given_again(old):
     assert cursor.lastrowid == last + 1 > len(rows(old, "vectors"))
 
 
-def test_sentences_are_codes_now(old):
-    connect(old).close()
-
-    assert [code for (code,) in read(old, "SELECT reason_code FROM traces ORDER BY seq")] == [
+def test_sentences_are_codes_and_it_is_known_who_said_how_a_run_went(updated):
+    assert [code for (code,) in read(updated, "SELECT reason_code FROM traces ORDER BY seq")] == [
         *("above_threshold", "above_threshold", "below_threshold", "below_threshold"),
         *("below_threshold", "warming_up", "above_threshold", "custom", "gate_failed"),
         *("above_threshold", "above_threshold", None, "above_threshold"),
     ]
-    found = read(old, "SELECT reason_args FROM traces WHERE reason_args NOT NULL ORDER BY seq")
-    told = [json.loads(args) for (args,) in found]
-    assert [args["delivery"] for args in told if args["delivery"]] == ["private", "no_key"]
-    assert not [args for args in told if THEN in args["words"]]
-
-
-def test_it_is_known_who_said_how_a_run_went(old):
-    connect(old).close()
-
-    assert read(old, "SELECT success_source, confidence_source FROM traces WHERE seq < 5") == [
+    found = read(updated, "SELECT reason_args FROM traces WHERE reason_args NOT NULL ORDER BY seq")
+    reasons = [json.loads(args) for (args,) in found]
+    assert [args["delivery"] for args in reasons if args["delivery"]] == ["private", "no_key"]
+    assert not [args for args in reasons if THEN in args["words"]]
+    assert read(updated, "SELECT success_source, confidence_source FROM traces WHERE seq < 5") == [
         *(("assumed", "said"), ("assumed", "said"), ("said", "assumed")),
         ("feedback", "assumed"),
     ]

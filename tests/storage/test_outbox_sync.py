@@ -1,4 +1,4 @@
-"""The outbox's row of a trace follows what the trace's row says."""
+"""The outbox's row of a run follows what the run's row says."""
 
 import json
 import time
@@ -8,29 +8,24 @@ import pytest
 from kp_middleware.errors import RegistryUnavailableError
 from kp_middleware.export import payload
 from kp_middleware.outbox_items import Receipt, idempotency_key
-from kp_middleware.storage import MAY_HAVE_BEEN_SENT, OutboxTable
+from kp_middleware.storage import MAY_HAVE_BEEN_SENT
 from kp_middleware.traces import ReasoningTrace
 
-ALL = "SELECT * FROM outbox"
-
-
-def sync(connection, seq, agent_id):
-    OutboxTable(connection, registry="https://registry.example", agent_id=agent_id).sync(seq)
+WITHHELD = {"decision": "withhold", "reason_code": "custom", "reason_args": '{"words": "too low"}'}
 
 
 @pytest.fixture
-def seq(keep, outbox, connection):
-    """Of a trace that cleared and waits."""
+def seq(keep, outbox, store):
+    """Of a run that cleared and waits."""
     seq = keep("naïve 日本 \u0001", score=0.9, decision="forward")
-    (document,) = connection.execute("SELECT body FROM documents").fetchone()
-    trace = ReasoningTrace.model_validate_json(document)
+    trace = ReasoningTrace.model_validate_json(store.stored(seq).document)
     outbox.add(seq, payload(trace, score=0.9, agent_id=None), redactor="rules 1", redactions={})
     return seq
 
 
 @pytest.fixture
 def learn(connection):
-    """Changes what the trace says; the outbox is not told."""
+    """Changes what the run's row says; the outbox is not told."""
 
     def change(**facts):
         columns = ", ".join(f"{name} = ?" for name in facts)
@@ -39,127 +34,99 @@ def learn(connection):
     return change
 
 
-@pytest.fixture
-def row(connection):
-    """The row of the outbox."""
+def test_a_body_that_says_what_is_true_keeps_every_byte(outbox, seq, row):
+    before = row(seq)
 
-    def read():
-        cursor = connection.execute(ALL)
-        return dict(
-            zip([column[0] for column in cursor.description], cursor.fetchone(), strict=True)
-        )
+    outbox.sync(seq)
 
-    return read
-
-
-def test_a_body_that_says_what_is_true_keeps_every_byte(connection, seq, row):
-    before = row()
-
-    sync(connection, seq, "agent-1")
-
-    assert row() == before
+    assert row(seq) == before
 
 
 @pytest.mark.parametrize("state", ["pending", "blocked", "rejected"])
-def test_what_was_not_sent_gets_the_facts_of_its_trace(connection, seq, row, learn, state):
+def test_what_was_not_sent_gets_the_facts_of_its_run(outbox, connection, seq, row, learn, state):
     connection.execute("UPDATE outbox SET state = ?, rejections = 1", (state,))
-    before = json.loads(row()["body"])
+    before = json.loads(row(seq)["body"])
     learn(success=0, confidence=1 / 3, score=2 / 3)
 
-    sync(connection, seq, "agent-1")
+    outbox.sync(seq)
 
-    after = json.loads(row()["body"])
+    after = json.loads(row(seq)["body"])
     assert after["metadata"] == {**before["metadata"], "success": False, "quality_score": 2 / 3}
     assert after["outcome"] == {**before["outcome"], "confidence": 1 / 3}
     assert [*after] == [*before]
     assert (after["task"], after["steps"]) == (before["task"], before["steps"])
-    key = idempotency_key(row()["body"].encode(), agent_id="agent-1", rejections=1)
-    assert (row()["idempotency_key"], row()["state"]) == (key, state)
+    key = idempotency_key(row(seq)["body"].encode(), agent_id="agent-1", rejections=1)
+    assert (row(seq)["idempotency_key"], row(seq)["state"]) == (key, state)
 
 
 @pytest.mark.parametrize(
     ("state", "then"),
-    [
-        *(("pending", "cancelled"), ("blocked", "blocked"), ("cancelled", "cancelled")),
-        *(("sending", "sending"), ("sent", "sent"), ("rejected", "rejected")),
-    ],
+    [("pending", "cancelled"), *((same, same) for same in ("blocked", "cancelled", "rejected"))],
 )
-def test_what_waits_and_is_withheld_is_cancelled(connection, seq, row, learn, state, then):
+def test_what_waits_and_is_withheld_is_cancelled(outbox, connection, seq, row, learn, state, then):
     connection.execute("UPDATE outbox SET state = ?", (state,))
-    learn(decision="withhold", reason_code="custom", reason_args='{"words": "too low"}')
+    learn(**WITHHELD)
 
-    sync(connection, seq, "agent-1")
+    outbox.sync(seq)
 
-    assert row()["state"] == then
-    assert (row()["body"] is None) == (then == "cancelled" != state)
-
-
-@pytest.mark.parametrize("state", ["sent", "sending"])
-def test_what_left_stays_as_it_left(connection, seq, row, learn, state):
-    connection.execute("UPDATE outbox SET state = ?", (state,))
-    before = row()
-    learn(success=0, confidence=0.1, score=0.1)
-
-    sync(connection, seq, "agent-1")
-
-    assert row() == before
+    assert row(seq)["state"] == then
+    assert (row(seq)["body"] is None) == (then == "cancelled" != state)
 
 
-def test_what_may_have_left_before_its_file_was_damaged_stays_blocked(connection, seq, row, learn):
-    connection.execute("UPDATE outbox SET state = 'blocked', reason = ?", (MAY_HAVE_BEEN_SENT,))
-    learn(decision="withhold")
+@pytest.mark.parametrize(
+    ("state", "reason"), [("sent", None), ("sending", None), ("blocked", MAY_HAVE_BEEN_SENT)]
+)
+def test_what_left_or_may_have_left_stays_as_it_is(
+    outbox, connection, seq, row, learn, state, reason
+):
+    connection.execute("UPDATE outbox SET state = ?, reason = ?", (state, reason))
+    before = row(seq)
+    learn(success=0, confidence=0.1, score=0.1, **WITHHELD)
 
-    sync(connection, seq, "agent-1")
+    outbox.sync(seq)
 
-    assert (row()["state"], row()["reason"]) == ("blocked", MAY_HAVE_BEEN_SENT)
+    assert row(seq) == before
 
 
-@pytest.mark.usefixtures("seq")
-def test_a_row_that_comes_back_from_its_way_follows_its_trace(outbox, row, learn):
+def test_a_row_that_comes_back_from_its_way_follows_its_run(outbox, seq, row, learn):
     item = outbox.claim(time.time())
-    learn(decision="withhold", reason_code="custom", reason_args='{"words": "too low"}')
+    learn(**WITHHELD)
 
     outbox.postpone(item, RegistryUnavailableError("no route"), retry_at=0, counted=True)
 
-    assert (row()["state"], row()["attempts"], row()["body"]) == ("cancelled", 1, None)
+    found = row(seq)
+    assert (found["state"], found["attempts"], found["body"]) == ("cancelled", 1, None)
     assert outbox.claim(time.time()) is None
 
 
-@pytest.mark.usefixtures("seq")
-def test_a_row_that_is_given_back_says_what_was_learned_meanwhile(outbox, row, learn):
+def test_a_row_that_is_given_back_says_what_was_learned_meanwhile(outbox, seq, row, learn):
     item = outbox.claim(time.time())
     learn(success=0, score=0.8)
 
     outbox.release(item)
 
-    assert row()["state"] == "pending"
-    assert json.loads(row()["body"])["metadata"]["quality_score"] == 0.8
+    assert row(seq)["state"] == "pending"
+    assert json.loads(row(seq)["body"])["metadata"]["quality_score"] == 0.8
 
 
-@pytest.mark.usefixtures("seq")
-def test_a_row_that_arrived_has_the_bytes_that_arrived(outbox, row, learn):
+def test_a_row_that_arrived_has_the_bytes_that_arrived(outbox, seq, row, learn):
     item = outbox.claim(time.time())
     learn(success=0, decision="withhold")
 
     outbox.sent(item, Receipt("kp:trace:there", 201))
 
-    assert (row()["state"], row()["body"].encode()) == ("sent", item.body)
+    assert (row(seq)["state"], row(seq)["body"].encode()) == ("sent", item.body)
 
 
 def test_a_cancelled_row_begins_anew_and_no_other_does(connection, outbox, seq, row):
     outbox.add(seq, b'{"a": 1}', redactor="rules 2", redactions={})
-    untouched = row()["redactor"]
+    untouched = row(seq)["redactor"]
     connection.execute("UPDATE outbox SET state = 'cancelled', body = NULL, rejections = 3")
 
     outbox.add(seq, b'{"a": 1}', redactor="rules 2", redactions={"email": 1})
 
-    assert (untouched, row()["redactor"], row()["state"]) == ("rules 1", "rules 2", "pending")
-    assert row()["idempotency_key"] == idempotency_key(
+    found = row(seq)
+    assert (untouched, found["redactor"], found["state"]) == ("rules 1", "rules 2", "pending")
+    assert found["idempotency_key"] == idempotency_key(
         b'{"a": 1}', agent_id="agent-1", rejections=3
     )
-
-
-def test_a_trace_without_a_row_needs_none(connection, keep):
-    sync(connection, keep(score=0.9, decision="withhold"), None)
-
-    assert connection.execute(ALL).fetchall() == []

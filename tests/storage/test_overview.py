@@ -1,9 +1,9 @@
 import json
 
 import pytest
-from stored_runs import run, tool_step
+from stored_runs import query_plan, run, tool_step
 
-from kp_middleware.storage import Failure, History, ToolUse
+from kp_middleware.storage import Failure
 
 
 @pytest.fixture
@@ -16,18 +16,6 @@ def at(connection):
         )
 
     return at
-
-
-@pytest.fixture
-def measured(connection, keep):
-    """A scored trace whose novelty is this."""
-
-    def measured(novelty, score=0.5):
-        seq = keep(score=score)
-        connection.execute("UPDATE traces SET novelty = ? WHERE seq = ?", (novelty, seq))
-        return seq
-
-    return measured
 
 
 @pytest.fixture
@@ -51,24 +39,26 @@ def put_in_outbox(connection, seq, state, *, reason=None, redactions=None):
     )
 
 
-def test_where_the_bar_is_another_for_each_run_those_that_cleared_are_counted(connection, keep):
+def test_where_the_bar_is_another_for_each_run_those_that_cleared_are_counted(
+    history, connection, keep
+):
     for score in (0.291, 0.292, 0.6):
         keep(score=score, decision="forward" if score == 0.291 else "withhold")
     connection.execute("UPDATE traces SET gate = 'top 10%'")
 
-    slices = History(connection).scores()
+    slices = history.scores()
 
     assert slices.threshold is None
     assert [one[1:4] for one in slices.slices] == [(29, 2, 1), (60, 1, 0)]
 
 
-def test_scores_are_counted_by_domain_and_hundredth(connection, keep):
+def test_scores_are_counted_by_domain_and_hundredth(history, keep):
     for score in (0.29, 0.295, 0.75, 1.0):
         keep(score=score, domain="code")
     keep(score=0.75, domain="law")
     keep()
 
-    slices = History(connection).scores()
+    slices = history.scores()
 
     assert slices.threshold == 0.75
     assert slices.domains == ("code", "law")
@@ -81,16 +71,6 @@ def test_scores_are_counted_by_domain_and_hundredth(connection, keep):
     assert [slices.reaching(at) for at in (0, 29, 30, 75, 76, 100)] == [5, 5, 3, 3, 1, 1]
 
 
-def test_a_threshold_between_two_hundredths_divides_one_of_them(connection, keep):
-    for score in (0.74, 0.7434, 0.7436, 0.749, 0.8):
-        seq = keep(score=score)
-    connection.execute("UPDATE traces SET threshold = 0.7435 WHERE seq = ?", (seq,))
-
-    slices = History(connection).scores()
-
-    assert [one[1:4] for one in slices.slices] == [(74, 4, 2), (80, 1, 1)]
-
-
 @pytest.mark.parametrize(
     ("gate", "left"),
     [
@@ -98,7 +78,9 @@ def test_a_threshold_between_two_hundredths_divides_one_of_them(connection, keep
         ("top 10%", [("code", 74, 2, 0), ("code", 80, 1, 1)]),
     ],
 )
-def test_what_is_private_is_told_apart_on_both_sides_of_the_threshold(connection, keep, gate, left):
+def test_what_is_private_is_told_apart_on_both_sides_of_the_threshold(
+    history, connection, keep, gate, left
+):
     for visibility in ("network", "private"):
         for score in (0.743, 0.744, 0.8):
             decision = "forward" if score == 0.8 else "withhold"
@@ -106,23 +88,14 @@ def test_what_is_private_is_told_apart_on_both_sides_of_the_threshold(connection
     keep(score=0.9, decision="forward", visibility="private", domain="law")
     connection.execute("UPDATE traces SET threshold = 0.7435, gate = ?", (gate,))
 
-    slices = History(connection).scores()
+    slices = history.scores()
 
     assert slices.traces == 7
     assert [one[:4] for one in slices.leaving.slices] == left
     assert slices.of("code").traces - slices.of("code").leaving.traces == 3
 
 
-def test_since_leaves_out_what_is_private_and_began_before(connection, keep, at):
-    at(keep(score=0.9, visibility="private"), "2026-01-01")
-    at(keep(score=0.9), "2026-11-01")
-
-    slices = History(connection).scores(since="2026-06-01T00:00:00.000Z")
-
-    assert slices.leaving.traces == slices.traces == 1
-
-
-def test_the_funnel_counts_what_came_how_far(connection, keep):
+def test_the_funnel_counts_what_came_how_far(history, connection, keep):
     seqs = [keep(score=0.8, decision="forward") for _ in range(5)]
     keep(score=0.2)
     put_in_outbox(connection, seqs[0], "sent")
@@ -130,29 +103,33 @@ def test_the_funnel_counts_what_came_how_far(connection, keep):
     put_in_outbox(connection, seqs[2], "blocked", reason="residual_secret")
     put_in_outbox(connection, seqs[3], "rejected")
 
-    funnel = History(connection).overview().funnel
+    funnel = history.overview().funnel
 
     assert funnel[:7] == (6, 5, 4, 1, 1, 1, 1)
     assert funnel.reasons == {"residual_secret": 1}
 
 
-def test_novelty_has_a_median_and_most_of_each_day(connection, measured, at):
-    for novelty in (0.0, 0.2, 0.4, 0.6, 1.0):
-        at(measured(novelty), "2026-11-01")
-    at(measured(0.3), "2026-11-02")
-    at(measured(0.9), "2020-01-01")
+def test_novelty_has_a_median_and_most_of_each_day(history, connection, keep, at):
+    for novelty, day in (
+        *((novelty, "2026-11-01") for novelty in (0.0, 0.2, 0.4, 0.6, 1.0)),
+        (0.3, "2026-11-02"),
+        (0.9, "2020-01-01"),
+    ):
+        seq = keep(score=0.5)
+        connection.execute("UPDATE traces SET novelty = ? WHERE seq = ?", (novelty, seq))
+        at(seq, day)
 
-    first, second = History(connection).overview().novelty
+    first, second = history.overview().novelty
 
     assert first == ("2026-11-01", pytest.approx(0.08), 0.4, pytest.approx(0.84))
     assert second == ("2026-11-02", 0.3, 0.3, 0.3)
 
 
-def test_errors_that_differ_in_their_numbers_are_one(connection, store):
+def test_errors_that_differ_in_their_numbers_are_one(history, store):
     for text in ("404: no page 70001", *["404: no page 12.5"] * 2, "503: no page 80002", "no page"):
         store.record(run("a", tool_step("error_recovery", "read", output_summary=text)))
 
-    first, *others = History(connection).overview().failures
+    first, *others = history.overview().failures
 
     assert first == Failure("read", "404: no page 12.5", 3)
     assert [(one.error, one.times) for one in others] == [
@@ -161,43 +138,16 @@ def test_errors_that_differ_in_their_numbers_are_one(connection, store):
     ]
 
 
-def test_tools_are_counted_with_their_failures(connection, store):
-    store.record(
-        run(
-            "a",
-            tool_step("tool_call", "read", latency_ms=10),
-            tool_step("tool_call", "read", latency_ms=20),
-            tool_step("error_recovery", "read"),
-            tool_step("tool_call", "write"),
-        )
-    )
-
-    assert History(connection).overview().tools == (
-        ToolUse("read", 2, 1, 15.0, 20.0),
-        ToolUse("write", 1, 0, None),
-    )
-
-
-def test_of_many_tools_the_ten_most_used_are_named_and_all_are_counted(connection, store):
-    calls = [tool_step("tool_call", f"tool-{n:02}") for n in range(12) for _ in range(12 - n)]
-    store.record(run("a", *calls, tool_step("error_recovery", "tool-11")))
-
-    overview = History(connection).overview()
-
-    assert [use.tool for use in overview.tools] == [f"tool-{n:02}" for n in range(12)]
-    assert sum(use.calls for use in overview.tools) == 78
-
-
-def test_what_is_nearest_to_its_threshold_is_found_on_both_sides(connection, keep):
+def test_what_is_nearest_to_its_threshold_is_found_on_both_sides(history, keep):
     for score in (0.1, 0.74996, 0.75004, 0.76, 0.9, 0.2):
         keep(score=score)
 
-    missed = History(connection).overview().missed
+    missed = history.overview().missed
 
     assert [run.score for run in missed] == [0.9, 0.76, 0.75004, 0.74996, 0.2, 0.1]
 
 
-def test_removals_are_summed_by_the_week_they_began_in(connection, keep, at):
+def test_removals_are_summed_by_the_week_they_began_in(history, connection, keep, at):
     for day, redactions in (
         ("2026-11-02", {"email": 2}),
         ("2026-11-08", {"email": 1, "ip": 1}),
@@ -208,7 +158,7 @@ def test_removals_are_summed_by_the_week_they_began_in(connection, keep, at):
         at(seq, day)
         put_in_outbox(connection, seq, "sent", redactions=redactions)
 
-    removals = History(connection).overview().removals
+    removals = history.overview().removals
 
     assert [tuple(one) for one in removals] == [
         ("2026-11-02", "email", 3),
@@ -217,39 +167,33 @@ def test_removals_are_summed_by_the_week_they_began_in(connection, keep, at):
     ]
 
 
-def test_domains_are_named_without_counting_them(connection, keep):
-    for domain in ("law", "code", "law"):
-        keep(domain=domain)
-
-    assert History(connection).domains() == ("code", "law")
-
-
-def test_points_are_the_newest_that_can_be_compared(connection, keep, add_vector):
+def test_points_are_the_newest_that_can_be_compared(history, keep, add_vector):
     old, other, new = keep(), keep(), keep(score=0.9, decision="forward")
     add_vector(old, 1, 0)
     add_vector(other, 1, 0, embedder="another")
     add_vector(new, 0, 1)
 
-    points = History(connection).points()
+    points = history.points()
 
     assert [(point.seq, point.cleared) for point in points] == [(new, True), (old, False)]
 
 
-def test_around_a_trace_it_comes_first_and_then_the_one_it_was_nearest_to(
-    connection, keep, add_vector
+def test_around_a_run_it_comes_first_and_then_the_one_it_was_nearest_to(
+    history, connection, keep, add_vector
 ):
     seqs = [keep() for _ in range(4)]
     for seq in seqs:
         add_vector(seq, 1, 0)
     connection.execute("UPDATE traces SET nearest_seq = ? WHERE seq = ?", (seqs[0], seqs[1]))
 
-    points = History(connection).points(around=seqs[1])
+    points = history.points(around=seqs[1])
 
     assert [point.seq for point in points] == [seqs[1], seqs[0], seqs[3], seqs[2]]
+    assert history.points(around=keep()) == ()  # it has no vector
 
 
-def test_the_nearest_is_no_neighbour_any_more_where_another_embedder_read_the_trace_anew(
-    connection, keep, add_vector
+def test_the_nearest_is_no_neighbour_any_more_where_another_embedder_read_the_run_anew(
+    history, connection, keep, add_vector
 ):
     near, around = keep(), keep()
     add_vector(near, 1, 0)
@@ -257,33 +201,29 @@ def test_the_nearest_is_no_neighbour_any_more_where_another_embedder_read_the_tr
     add_vector(around, 0, 1, embedder="another")
     connection.execute("UPDATE traces SET nearest_seq = ? WHERE seq = ?", (near, around))
 
-    points = History(connection).points(around=around)
+    points = history.points(around=around)
 
     assert [point.seq for point in points] == [around]
 
 
-def test_around_a_trace_without_a_vector_there_is_nothing(connection, keep, add_vector):
-    add_vector(keep(), 1, 0)
-
-    assert History(connection).points(around=keep()) == ()
-
-
-def test_since_leaves_out_what_began_before(connection, keep, at, add_vector):
-    old, new = keep(score=0.9), keep(score=0.5)
+def test_since_leaves_out_what_began_before(history, keep, at, add_vector):
+    old, private, new = keep(score=0.9), keep(score=0.9, visibility="private"), keep(score=0.5)
     at(old, "2026-01-01")
+    at(private, "2026-01-01")
     at(new, "2026-11-01")
     add_vector(old, 1, 0)
 
-    overview = History(connection).overview(since="2026-06-01T00:00:00.000Z")
+    overview = history.overview(since="2026-06-01T00:00:00.000Z")
 
     assert overview.funnel.recorded == overview.scores.traces == 1
+    assert overview.scores.leaving.traces == 1
     assert [run.seq for run in overview.missed] == [new]
     assert overview.points == ()
-    assert History(connection).first_since("2027-01-01T00:00:00.000Z") == new + 1
+    assert history.first_since("2027-01-01T00:00:00.000Z") == new + 1
 
 
-def test_an_empty_file_has_an_overview(connection):
-    overview = History(connection).overview()
+def test_an_empty_file_has_an_overview(history):
+    overview = history.overview()
 
     assert overview.scores.threshold is None
     assert overview.funnel.recorded == 0
@@ -303,29 +243,20 @@ def test_an_empty_file_has_an_overview(connection):
     )
 
 
-def test_the_best_come_first(connection, keep):
+def test_the_best_come_first(history, keep):
     seqs = [keep(score=score) for score in (0.11, 1.0, 0.96)]
     keep()
 
-    assert History(connection).best(2) == [seqs[1], seqs[2]]
+    assert history.best(2) == [seqs[1], seqs[2]]
 
 
-def test_the_overview_reads_scores_and_tools_from_indices_alone(connection, keep):
+def test_the_overview_reads_scores_and_tools_from_indices_alone(history, connection, keep):
     keep(score=0.5)
-    plans = []
-    connection.set_trace_callback(plans.append)
-    History(connection).overview()
-    connection.set_trace_callback(None)
 
-    read = [
-        row[3]
-        for sql in plans
-        if sql.lstrip().startswith(("SELECT", "WITH"))
-        for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")
-    ]
+    steps = query_plan(connection, history.overview)
 
-    assert any("SCAN traces USING" in step and "traces_counted" in step for step in read)
-    assert not [step for step in read if "(rowid>?)" in step and "SEARCH traces" in step]
-    assert any("steps USING COVERING INDEX steps_tool" in step for step in read)
-    assert "SCAN steps" not in read
-    assert not [step for step in read if "documents" in step]
+    assert any("SCAN traces USING" in step and "traces_counted" in step for step in steps)
+    assert not [step for step in steps if "(rowid>?)" in step and "SEARCH traces" in step]
+    assert any("steps USING COVERING INDEX steps_tool" in step for step in steps)
+    assert "SCAN steps" not in steps
+    assert not [step for step in steps if "documents" in step]

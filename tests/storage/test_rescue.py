@@ -1,14 +1,16 @@
 """What can be read of a damaged file stays, and a copy of it as it was."""
 
 import os
+import shutil
 import sqlite3
 import stat
+import threading
 from contextlib import closing
 
 import pytest
 from stored_runs import kept
 
-from kp_middleware.database import connect
+from kp_middleware.database import connect, transaction
 from kp_middleware.errors import DatabaseError
 from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline import Rescan
@@ -18,7 +20,6 @@ from kp_middleware.storage import (
     History,
     OutboxAdmin,
     OutboxTable,
-    Pruning,
     SqliteStore,
 )
 
@@ -26,16 +27,26 @@ PAGE = 4096
 TABLES = ("traces", "documents", "steps", "vectors")
 
 
-@pytest.fixture
-def full(db):
-    """A file with two hundred traces."""
-    with closing(connect(db)) as connection:
+@pytest.fixture(scope="module")
+def undamaged(tmp_path_factory):
+    """A file with two hundred runs, to be copied."""
+    path = tmp_path_factory.mktemp("undamaged") / "kp.db"
+    with closing(connect(path)) as connection:
         store = SqliteStore(connection, scorer="test")
-        [kept(store, f"objective {number} " + "x" * 400, score=0.5) for number in range(200)]
+        with transaction(connection):
+            for number in range(200):
+                kept(store, f"objective {number} " + "x" * 400, score=0.5)
         connection.execute(
             "INSERT INTO vectors (trace_seq, key, embedder, added_at_ms, vector)"
             " SELECT seq, id, 'e', seq, zeroblob(1536) FROM traces"
         )
+    return path
+
+
+@pytest.fixture
+def full(undamaged, db):
+    """A file with two hundred runs, to be damaged."""
+    shutil.copyfile(undamaged, db)
     return db
 
 
@@ -43,20 +54,30 @@ def rescue(path):
     return SqliteStore.at(path).repair(destination="https://registry.example", redactor="r 1")
 
 
-def lose_the_first(connection):
-    connection.execute("PRAGMA foreign_keys = OFF")
-    connection.execute("DELETE FROM traces WHERE seq = 1")
-
-
-def overwrite(path, first, last, byte=0xA5):
+def overwrite(path, first, last):
     with path.open("r+b") as file:
         file.seek(first)
-        file.write(bytes([byte]) * (last - first))
+        file.write(b"\xa5" * (last - first))
 
 
-def middle_of(path):
-    pages = path.stat().st_size // PAGE
-    return pages // 2 * PAGE, (pages // 2 + 3) * PAGE
+def overwrite_the_middle(path):
+    middle = path.stat().st_size // PAGE // 2
+    overwrite(path, middle * PAGE, (middle + 3) * PAGE)
+
+
+def overwrite_the_root(path, table):
+    """The page that all of a small table is on."""
+    with closing(connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)
+        ).fetchone()
+    overwrite(path, (page - 1) * PAGE, page * PAGE)
+
+
+def read(path, sql):
+    with closing(connect(path)) as connection:
+        return connection.execute(sql).fetchall()
 
 
 def rows(path):
@@ -70,59 +91,30 @@ def rows(path):
         }
 
 
-def test_middle_pages_that_were_overwritten_cost_what_was_on_them(full):
-    overwrite(full, *middle_of(full))
+@pytest.mark.parametrize("start", [PAGE, 5 * PAGE, 40 * PAGE, 100 * PAGE])
+def test_pages_that_were_overwritten_cost_what_was_on_them(full, start):
+    overwrite(full, start, start + 2 * PAGE)
     before = full.read_bytes()
 
     found = rescue(full)
 
-    assert 150 < found.traces <= 200
     assert rows(full)["traces"] == found.traces
+    assert found.traces > 150 or start == PAGE
     assert found.damaged_copy.read_bytes() == before
     assert found.damaged_copy.name.startswith("kp.db.corrupt-2")
     assert stat.S_IMODE(found.damaged_copy.stat().st_mode) == 0o600
 
 
-def test_half_a_file_keeps_the_half_that_is_there(full):
-    os.truncate(full, full.stat().st_size // 2)
+@pytest.mark.parametrize("size", [50, 71, 72, 99, 100, None], ids=str)
+def test_of_a_file_that_is_cut_the_part_that_is_there_stays(full, size):
+    length = full.stat().st_size // 2 if size is None else size
+    os.truncate(full, length)
 
     found = rescue(full)
 
-    assert found.traces == rows(full)["traces"] > 50
-
-
-def test_a_key_that_no_row_can_have_costs_no_other_row(full):
-    with closing(sqlite3.connect(full)) as connection, connection:
-        connection.execute(
-            "INSERT INTO vectors (seq, embedder, added_at_ms, vector)"
-            " SELECT -9e15, embedder, added_at_ms, vector FROM vectors LIMIT 1"
-        )
-    overwrite(full, 40 * PAGE, 41 * PAGE)
-
-    assert rescue(full).traces > 150
-
-
-def test_a_page_of_an_index_in_place_of_a_table_s_costs_only_that_table(full):
-    with closing(connect(full)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_schema"))
-    content = full.read_bytes()
-    index = (roots["sqlite_autoindex_traces_1"] - 1) * PAGE
-    with full.open("r+b") as file:
-        file.seek((roots["steps"] - 1) * PAGE)
-        file.write(content[index : index + PAGE])
-
-    assert rescue(full).traces == 200
-    assert rows(full)["documents"] == 200
-
-
-@pytest.mark.parametrize("start", [PAGE, 5 * PAGE, 40 * PAGE, 100 * PAGE])
-def test_wherever_it_is_damaged_the_file_can_be_used_again(full, start):
-    overwrite(full, start, start + 2 * PAGE)
-
-    assert rescue(full) is not None
-
-    rows(full)
+    assert found.traces == rows(full)["traces"]
+    assert (found.traces > 50) == (size is None)
+    assert found.damaged_copy.stat().st_size == length
 
 
 def test_nothing_but_a_header_leaves_an_empty_file_that_works(full):
@@ -133,51 +125,49 @@ def test_nothing_but_a_header_leaves_an_empty_file_that_works(full):
     assert (found.traces, rows(full)["traces"]) == (0, 0)
 
 
-def test_the_wal_is_set_aside_too(full):
+def test_a_key_that_no_row_can_have_costs_no_other_row(full):
     with closing(connect(full)) as connection:
-        connection.execute("INSERT INTO meta VALUES ('in', 'the WAL')")
-        overwrite(full, *middle_of(full))
+        connection.execute(
+            "INSERT INTO vectors (seq, embedder, added_at_ms, vector)"
+            " SELECT -9e15, embedder, added_at_ms, vector FROM vectors LIMIT 1"
+        )
+    overwrite(full, 40 * PAGE, 41 * PAGE)
 
-        found = rescue(full)
-
-    assert found.damaged_copy.with_name(f"{found.damaged_copy.name}-wal").stat().st_size > 0
+    assert rescue(full).traces > 150
 
 
-def test_others_who_have_it_open_go_on_with_what_is_left(full):
+def test_a_page_of_an_index_in_place_of_a_table_s_costs_only_that_table(full):
+    roots = dict(read(full, "SELECT name, rootpage FROM sqlite_schema"))
+    content = full.read_bytes()
+    index = (roots["sqlite_autoindex_traces_1"] - 1) * PAGE
+    with full.open("r+b") as file:
+        file.seek((roots["steps"] - 1) * PAGE)
+        file.write(content[index : index + PAGE])
+
+    assert rescue(full).traces == 200
+    assert rows(full)["documents"] == 200
+
+
+def test_the_wal_is_set_aside_too_and_others_who_have_the_file_open_go_on_with_what_is_left(full):
     with closing(connect(full)) as other:
-        (before,) = other.execute("SELECT count(*) FROM traces").fetchone()
-        overwrite(full, *middle_of(full))
-        found = rescue(full)
+        other.execute("INSERT INTO meta VALUES ('in', 'the WAL')")
+        overwrite_the_middle(full)
 
+        found = rescue(full)
         kept(SqliteStore(other, scorer="test"), "after")
 
-    assert before == 200
+    assert found.damaged_copy.with_name(f"{found.damaged_copy.name}-wal").stat().st_size > 0
     assert rows(full)["traces"] == found.traces + 1
-
-
-def test_a_full_text_index_that_does_not_fit_is_made_anew(full):
-    with closing(connect(full)) as connection:
-        connection.execute("UPDATE traces_fts_data SET block = x'00' WHERE id > 10")
-
-    found = rescue(full)
-
-    assert (found.traces, rows(full)["traces"]) == (200, 200)
 
 
 def test_what_waits_to_be_scored_without_its_document_has_failed(full):
     with closing(connect(full)) as connection:
         connection.execute("UPDATE traces SET state = 'recorded', score = NULL")
-        (page,) = connection.execute(
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'documents'"
-        ).fetchone()
-    overwrite(full, (page - 1) * PAGE, page * PAGE)
+    overwrite_the_root(full, "documents")
 
     rescue(full)
 
-    with closing(connect(full)) as connection:
-        assert connection.execute("SELECT DISTINCT state, reason_code FROM traces").fetchall() == [
-            ("failed", "damaged")
-        ]
+    assert read(full, "SELECT DISTINCT state, reason_code FROM traces") == [("failed", "damaged")]
 
 
 def test_a_healthy_file_is_left_as_it_is(full):
@@ -200,7 +190,7 @@ def test_what_does_not_say_that_it_is_ours_is_left_as_it_is(db, size):
 
 
 def test_without_room_for_the_copies_nothing_changes(full):
-    overwrite(full, *middle_of(full))
+    overwrite_the_middle(full)
     before = full.read_bytes()
     full.with_name("kp.db.rescued").mkdir()
 
@@ -208,18 +198,6 @@ def test_without_room_for_the_copies_nothing_changes(full):
         rescue(full)
 
     assert full.read_bytes() == before
-
-
-def test_while_another_process_is_at_it_nothing_is_done(full):
-    overwrite(full, *middle_of(full))
-    before = full.read_bytes()
-    with closing(sqlite3.connect(f"{full}.rescue-lock", isolation_level=None)) as another:
-        another.execute("BEGIN EXCLUSIVE")
-
-        assert rescue(full) is None
-
-    assert full.read_bytes() == before
-    assert rescue(full) is not None
 
 
 @pytest.fixture
@@ -241,37 +219,23 @@ def sent(db):
     return db
 
 
-def lose(path, table):
-    """Overwrite the page that all of a small table is on."""
-    with closing(connect(path)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        (page,) = connection.execute(
-            "SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)
-        ).fetchone()
-    overwrite(path, (page - 1) * PAGE, page * PAGE)
-
-
 def test_what_has_lost_its_row_of_the_outbox_is_blocked_as_it_may_have_been_sent(sent):
-    lose(sent, "outbox")
+    overwrite_the_root(sent, "outbox")
 
     rescue(sent)
 
-    with closing(connect(sent)) as connection:
-        blocked = connection.execute(
-            "SELECT t.objective, o.state, o.reason, o.registry, o.redactor, o.body FROM outbox o"
-            " JOIN traces t ON t.seq = o.trace_seq ORDER BY t.seq"
-        ).fetchall()
-        left = (
-            SqliteStore(connection).outbox("https://registry.example", None).next_unqueued(after=0)
-        )
-        said = History(connection).run(left).objective
     row = ("blocked", MAY_HAVE_BEEN_SENT, "https://registry.example", "r 1", None)
-    assert blocked == [(f"sent {number}", *row) for number in range(5)]
-    assert said == "waits for a key"
+    assert read(
+        sent,
+        "SELECT t.objective, o.state, o.reason, o.registry, o.redactor, o.body FROM outbox o"
+        " JOIN traces t ON t.seq = o.trace_seq ORDER BY t.seq",
+    ) == [(f"sent {number}", *row) for number in range(5)]
+    with closing(connect(sent)) as connection:
+        assert History(connection).run(next_unqueued(connection)).objective == "waits for a key"
 
 
 def test_what_may_have_been_sent_is_only_released_by_name(sent):
-    lose(sent, "outbox")
+    overwrite_the_root(sent, "outbox")
     rescue(sent)
 
     with closing(connect(sent)) as connection:
@@ -286,85 +250,53 @@ def test_what_may_have_been_sent_is_only_released_by_name(sent):
     assert key == idempotency_key(body, agent_id=None)
 
 
-def test_what_may_have_been_sent_is_pruned_like_any_other(sent):
-    lose(sent, "outbox")
-    rescue(sent)
-
-    with closing(connect(sent)) as connection:
-        pruning = Pruning(connection)
-        removed = sum(pruning.batches(pruning.select()))
-
-        assert removed == 8
-        assert connection.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
-
-
 def test_without_its_document_nothing_can_be_sent_and_nothing_is_blocked(sent):
-    lose(sent, "outbox")
-    lose(sent, "documents")
+    overwrite_the_root(sent, "outbox")
+    overwrite_the_root(sent, "documents")
 
     rescue(sent)
 
+    assert read(sent, "SELECT count(*) FROM outbox") == [(0,)]
     with closing(connect(sent)) as connection:
-        assert connection.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
-        assert (
-            SqliteStore(connection).outbox("https://registry.example", None).next_unqueued(after=0)
-            is None
-        )
+        assert next_unqueued(connection) is None
 
 
-def test_a_nearest_trace_that_is_lost_is_named_no_more(full):
-    with closing(connect(full)) as connection:
-        connection.execute(
-            "UPDATE traces SET nearest_seq = 1, nearest_similarity = 0.5 WHERE seq > 1"
-        )
-        lose_the_first(connection)
-    overwrite(full, *middle_of(full))
-
-    rescue(full)
-
-    with closing(connect(full)) as connection:
-        assert connection.execute("SELECT DISTINCT nearest_seq FROM traces").fetchall() == [(None,)]
+def next_unqueued(connection):
+    return SqliteStore(connection).outbox("https://registry.example", None).next_unqueued(after=0)
 
 
-def test_what_was_learned_of_a_trace_and_when_it_was_decided_stay_with_it(full):
+def test_what_was_learned_of_a_run_stays_with_it_and_what_is_lost_is_named_no_more(full):
     with closing(connect(full)) as connection:
         connection.execute(
             "INSERT INTO feedback (seq, trace_seq, given_at, success, success_before,"
             " confidence_before) SELECT seq + 5000, seq, started_at, 0, 1, 0.8 FROM traces"
         )
-        connection.execute("UPDATE traces SET decided_at = '2026-11-22T00:00:00.000Z'")
-    overwrite(full, *middle_of(full))
-
-    found = rescue(full)
-
-    assert 100 < found.traces < 200
-    with closing(connect(full)) as connection:
-        feedback, traces = "SELECT trace_seq FROM feedback", "SELECT seq FROM traces"
-        assert connection.execute(f"{feedback} EXCEPT {traces}").fetchall() == []
-        assert len(connection.execute(f"{feedback} INTERSECT {traces}").fetchall()) > 100
-        decided = connection.execute("SELECT DISTINCT decided_at FROM traces").fetchall()
-        assert decided == [("2026-11-22T00:00:00.000Z",)]
-
-
-def test_the_further_ids_of_a_trace_lead_to_it_still(full):
-    with closing(connect(full)) as connection:
         connection.execute(
             "INSERT INTO aliases (id, trace_seq) SELECT id || '-later', seq FROM traces"
         )
-        lose_the_first(connection)
-    overwrite(full, *middle_of(full))
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("DELETE FROM traces WHERE seq = 1")
+        connection.execute(
+            "UPDATE traces SET decided_at = '2026-11-22T00:00:00.000Z', nearest_seq = 1,"
+            " nearest_similarity = 0.5"
+        )
+    overwrite(full, 61 * PAGE, 64 * PAGE)
 
-    rescue(full)
+    found = rescue(full)
 
-    with closing(connect(full)) as connection:
-        rows = connection.execute(
-            "SELECT a.id, t.id FROM aliases a LEFT JOIN traces t ON t.seq = a.trace_seq"
-        ).fetchall()
-    assert len(rows) > 100
-    assert {alias for alias, _ in rows} == {f"{trace_id}-later" for _, trace_id in rows}
+    assert 100 < found.traces < 199
+    assert len(read(full, "SELECT DISTINCT trace_seq FROM feedback")) == found.traces
+    aliases = read(
+        full, "SELECT a.id, t.id FROM aliases a LEFT JOIN traces t ON t.seq = a.trace_seq"
+    )
+    assert len(aliases) == found.traces
+    assert {alias for alias, _ in aliases} == {f"{trace_id}-later" for _, trace_id in aliases}
+    assert read(full, "SELECT DISTINCT decided_at, nearest_seq FROM traces") == [
+        ("2026-11-22T00:00:00.000Z", None)
+    ]
 
 
-def test_what_waits_for_a_turn_that_nobody_remembers_has_failed(full):
+def test_words_that_do_not_fit_are_indexed_anew_and_what_waits_for_a_forgotten_turn_fails(full):
     with closing(connect(full)) as connection:
         connection.execute("UPDATE traces SET state = 'paused' WHERE seq = 1")
         connection.execute(
@@ -372,52 +304,48 @@ def test_what_waits_for_a_turn_that_nobody_remembers_has_failed(full):
         )
         connection.execute("UPDATE traces_fts_data SET block = x'00' WHERE id > 10")
 
-    rescue(full)
+    found = rescue(full)
 
-    with closing(connect(full)) as connection:
-        states = connection.execute(
-            "SELECT state FROM traces WHERE seq < 3 ORDER BY seq"
-        ).fetchall()
-        assert states == [("failed",), ("scored",)]
-        assert connection.execute("SELECT count(*) FROM waiting").fetchone() == (0,)
+    assert (found.traces, rows(full)["traces"]) == (200, 200)
+    states = read(full, "SELECT state FROM traces WHERE seq < 3 ORDER BY seq")
+    assert states == [("failed",), ("scored",)]
+    assert read(full, "SELECT count(*) FROM waiting") == [(0,)]
 
 
 def test_what_a_rescue_that_was_killed_left_is_not_taken_for_what_was_saved(full):
     with closing(connect(full.with_name("kp.db.rescued"))) as connection:
         kept(SqliteStore(connection, scorer="test"), "of an earlier time", id="kp:trace:earlier")
-    overwrite(full, *middle_of(full))
+    overwrite_the_middle(full)
 
     rescue(full)
 
-    with closing(connect(full)) as connection:
-        found = connection.execute("SELECT 1 FROM traces WHERE id = 'kp:trace:earlier'").fetchall()
-    assert found == []
+    assert read(full, "SELECT 1 FROM traces WHERE id = 'kp:trace:earlier'") == []
     assert not [*full.parent.glob("*.rescued*")]
 
 
-def test_while_a_file_is_rescued_nobody_else_writes_to_it(full):
-    overwrite(full, *middle_of(full))
-    with closing(connect(full)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        before = full.read_bytes()
+def test_who_writes_is_waited_for(full):
+    overwrite_the_middle(full)
+    has_written = threading.Event()
+    with closing(sqlite3.connect(full, isolation_level=None, check_same_thread=False)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        threading.Timer(0.2, lambda: (has_written.set(), writer.rollback())).start()
 
-        with pytest.raises(DatabaseError, match="locked"):
-            rescue(full)
+        found = rescue(full)
 
-        assert full.read_bytes() == before
-        assert not [*full.parent.glob("*.corrupt*")]
-        other.rollback()
+    assert has_written.is_set()
+    assert found is not None
+
+
+def test_while_another_process_rescues_it_nothing_is_done(full):
+    overwrite_the_middle(full)
+    before = full.read_bytes()
+    with closing(sqlite3.connect(f"{full}.rescue-lock", isolation_level=None)) as another:
+        another.execute("BEGIN EXCLUSIVE")
+
+        assert rescue(full) is None
+
+    assert full.read_bytes() == before
     assert rescue(full) is not None
-
-
-@pytest.mark.parametrize("size", [50, 71, 72, 99])
-def test_a_file_that_is_cut_within_its_header_is_set_aside_too(full, size):
-    os.truncate(full, size)
-
-    found = rescue(full)
-
-    assert (found.traces, rows(full)["traces"]) == (0, 0)
-    assert found.damaged_copy.stat().st_size == size
 
 
 def test_only_the_last_few_copies_are_kept(full):
@@ -425,7 +353,7 @@ def test_only_the_last_few_copies_are_kept(full):
     [path.with_name(f"{path.name}{end}").touch() for path in older for end in ("", "-wal")]
     bystander = full.with_name("kp.db.corrupt-notes")
     bystander.touch()
-    overwrite(full, *middle_of(full))
+    overwrite_the_middle(full)
 
     found = rescue(full)
 

@@ -27,11 +27,11 @@ JSON = st.recursive(
 
 
 def test_a_run_is_recorded_with_all_that_is_known_of_it(store, history):
-    told = run(
+    recorded = run(
         "find the fare",
         tool_step("tool_call", "search", input={"q": "fare", "ü": [None]}),
         Step(
-            step_id=7, type="observation", tool=Tool(name="search", mcp_server="web"), latency_ms=3
+            step_id=0, type="observation", tool=Tool(name="search", mcp_server="web"), latency_ms=3
         ),
         domain="travel",
         result_summary="7 euro",
@@ -43,11 +43,13 @@ def test_a_run_is_recorded_with_all_that_is_known_of_it(store, history):
         tags=("nightly", "ü"),
         input_tokens=5,
         output_tokens=2,
-        instant="2026-11-01T09:14:03.123456Z",
+        instant="2026-11-01T09:14:03.123456789Z",
     )
 
-    row = run_as_json(history.run(store.record(told)))
+    seq = store.record(recorded)
 
+    assert ReasoningTrace.model_validate_json(store.stored(seq).document) == recorded.trace
+    row = run_as_json(history.run(seq))
     assert (row["state"], row["started_at"], row["day"]) == (
         "recorded",
         "2026-11-01T09:14:03.123Z",
@@ -80,32 +82,15 @@ def test_a_run_is_recorded_with_all_that_is_known_of_it(store, history):
     ]
 
 
-def test_the_document_is_kept_as_it_was_recorded(store):
-    told = run(instant="2026-11-01T09:14:03.123456789Z")
-
-    document = store.stored(store.record(told)).document
-
-    assert ReasoningTrace.model_validate_json(document) == told.trace
-
-
-def test_a_trace_that_is_stored_is_not_stored_again(store, history):
-    told = run("first", id="kp:trace:1")
-    again = run("second", id="kp:trace:1")
-
-    seqs = store.record(told), store.record(again)
+def test_a_run_that_comes_again_stays_as_it_was(store, history, keep):
+    seqs = [keep("first", id="kp:trace:1"), keep("second", id="kp:trace:1")]
+    scored_one = keep(id="kp:trace:2", score=0.5)
+    keep(id="kp:trace:2")
 
     assert seqs[0] == seqs[1]
-    assert history.counts().recorded == 1
+    assert history.counts().recorded == 2
     assert history.run(seqs[0]).objective == "first"
-
-
-def test_a_scored_trace_that_comes_again_stays_scored(store, keep):
-    told = run(id="kp:trace:1")
-    seq = keep(id="kp:trace:1", score=0.5)
-
-    store.record(told)
-
-    assert not store.is_recorded(seq)
+    assert not store.is_recorded(scored_one)
 
 
 def test_runs_wait_to_be_scored_oldest_first(store, keep):
@@ -117,21 +102,23 @@ def test_runs_wait_to_be_scored_oldest_first(store, keep):
     assert [store.is_recorded(seq) for seq in seqs] == [False, True, True, False]
 
 
-def test_a_run_that_was_given_up_is_kept_and_not_scored(store, history, keep):
-    seq = keep(complete=False, success=False)
+def test_a_run_that_was_given_up_or_cannot_be_scored_is_kept_with_the_reason(store, history, keep):
+    given_up, failed = keep(complete=False, success=False), keep()
 
-    store.save_evaluation(seq, Evaluation(scored(), verdict()), took_ms=1)
-    store.fail(seq, "not_scored", "no")
+    store.save_evaluation(given_up, Evaluation(scored(), verdict()), took_ms=1)
+    store.fail(given_up, "not_scored", "no")
+    store.fail(failed, "not_scored", "the vector is NaN")
 
-    assert (history.run(seq).state, run_as_json(history.run(seq))["score"]) == (
-        "incomplete",
-        None,
-    )
+    row = run_as_json(history.run(given_up))
+    assert (row["state"], row["score"]) == ("incomplete", None)
+    row = run_as_json(history.run(failed))
+    assert (row["state"], row["reason"]) == ("failed", "could not be scored: the vector is NaN")
+    assert store.next_recorded() is None
 
 
 def test_a_score_is_written_with_everything_that_led_to_it(store, history, keep):
-    near = keep(id="kp:trace:near")
-    seq = keep()
+    near, seq, other = keep(id="kp:trace:near"), keep(), keep()
+    gone = scored(nearest=Nearest("kp:trace:gone", 0.9))
     score = scored(
         0.7,
         adjustments=(Adjustment("many_recoveries", 0.1), Adjustment("single_tool", -0.1)),
@@ -140,6 +127,7 @@ def test_a_score_is_written_with_everything_that_led_to_it(store, history, keep)
     )
 
     store.save_evaluation(seq, Evaluation(score, verdict("forward", "cleared")), took_ms=1.23456)
+    store.save_evaluation(other, Evaluation(gone, verdict()), took_ms=1)
 
     row = run_as_json(history.run(seq))
     assert (row["state"], row["score"], row["scored_ms"], row["scorer"]) == (
@@ -160,54 +148,17 @@ def test_a_score_is_written_with_everything_that_led_to_it(store, history, keep)
     assert (row["gate"], row["threshold"]) == ("threshold 0.75", 0.75)
     assert (row["decision"], row["reason"], row["margin"]) == ("forward", "cleared", -0.05)
     assert store.stored(seq).score == 0.7
-
-
-def test_a_neighbour_that_is_not_in_the_file_is_known_by_its_id(store, history, keep):
-    seq = keep()
-
-    store.save_evaluation(
-        seq, Evaluation(scored(nearest=Nearest("kp:trace:gone", 0.9)), verdict()), took_ms=1
-    )
-
-    row = run_as_json(history.run(seq))
+    row = run_as_json(history.run(other))
     assert (row["nearest_id"], row["nearest_similarity"]) == ("kp:trace:gone", 0.9)
 
 
-def test_a_run_is_scored_once(store, keep):
+def test_a_run_is_scored_once_and_does_not_fail_afterwards(store, history, keep):
     seq = keep(score=0.5)
 
     store.save_evaluation(seq, Evaluation(scored(0.9), verdict()), took_ms=1)
-
-    assert store.stored(seq).score == 0.5
-
-
-def test_a_run_that_cannot_be_scored_is_kept_with_the_reason(store, history, keep):
-    seq = keep()
-
-    store.fail(seq, "not_scored", "the vector is NaN")
-
-    row = run_as_json(history.run(seq))
-    assert (row["state"], row["reason"]) == ("failed", "could not be scored: the vector is NaN")
-    assert store.next_recorded() is None
-
-
-def test_a_scored_run_does_not_fail_afterwards(store, history, keep):
-    seq = keep(score=0.5)
-
     store.fail(seq, "not_scored", "late")
 
-    assert history.run(seq).state == "scored"
-
-
-def test_what_cleared_without_a_key_waits_for_one(outbox, keep):
-    queued = keep(score=0.9, decision="forward")
-    outbox.add(queued, b"{}", redactor="r", redactions={})
-    waiting = keep(score=0.9, decision="forward")
-    keep(score=0.9, decision="forward", visibility="private")
-    keep(score=0.1)
-
-    assert outbox.next_unqueued(after=0) == waiting
-    assert outbox.next_unqueued(after=waiting) is None
+    assert (store.stored(seq).score, history.run(seq).state) == (0.5, "scored")
 
 
 def test_a_reason_can_be_replaced(store, history, keep):
@@ -224,58 +175,6 @@ def test_the_true_counts_are_kept_of_a_run_that_is_kept_in_part(store):
     seq = store.record(run(shape=shape))
 
     assert store.stored(seq)[1:4] == (5000, 7, 3)
-
-
-def test_steps_with_the_same_number_are_all_kept_in_order(store, history):
-    steps = [Step(step_id=5, type="thought", content=text) for text in "ab"]
-
-    seq = store.record(run("x", *steps))
-
-    assert [(s["step_id"], s["content"]) for s in run_as_json(history.run(seq))["steps"]] == [
-        (0, "a"),
-        (1, "b"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("word", "found"),
-    [("fares", 1), ("FARE", 1), ("zurich", 1), ("euros", 1), ("train", 0)],
-    ids=["stem", "case", "no accent", "in the result", "not there"],
-)
-def test_a_run_is_found_by_its_words(connection, keep, word, found):
-    keep("find the fare to Zürich", result_summary="seven euro")
-    keep("bake bread")
-
-    rows = connection.execute(
-        "SELECT t.objective FROM traces_fts JOIN traces t ON t.seq = traces_fts.rowid"
-        " WHERE traces_fts MATCH ?",
-        (word,),
-    ).fetchall()
-
-    assert rows == [("find the fare to Zürich",)] * found
-
-
-def test_a_deleted_run_takes_all_that_is_its_own_with_it(connection, outbox, keep):
-    seq = keep("find the fare", score=0.9, decision="forward")
-    outbox.add(seq, b"{}", redactor="r", redactions={})
-
-    connection.execute("DELETE FROM traces WHERE seq = ?", (seq,))
-
-    left = [
-        connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-        for table in ("steps", "documents", "outbox", "asked", "traces_fts", "asked_fts")
-    ]
-    assert left == [0] * 6
-    for words in ("traces_fts", "asked_fts"):
-        connection.execute(f"INSERT INTO {words}({words}) VALUES ('integrity-check')")
-
-
-def test_another_process_reads_what_was_recorded(db, keep):
-    seq = keep("find the fare")
-
-    with closing(connect(db, read_only=True)) as reader:
-        assert History(reader).run(seq).objective == "find the fare"
-        assert History(reader).counts().unscored == 1
 
 
 @settings(max_examples=40, deadline=None)
