@@ -8,7 +8,7 @@ import pytest
 
 from kp_middleware.database import connect, transaction
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage import Database, fork_lock
+from kp_middleware.storage import Database
 
 ADD = "INSERT INTO vectors (embedder, added_at_ms, vector) VALUES ('e', 1, x'00')"
 COUNT = "SELECT count(*) FROM vectors"
@@ -34,24 +34,19 @@ def count(db):
         return connection.execute(COUNT).fetchone()[0]
 
 
-def test_the_file_is_opened_by_the_first_use(resting, db):
+def test_the_file_is_opened_by_the_first_use_and_again_after_it_was_closed(resting, db):
     before = db.exists()
 
     resting.execute(ADD)
+    resting.close()
 
     assert (before, count(db)) == (False, 1)
+    assert resting.execute(COUNT).fetchone() == (1,)
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(DatabaseError, match=r"kp\.db"):
         Database(tmp_path / "kp.db", read_only=True).execute(COUNT)
-
-
-def test_it_is_opened_again_after_it_was_closed(resting):
-    resting.execute(ADD)
-    resting.close()
-
-    assert resting.execute(COUNT).fetchone() == (1,)
 
 
 def test_what_was_returned_can_be_read_when_it_is_closed(resting):
@@ -93,13 +88,18 @@ def test_closing_waits_for_the_transaction_of_another_thread(resting, db):
     assert count(db) == 1
 
 
-def test_a_fork_closes_it_and_it_is_opened_again(resting, db):
+def test_a_fork_closes_it_a_child_has_a_file_of_its_own_and_it_is_opened_again(resting, db):
+    def record_one_more():
+        with closing(Database(db)) as own:
+            own.execute(ADD)
+        return count(db)
+
     resting.execute(ADD)
 
-    status = exit_status_of_a_child_that(lambda: count(db))
+    status = exit_status_of_a_child_that(record_one_more)
     resting.execute(ADD)
 
-    assert (status, count(db)) == (1, 2)
+    assert (status, resting.execute(COUNT).fetchone()) == (2, (3,))
 
 
 def test_a_fork_in_the_midst_of_a_transaction_leaves_it_to_the_parent(resting, db):
@@ -118,49 +118,16 @@ def test_a_fork_in_the_midst_of_a_transaction_leaves_it_to_the_parent(resting, d
     assert (status, count(db)) == (7, 2)
 
 
-def test_threads_work_again_after_a_fork():
-    worked = []
+@pytest.fixture
+def moved(resting, db):
+    """Moves the file away, and puts another in its place."""
 
-    def work():
-        with fork_lock:
-            worked.append(True)
-
-    status = exit_status_of_a_child_that(lambda: 3)
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-
-    assert (status, worked) == (3, [True])
-
-
-def test_a_fork_waits_for_the_step_of_another_thread(tmp_path):
-    begun, complete = threading.Event(), tmp_path / "complete"
-
-    def work():
-        with fork_lock:
-            begun.set()
-            time.sleep(0.3)
-            complete.touch()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    begun.wait(20)
-    status = exit_status_of_a_child_that(complete.exists)
-    thread.join()
-
-    assert status == 1
-
-
-def test_a_child_has_a_file_of_its_own(resting, db):
-    def record_one_more():
-        with closing(Database(db)) as own:
-            own.execute(ADD)
-        return count(db)
+    def move():
+        db.rename(db.with_name("moved.db"))
+        connect(db).close()
 
     resting.execute(ADD)
-    status = exit_status_of_a_child_that(record_one_more)
-
-    assert (status, resting.execute(COUNT).fetchone()) == (2, (2,))
+    return move
 
 
 def test_where_the_file_was_removed_a_new_one_is_begun_and_that_is_said(resting, db, caplog):
@@ -176,12 +143,8 @@ def test_where_the_file_was_removed_a_new_one_is_begun_and_that_is_said(resting,
     )
 
 
-def test_a_transaction_that_waited_for_a_file_that_was_moved_goes_to_the_one_in_its_place(
-    resting, db
-):
-    resting.execute(ADD)
-    db.rename(db.with_name("moved.db"))
-    connect(db).close()
+def test_a_transaction_after_the_file_was_moved_goes_to_the_one_in_its_place(resting, db, moved):
+    moved()
 
     with transaction(resting):
         resting.execute(ADD)
@@ -203,16 +166,16 @@ def test_moving_a_file_away_costs_the_next_one_of_its_name_no_wal(resting, db):
     assert count(db) == 3
 
 
-def test_a_transaction_that_waits_for_its_turn_goes_to_the_file_that_is_there_then(resting, db):
-    resting.execute(ADD)
+def test_a_transaction_that_waits_for_its_turn_goes_to_the_file_that_is_there_then(
+    resting, db, moved
+):
     holder = connect(db)
     holder.execute("BEGIN IMMEDIATE")
     waiting = threading.Thread(target=add_in_a_transaction, args=(resting,))
     waiting.start()
     time.sleep(0.3)  # it waits for its turn
 
-    db.rename(db.with_name("moved.db"))
-    connect(db).close()
+    moved()
     holder.rollback()
     waiting.join(30)
     holder.close()
@@ -225,13 +188,12 @@ def add_in_a_transaction(connection):
         connection.execute(ADD)
 
 
-def test_in_the_midst_of_a_transaction_no_other_file_is_opened(resting, db):
+def test_in_the_midst_of_a_transaction_no_other_file_is_opened(resting, db, moved):
     with transaction(resting):
         resting.execute(ADD)
-        db.rename(db.with_name("moved.db"))
-        connect(db).close()
+        moved()
         resting.execute(ADD)
 
-    with closing(connect(db.with_name("moved.db"))) as moved:
-        assert moved.execute(COUNT).fetchone() == (0,)  # its WAL has kept the old name
+    with closing(connect(db.with_name("moved.db"))) as other:
+        assert other.execute(COUNT).fetchone() == (0,)  # its WAL has kept the old name
     assert count(db) == 0
