@@ -11,8 +11,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kp_middleware.database import (
     APPLICATION_ID,
@@ -28,6 +26,11 @@ from kp_middleware.errors import DatabaseError
 
 SCHEMA_6 = Path(__file__).parent / "storage" / "schema_6.sql"
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+CANNOT_BE_OPENED = "cannot be opened (Permission denied); name another file with KP_DB or --db"
+CANNOT_BE_WRITTEN = (
+    "cannot be written (Permission denied); make the file and its folder writable for you,"
+    " or name another file with KP_DB or --db"
+)
 SHARED_TABLES = """
 SELECT name FROM sqlite_schema
 WHERE type IN ('table', 'view') AND name NOT LIKE '%fts_%' AND name NOT LIKE '%sqlite%'
@@ -60,6 +63,7 @@ def child(script, *arguments):
     return subprocess.Popen(
         [sys.executable, "-c", preamble + script, *map(str, arguments)],
         env={name: value for name, value in os.environ.items() if "COVERAGE" not in name},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -106,43 +110,22 @@ def test_a_new_file_has_the_agreed_tables_and_views(connection, shared):
 
 def test_the_file_is_the_user_s_alone_with_all_that_belongs_to_it(tmp_path):
     path = tmp_path / "new" / "folder" / "kp.db"
+    before = os.umask(0)
 
     with closing(connect(path)) as connection:
         write(connection, "a")
         modes = {file.name: mode(file) for file in path.parent.iterdir()}
 
+    os.umask(before)
     assert modes == {"kp.db": 0o600, "kp.db-wal": 0o600, "kp.db-shm": 0o600}
     assert (mode(path.parent), mode(path.parent.parent)) == (0o700, 0o700)
 
 
-def test_a_permissive_umask_opens_nothing_to_others(tmp_path):
-    before = os.umask(0)
-
-    connect(tmp_path / "new" / "kp.db").close()
-
-    os.umask(before)
-    assert (mode(tmp_path / "new" / "kp.db"), mode(tmp_path / "new")) == (0o600, 0o700)
-
-
-def test_the_home_may_be_written_as_a_tilde(home):
-    connect("~/kp.db").close()
-
-    assert (home / "kp.db").exists()
-
-
 @pytest.mark.parametrize("name", ["a?mode=ro.db", "50%25.db", "#1.db", "a b.db", "ü.db"])
-def test_a_file_may_have_any_name(tmp_path, name):
-    connect(tmp_path / name).close()
+def test_a_file_may_have_any_name_and_be_in_the_home(home, name):
+    connect(f"~/{name}").close()
 
-    assert (tmp_path / name).stat().st_size > 0
-
-
-def test_a_file_is_opened_again_as_it_was_left(db):
-    with closing(connect(db)) as first:
-        write(first, "a", "1")
-
-    with closing(connect(db)) as second:
-        assert meta(second) == {"a": "1"}
+    assert (home / name).stat().st_size > 0
 
 
 def test_an_empty_file_becomes_ours(db):
@@ -150,6 +133,14 @@ def test_an_empty_file_becomes_ours(db):
 
     with closing(connect(db)) as connection:
         assert meta(connection) == {}
+
+
+def test_a_backup_in_the_file_s_place_gets_its_journal_again(db):
+    with closing(connect(db)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+    with closing(connect(db)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def refused(path, **how):
@@ -202,40 +193,28 @@ def test_a_file_of_a_newer_version_is_refused(db, read_only):
 
 
 @pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])
-def test_a_folder_is_refused(tmp_path, read_only):
-    words = refused(tmp_path, read_only=read_only)
+def test_a_folder_a_path_below_a_file_and_an_unknown_home_are_refused(tmp_path, read_only):
+    file = tmp_path / "file"
+    file.touch()
 
-    assert words.endswith("or name another file with KP_DB or --db") or "Is a directory" in words
-
-
-def test_a_path_below_a_file_is_refused(db):
-    db.touch()
-
-    words = refused(db / "kp.db")
-
-    assert words == "cannot be opened (Not a directory); name another file with KP_DB or --db"
+    for path, words in (
+        (tmp_path, "name another file with KP_DB or --db"),
+        (file / "kp.db", "name another file with KP_DB or --db"),
+        (Path("~nobody-has-this-name/kp.db"), "home directory"),
+    ):
+        assert words in refused(path, read_only=read_only)
 
 
-def test_a_file_that_does_not_exist_is_not_made_by_reading(db):
+def test_by_reading_no_file_is_made_and_an_empty_one_does_not_become_ours(db):
     words = refused(db, read_only=True)
 
     assert words == ("does not exist; record a run first, or name another file with KP_DB or --db")
     assert not db.exists()
 
-
-def test_an_empty_file_is_not_made_ours_by_reading(db):
     db.touch()
 
-    words = refused(db, read_only=True)
-
-    assert words.startswith("is empty; record a run first")
+    assert refused(db, read_only=True).startswith("is empty; record a run first")
     assert db.stat().st_size == 0
-
-
-def test_an_unknown_user_s_home_is_refused_in_words():
-    path = Path("~nobody-has-this-name/kp.db")
-
-    assert "home directory" in refused(path)
 
 
 def test_what_opening_raises_is_trouble():
@@ -261,47 +240,29 @@ def test_a_reader_sees_what_a_writer_has_written_meanwhile(db, connection):
 
 
 @AS_ROOT
-@pytest.mark.parametrize("exists", [True, False], ids=["a file of others", "no file"])
-def test_what_may_only_be_read_is_named_so_with_the_remedy(public_folder, exists):
-    path = public_folder / "kp.db"
-    if exists:
-        connect(path).close()
-        path.chmod(0o444)
-
-    _, errors = child("os.setuid(54321); connect(sys.argv[1])", path).communicate()
-
-    assert errors.splitlines()[-1] == (
-        f"kp_middleware.errors.DatabaseError: {path}: cannot be written (Permission denied);"
-        " make the file and its folder writable for you, or name another file with KP_DB or --db"
-    )
-
-
-@AS_ROOT
-@pytest.mark.parametrize("folder_mode", [0o700, 0o755], ids=["folder", "file"])
-def test_another_user_is_refused_in_words(public_folder, folder_mode):
+@pytest.mark.parametrize(
+    ("folder_mode", "file_mode", "words"),
+    [
+        (0o755, None, CANNOT_BE_WRITTEN),
+        (0o755, 0o444, CANNOT_BE_WRITTEN),
+        (0o700, 0o666, CANNOT_BE_OPENED),
+        (0o755, 0o600, CANNOT_BE_OPENED),
+    ],
+    ids=["no file", "a file of others", "their folder", "their file"],
+)
+def test_what_another_user_may_not_do_is_named_with_the_remedy(
+    public_folder, folder_mode, file_mode, words
+):
     path = public_folder / "home" / "kp.db"
-    connect(path).close()
+    path.parent.mkdir()
+    if file_mode is not None:
+        connect(path).close()
+        path.chmod(file_mode)
     path.parent.chmod(folder_mode)
 
     _, errors = child("os.setuid(54321); connect(sys.argv[1])", path).communicate()
 
-    assert errors.splitlines()[-1] == (
-        f"kp_middleware.errors.DatabaseError: {path}: cannot be opened (Permission denied);"
-        " name another file with KP_DB or --db"
-    )
-
-
-@AS_ROOT
-def test_a_file_at_rest_is_read_where_nothing_can_be_written(public_folder):
-    path = public_folder / "kp.db"
-    with closing(connect(path)) as opened:
-        write(opened, "a", "1")
-    path.chmod(0o444)
-    read = "print(connect(sys.argv[1], read_only=True).execute('SELECT key FROM meta').fetchall())"
-
-    told, _ = child(f"os.setuid(54321); {read}", path).communicate()
-
-    assert told == "[('a',)]\n"
+    assert errors.splitlines()[-1] == f"kp_middleware.errors.DatabaseError: {path}: {words}"
 
 
 @AS_ROOT
@@ -317,37 +278,45 @@ def test_a_folder_in_which_nothing_can_be_made_is_found_out_at_once(public_folde
     assert "make the file and its folder writable for you" in errors
 
 
-def test_processes_that_make_one_file_at_once_all_find_it_whole(db):
+@AS_ROOT
+def test_a_file_at_rest_is_read_where_nothing_can_be_written(public_folder):
+    path = public_folder / "kp.db"
+    with closing(connect(path)) as opened:
+        write(opened, "a", "1")
+    path.chmod(0o444)
+    read = "print(connect(sys.argv[1], read_only=True).execute('SELECT key FROM meta').fetchall())"
+
+    told, _ = child(f"os.setuid(54321); {read}", path).communicate()
+
+    assert told == "[('a',)]\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "before"),
+    [("db", {}), ("old_file", {"dropped": "3", "kept": "since schema 6"})],
+    ids=["new", "old"],
+)
+def test_processes_that_make_or_upgrade_one_file_at_once_all_find_it_whole(request, file, before):
+    path = request.getfixturevalue(file)
     script = """
 sys.stdin.read()
 connection = connect(sys.argv[1])
 connection.execute("INSERT INTO meta (key, value) VALUES (?, '')", (sys.argv[2],))
 connection.close()
 """
-    children = [waiting_child(script, db, number) for number in range(4)]
+    children = [child(script, path, number) for number in range(3)]
 
     [running.stdin.close() for running in children]
     complaints = [running.stderr.read() for running in children]
 
-    [(running.wait(), running.stderr.close()) for running in children]
-    assert complaints == [""] * 4
-    with closing(connect(db)) as connection:
-        assert set(meta(connection)) == {"0", "1", "2", "3"}
-
-
-def waiting_child(script, *arguments):
-    """One that begins when its input ends."""
-    preamble = "import sys; from kp_middleware.database import connect\n"
-    return subprocess.Popen(
-        [sys.executable, "-c", preamble + script, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    [(running.wait(), running.stdout.close(), running.stderr.close()) for running in children]
+    assert complaints == [""] * 3
+    with closing(connect(path)) as connection:
+        assert meta(connection) == {**before, "0": "", "1": "", "2": ""}
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_transaction_that_fails_leaves_nothing(connection, error):
+def test_a_transaction_that_fails_leaves_nothing_also_of_one_inside_it(connection, error):
     with pytest.raises(error):
         write_and_fail(connection, error)
 
@@ -373,13 +342,6 @@ def write_and_fail(connection, error):
         with transaction(connection):
             write(connection, "a")
         raise error
-
-
-def test_a_transaction_inside_another_belongs_to_it(connection):
-    with pytest.raises(ValueError, match="outer"):
-        write_and_fail(connection, ValueError("outer"))
-
-    assert meta(connection) == {}
 
 
 def test_a_transaction_cannot_lose_what_another_process_writes_in_between(connection, db):
@@ -412,13 +374,16 @@ def write_all(connection, values):
         [write(connection, key, value) for key, value in values.items()]
 
 
-def test_a_full_disk_in_the_middle_leaves_nothing_and_can_be_survived(connection):
+def test_a_full_disk_leaves_nothing_says_to_make_room_and_can_be_survived(db, connection):
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages + 2}")
 
-    with pytest.raises(sqlite3.OperationalError, match="full"):
+    with pytest.raises(sqlite3.OperationalError) as raised:
         write_all(connection, {"small": "", "large": "x" * 100_000})
 
+    words = str(to_database_error(db, raised.value))
+    assert words.startswith(f"{db}: database or disk is full; free disk space")
+    assert not is_damage(raised.value)
     connection.execute(f"PRAGMA max_page_count = {pages + 100}")
     with transaction(connection):
         write(connection, "later")
@@ -426,31 +391,10 @@ def test_a_full_disk_in_the_middle_leaves_nothing_and_can_be_survived(connection
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-@given(st.lists(st.tuples(st.text(max_size=5), st.booleans()), max_size=8))
-def test_what_is_kept_is_exactly_what_whole_transactions_wrote(writes):
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.execute("CREATE TABLE meta (key TEXT, value TEXT)")
-
-    [attempt(connection, key, succeeds=succeeds) for key, succeeds in writes]
-
-    kept = connection.execute("SELECT key FROM meta ORDER BY rowid").fetchall()
-    connection.close()
-    assert kept == [(key,) for key, succeeds in writes if succeeds]
-
-
-def attempt(connection, key, *, succeeds):
-    try:
-        with transaction(connection):
-            write(connection, key)
-            return 1 / succeeds
-    except ZeroDivisionError:
-        return None
-
-
 def test_opening_a_file_once_more_ends_no_lock_of_this_process(db, connection):
     write(connection, "before")
     with closing(connect(db)):
-        child("connection = connect(sys.argv[1]); connection.close()", db).communicate()
+        child("connect(sys.argv[1]).close()", db).communicate()
 
     write(connection, "after")  # lost, if the child took itself for the last and removed the WAL
 
@@ -527,37 +471,8 @@ def test_an_older_file_that_cannot_be_copied_is_left_as_it_is(old_file):
     assert not [*old_file.parent.glob("*.unfinished*")]
 
 
-def test_processes_that_find_an_older_file_at_once_all_find_it_whole(old_file):
-    script = "sys.stdin.read(); connect(sys.argv[1]).close()"
-    children = [waiting_child(script, old_file) for _ in range(3)]
-
-    [running.stdin.close() for running in children]
-    complaints = [running.stderr.read() for running in children]
-
-    [(running.wait(), running.stderr.close()) for running in children]
-    assert complaints == [""] * 3
-    with closing(connect(old_file)) as connection:
-        assert meta(connection) == {"dropped": "3", "kept": "since schema 6"}
-
-
 @pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])
-def test_what_a_killed_process_left_in_the_wal_is_there(db, read_only):
-    child(
-        """
-connect(sys.argv[1]).execute("INSERT INTO meta VALUES ('a', '1')")
-os.kill(os.getpid(), 9)
-""",
-        db,
-    ).communicate()
-    left = db.with_name("kp.db-wal").stat().st_size
-
-    with closing(connect(db, read_only=read_only)) as connection:
-        assert meta(connection) == {"a": "1"}
-
-    assert left > 0
-
-
-def test_a_wal_whose_end_is_damaged_keeps_what_was_written_before(db):
+def test_of_what_a_killed_process_left_in_the_wal_only_a_damaged_end_is_lost(db, read_only):
     child(
         """
 connection = connect(sys.argv[1])
@@ -570,7 +485,7 @@ os.kill(os.getpid(), 9)
         db,
     ).communicate()
 
-    with closing(connect(db)) as connection:
+    with closing(connect(db, read_only=read_only)) as connection:
         assert meta(connection) == {"a": "1"}
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
@@ -587,24 +502,3 @@ def test_a_cut_file_is_damaged_and_the_words_say_what_happens(db):
         f"{db}: database disk image is malformed;"
         " record a run to restore the readable part, or move the file away"
     )
-
-
-def test_a_full_disk_is_not_damage_and_says_to_make_room(db, connection):
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    connection.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(sqlite3.OperationalError) as raised:
-        write(connection, "large", "x" * 100_000)
-
-    words = str(to_database_error(db, raised.value))
-
-    assert not is_damage(raised.value)
-    assert words.startswith(f"{db}: database or disk is full; free disk space")
-
-
-def test_a_backup_in_the_file_s_place_gets_its_journal_again(tmp_path):
-    path = tmp_path / "kp.db"
-    with closing(connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = DELETE")
-
-    with closing(connect(path)) as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
