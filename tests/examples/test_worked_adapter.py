@@ -1,7 +1,6 @@
 """What every adapter has to prove; to copy, with the framework's own agents in place of these."""
 
 import asyncio
-from contextlib import closing
 from threading import Thread
 
 import pytest
@@ -9,9 +8,7 @@ from kp_little_agents import KPListener
 from little_agents import Agent, Call, Turn
 
 from kp_middleware import KnowledgePulse, current_trace
-from kp_middleware.database import connect
 from kp_middleware.recording import shield
-from kp_middleware.testing import StandInEmbedder
 
 ADD = Call("add", {"a": 1, "b": 2})
 
@@ -32,67 +29,53 @@ async def add(a, b):
 
 
 @pytest.fixture
-def kp(tmp_path):
-    with KnowledgePulse(db=tmp_path / "kp.db", embedder=StandInEmbedder()) as kp:
-        yield kp
-
-
-@pytest.fixture
 def listener(kp):
     return KPListener(kp, domain="code")
 
 
 @pytest.fixture
-def rows(kp):
-    """Gives the rows of a query, once all that has ended is scored."""
-
-    def read(query):
-        kp.flush()
-        with closing(connect(kp.settings.db, read_only=True)) as connection:
-            return [tuple(row) for row in connection.execute(query)]
-
-    return read
+def runs(kp):
+    """Reads what is recorded, the oldest run first."""
+    return lambda: [kp.run(run.id) for run in reversed(kp.runs())]
 
 
-def story(rows):
-    return rows("SELECT type, tool, coalesce(content, output_summary, input) FROM steps")
+def steps(run):
+    return [
+        (step.type, step.tool, step.content or step.output_summary or step.input)
+        for step in run.steps
+    ]
 
 
-def results(rows):
-    found = rows("SELECT body ->> '$.outcome.result_summary' FROM documents ORDER BY trace_seq")
-    return [result for (result,) in found]
-
-
-def test_a_run_is_a_trace_with_its_steps_in_order(listener, rows):
+def test_a_run_is_a_trace_with_its_steps_in_order(listener, runs):
     turns = model(Turn("I add.", [ADD], tokens=(9, 4)), Turn("3", tokens=(12, 1)))
 
     answer = asyncio.run(Agent("adder", turns, {"add": add}, [listener]).run("1 + 2?"))
 
-    assert answer == "3"
-    assert story(rows) == [
+    [run] = runs()
+    assert steps(run) == [
         ("thought", None, "I add."),
-        ("tool_call", "add", '{"a": 1, "b": 2}'),
+        ("tool_call", "add", {"a": 1, "b": 2}),
         ("thought", None, "inside of the tool"),
         ("observation", "add", "3"),
         ("thought", None, "3"),
     ]
-    facts = "framework, agent_name, domain, objective, success, state, input_tokens, output_tokens"
-    assert rows(f"SELECT {facts} FROM traces") == [
-        ("little_agents", "adder", "code", "1 + 2?", 1, "scored", 21, 5)
-    ]
-    assert results(rows) == ["3"]
+    assert (run.framework, run.agent_name, run.domain) == ("little_agents", "adder", "code")
+    assert (run.objective, run.result_summary, answer) == ("1 + 2?", "3", "3")
+    assert (run.success, run.state) == (True, "scored")
+    assert (run.input_tokens, run.output_tokens) == (21, 5)
 
 
-def test_an_error_that_the_agent_survives_is_a_recovery(listener, rows):
+def test_an_error_that_the_agent_survives_is_a_recovery(listener, runs):
     turns = model(Turn("I look.", [Call("look", {})]), Turn("I do without."))
 
     asyncio.run(Agent("looker", turns, {}, [listener]).run("What is there?"))
 
-    assert story(rows)[2] == ("error_recovery", "look", "KeyError: 'look'")
-    assert rows("SELECT success, error_type FROM traces") == [(1, None)]
+    [run] = runs()
+    assert steps(run)[2] == ("error_recovery", "look", "KeyError: 'look'")
+    assert (run.success, run.error_type) == (True, None)
 
 
-def test_an_error_that_ends_the_run_is_told_once_and_reaches_the_program(listener, rows):
+def test_an_error_that_ends_the_run_is_told_once_and_reaches_the_program(listener, runs):
     async def fail():
         raise PermissionError("not you")
 
@@ -103,13 +86,14 @@ def test_an_error_that_ends_the_run_is_told_once_and_reaches_the_program(listene
     with pytest.raises(PermissionError):
         asyncio.run(outer.run("Have it opened."))
 
-    assert [step for step in story(rows) if "not you" in step[2]] == [
+    [run] = runs()
+    assert [step for step in steps(run) if "not you" in step[2]] == [
         ("observation", "fail", "PermissionError: not you")
     ]
-    assert rows("SELECT success, error_type FROM traces") == [(0, "PermissionError")]
+    assert (run.success, run.error_type) == (False, "PermissionError")
 
 
-def test_a_cancelled_run_is_incomplete_and_not_scored(listener, rows):
+def test_a_cancelled_run_is_incomplete_and_not_scored(listener, runs):
     async def wait():
         await asyncio.Event().wait()
 
@@ -118,22 +102,22 @@ def test_a_cancelled_run_is_incomplete_and_not_scored(listener, rows):
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(agent.run("Wait."), timeout=0.05))
 
-    assert rows("SELECT state, error_type FROM traces") == [("incomplete", "CancelledError")]
+    assert [(run.state, run.error_type) for run in runs()] == [("incomplete", "CancelledError")]
 
 
-def test_an_agent_inside_another_is_a_part_of_its_trace(listener, rows):
+def test_an_agent_inside_another_is_a_part_of_its_trace(listener, runs):
     inner = Agent("inner", model(Turn("42")), {}, [listener])
     asks = Turn("I ask.", [Call("inner", {"task": "What is it?"})])
     outer = Agent("outer", model(asks, Turn("It is 42.")), {"inner": inner.run}, [listener])
 
     asyncio.run(outer.run("Find out."))
 
-    assert rows("SELECT agent_name FROM traces") == [("outer",)]
-    assert results(rows) == ["It is 42."]
-    assert rows("SELECT agent, content FROM steps WHERE agent IS NOT NULL") == [("inner", "42")]
+    [run] = runs()
+    assert (run.agent_name, run.result_summary) == ("outer", "It is 42.")
+    assert [(step.agent, step.content) for step in run.steps if step.agent] == [("inner", "42")]
 
 
-def test_an_event_from_another_thread_belongs_to_the_run_that_it_names(listener, rows):
+def test_an_event_from_another_thread_belongs_to_the_run_that_it_names(listener, runs):
     listener.on_start("1", None, "outer", "Find out.")
     inner = Thread(target=listener.on_start, args=("2", "1", "inner", "What is it?"))
     inner.start()
@@ -142,36 +126,32 @@ def test_an_event_from_another_thread_belongs_to_the_run_that_it_names(listener,
     listener.on_end("2", "42", None)
     listener.on_end("1", "It is 42.", None)
 
-    assert rows("SELECT agent, content FROM steps") == [("inner", "42")]
+    [run] = runs()
+    assert [(step.agent, step.content) for step in run.steps] == [("inner", "42")]
 
 
-def test_a_run_inside_a_captured_function_is_a_part_of_that_one_s_trace(kp, listener, rows):
-    agent = Agent("adder", model(Turn("3")), {}, [listener])
-
+def test_a_run_in_a_captured_function_is_a_part_of_its_trace_and_what_follows_is_not(
+    kp, listener, runs
+):
     @kp.capture
     async def answer(question):
-        return await agent.run(question)
-
-    asyncio.run(answer("1 + 2?"))
-
-    assert rows("SELECT agent_name, framework FROM traces") == [("answer", "python")]
-
-
-def test_what_follows_a_run_is_no_part_of_it(kp, listener, rows):
-    @kp.capture
-    def afterwards(question):
-        return question.upper()
+        return await Agent("adder", model(Turn("3")), {}, [listener]).run(question)
 
     async def both():
+        await answer("1 + 2?")
         await Agent("first", model(Turn("3")), {}, [listener]).run("1 + 2?")
-        return afterwards("And then?")
+        return kp.capture(str.upper, name="afterwards")("And then?")
 
     asyncio.run(both())
 
-    assert rows("SELECT agent_name FROM traces ORDER BY seq") == [("first",), ("afterwards",)]
+    assert [(run.agent_name, run.framework) for run in runs()] == [
+        ("answer", "python"),
+        ("first", "little_agents"),
+        ("afterwards", "python"),
+    ]
 
 
-def test_runs_at_the_same_time_do_not_mix(listener, rows):
+def test_runs_at_the_same_time_do_not_mix(listener, runs):
     async def several():
         turns = [model(Turn("I add.", [ADD]), Turn(str(number))) for number in range(5)]
         agents = [Agent("adder", turn, {"add": add}, [listener]) for turn in turns]
@@ -179,9 +159,8 @@ def test_runs_at_the_same_time_do_not_mix(listener, rows):
 
     asyncio.run(several())
 
-    told = rows("SELECT objective, step_count FROM traces ORDER BY seq")
-    assert sorted(told) == [(f"{number}?", 5) for number in range(5)]
-    assert [f"{result}?" for result in results(rows)] == [objective for objective, _ in told]
+    told = sorted((run.objective, run.result_summary, run.step_count) for run in runs())
+    assert told == [(f"{number}?", str(number), 5) for number in range(5)]
 
 
 def test_what_goes_wrong_in_the_adapter_never_reaches_the_agent(listener):
@@ -193,7 +172,7 @@ def test_what_goes_wrong_in_the_adapter_never_reaches_the_agent(listener):
     assert shield.failures.total() == before + 1
 
 
-def test_long_values_are_cut_and_odd_ones_are_told_as_they_are(listener, rows):
+def test_long_values_are_cut_and_odd_ones_are_told_as_they_are(listener, runs):
     async def read(pages):
         return [*pages, "x" * 1_000_000]
 
@@ -201,25 +180,25 @@ def test_long_values_are_cut_and_odd_ones_are_told_as_they_are(listener, rows):
 
     asyncio.run(Agent("reader", turns, {"read": read}, [listener]).run("Read it."))
 
-    [(length,)] = rows("SELECT max(length(output_summary)) FROM steps")
-    assert length <= 64 * 1024
+    [run] = runs()
+    assert max(len(step.output_summary or "") for step in run.steps) <= 64 * 1024
 
 
-def test_a_run_whose_end_is_never_told_is_given_up(listener, rows):
+def test_a_run_whose_end_is_never_told_is_given_up(listener, runs):
     for number in range(2049):
         listener.on_start(str(number), None, "lost", "Go.")
         listener.on_model(str(number), "on my way", (1, 1))
 
-    assert rows("SELECT state FROM traces") == [("incomplete",)]
+    assert [run.state for run in runs()] == ["incomplete"]
 
 
-def test_nothing_is_recorded_where_that_is_switched_off(tmp_path):
+def test_nothing_is_recorded_where_that_is_switched_off(db):
     before = shield.failures.total()
 
-    with KnowledgePulse(enabled=False, db=tmp_path / "kp.db") as kp:
+    with KnowledgePulse(enabled=False, db=db) as kp:
         agent = Agent("adder", model(Turn("3")), {}, [KPListener(kp)])
 
         asyncio.run(agent.run("1 + 2?"))
 
     assert shield.failures.total() == before
-    assert not (tmp_path / "kp.db").exists()
+    assert not db.exists()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "adapters" / "kp_langchain"))
+_ADAPTERS = Path(__file__).parents[1] / "adapters"
+sys.path += [str(_ADAPTERS), str(_ADAPTERS / "kp_langchain")]
 
 _THEIRS = ("LANGSMITH_", "LANGCHAIN_", "LANGFUSE_", "OTEL_")
 

@@ -1,7 +1,5 @@
 """Runs that LangSmith or OpenTelemetry began, around and inside those that we record."""
 
-import asyncio
-
 import pytest
 from langchain_core.tools import tool
 from langsmith import traceable
@@ -15,6 +13,7 @@ from watching import (
     is_in_a_span,
     names_in,
 )
+from ways_to_run import ainvoke, invoke
 
 import kp_langchain
 from kp_langchain import KPCallbackHandler
@@ -42,49 +41,36 @@ def langsmith():
         yield watch
 
 
-@traceable
-def ask(config):
-    return agent(*ADDS, name="adding").invoke(GO, config)
-
-
-@traceable
-async def aask(config):
-    return await agent(*ADDS, name="adding").ainvoke(GO, config)
-
-
-@pytest.mark.parametrize(
-    "run", [ask, lambda config: asyncio.run(aask(config))], ids=["sync", "async"]
+ADDING = agent(*ADDS, name="adding")
+RUNNABLES = pytest.mark.parametrize(
+    ("runnable", "given", "story"),
+    [
+        (ADDING, GO, STORY),
+        (ScriptedModel(turns=[says("hi")]), "go", ["thought: hi"]),
+        (add, {"a": 1, "b": 2}, ["tool_call add(a=1, b=2)", "observation add: 3"]),
+    ],
+    ids=["agent", "model", "tool"],
 )
-@pytest.mark.usefixtures("langsmith")
-def test_an_agent_in_a_traceable_function_is_recorded(notebook, config, run):
-    run(config)
 
-    assert notebook.story == STORY
-    assert notebook.trace.task.objective == "go"
+
+@RUNNABLES
+@pytest.mark.parametrize("way", [invoke, ainvoke])
+@pytest.mark.usefixtures("langsmith")
+def test_a_run_in_a_traceable_function_is_recorded(notebook, config, way, runnable, given, story):
+    @traceable
+    def ask():
+        way(runnable, given, config)
+
+    ask()
+
+    assert notebook.story == story
     assert notebook.run.complete is True
 
 
 def test_a_traceable_function_is_seen_with_the_agent_inside_it(langsmith, config):
-    ask(config)
+    traceable(ADDING.invoke, name="ask")(GO, config)
 
     assert names_in(langsmith.seen())[:3] == ["ask", "adding", "model"]
-
-
-@pytest.mark.parametrize(
-    ("runnable", "given", "story"),
-    [
-        (ScriptedModel(turns=[says("hi")]), "go", ["thought: hi"]),
-        (add, {"a": 1, "b": 2}, ["tool_call add(a=1, b=2)", "observation add: 3"]),
-    ],
-    ids=["model", "tool"],
-)
-@pytest.mark.usefixtures("langsmith")
-def test_a_model_or_a_tool_in_a_traceable_function_is_recorded(
-    notebook, config, runnable, given, story
-):
-    traceable(runnable.invoke, name="outer")(given, config)
-
-    assert notebook.story == story
 
 
 def delegating(runnable, given):
@@ -103,24 +89,16 @@ def delegating(runnable, given):
     return agent(calls(delegate={"task": "t"}), says("bye"), tools=[delegate])
 
 
-@pytest.mark.parametrize(
-    ("runnable", "given", "inside"),
-    [
-        (agent(*ADDS), GO, STORY),
-        (ScriptedModel(turns=[says("hi")]), "go", ["thought: hi"]),
-        (add, {"a": 1, "b": 2}, ["tool_call add(a=1, b=2)", "observation add: 3"]),
-    ],
-    ids=["agent", "model", "tool"],
-)
+@RUNNABLES
 @pytest.mark.usefixtures("langsmith")
 def test_runs_in_a_traceable_function_in_a_tool_are_in_the_trace(
-    notebook, config, runnable, given, inside
+    notebook, config, runnable, given, story
 ):
     delegating(runnable, given).invoke(GO, config)
 
     assert notebook.story == [
         "tool_call delegate(task='t')",
-        *inside,
+        *story,
         "observation delegate: done",
         "thought: bye",
     ]

@@ -11,7 +11,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
-from scenes import Tools, kind_of, taken
+from scenes import Desk, Tools, kind_of, taken
 
 
 def connect(provider, kp):
@@ -61,13 +61,6 @@ def support(*turns):
     pay_or_say_why.__name__ = "pay"
     tools = [look_up, search, pay_or_say_why, wait]
     return Desk(LlmAgent(name="support", model=model(*turns), tools=tools), kit)
-
-
-class Desk:
-    """An agent and its tools: the framework's takes no attribute."""
-
-    def __init__(self, agent, kit=None):
-        self.agent, self.kit = agent, kit
 
 
 def with_expert(turns, experts):

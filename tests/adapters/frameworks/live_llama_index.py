@@ -7,7 +7,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.workflow import Context
 from openinference.instrumentation.llama_index import LlamaIndexInstrumentor
-from scenes import Tools, kind_of, taken
+from scenes import Desk, Tools, kind_of, taken
 
 
 def connect(provider, kp):
@@ -59,13 +59,6 @@ class Scripted(FunctionCallingLLM):
 def agent_of(name, turns, tools):
     llm = Scripted(turns=list(turns))
     return FunctionAgent(name=name, description="d", tools=tools, llm=llm, system_prompt="Help.")
-
-
-class Desk:
-    """An agent and its tools: the framework's takes no attribute."""
-
-    def __init__(self, agent, kit=None):
-        self.agent, self.kit = agent, kit
 
 
 def support(*turns):

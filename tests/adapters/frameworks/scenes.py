@@ -37,6 +37,13 @@ def kind_of(part):
     return "text" if isinstance(part, str) else "thought" if len(part) == 1 else "call"
 
 
+class Desk:
+    """An agent and its tools, where the framework's takes no attribute."""
+
+    def __init__(self, agent, kit=None):
+        self.agent, self.kit = agent, kit
+
+
 class Tools:
     """A support desk's; `pay` fails once, and `wait` tells when it began."""
 

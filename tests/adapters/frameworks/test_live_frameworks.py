@@ -144,8 +144,9 @@ def play(scene):
     asyncio.run(asyncio.wait_for(scene, 30))
 
 
-def test_an_answer_with_tools_at_once_and_one_that_fails_once(framework, runs, tells):
-    play(framework.ask(framework.support(*REFUND), ASKED))
+@pytest.mark.parametrize("way", ["ask", "stream"])
+def test_an_answer_with_tools_at_once_and_one_that_fails_once(framework, runs, tells, way):
+    play(getattr(framework, way)(framework.support(*REFUND), ASKED))
 
     [run] = runs()
     assert (kinds(run), run.complete, run.error_type) == (tells.answer, True, None)
@@ -153,14 +154,6 @@ def test_an_answer_with_tools_at_once_and_one_that_fails_once(framework, runs, t
     assert run.trace.outcome.result_summary.strip() == "Refunded 12 EUR for order A1."
     calls = [(step.tool.name, step.input) for step in run.trace.steps if step.type == "tool_call"]
     assert calls[:2] == [("look_up", {"order": "A1"}), ("search", {"topic": "refund policy"})]
-
-
-def test_a_stream_is_as_an_answer(framework, runs, tells):
-    play(framework.stream(framework.support(*REFUND), ASKED))
-
-    [run] = runs()
-    assert (kinds(run), run.complete) == (tells.answer, True)
-    assert run.trace.outcome.result_summary.strip() == "Refunded 12 EUR for order A1."
 
 
 def test_a_stream_that_is_left_is_incomplete(framework, runs, tells):

@@ -15,6 +15,12 @@ def notebook():
 
 
 @pytest.fixture
+def other():
+    """The notebook of another pipeline."""
+    return Notebook()
+
+
+@pytest.fixture
 def handler(notebook):
     return KPCallbackHandler(notebook)
 

@@ -1,37 +1,31 @@
 """A stand-in for the pipeline, which keeps what was recorded."""
 
+from collections.abc import Callable
 from typing import Any
 
-from kp_middleware.recording import Limits, Recorder, assemble
+from told_runs import Book
+
+from kp_middleware import KnowledgePulse
+from kp_middleware.recording import Recorder, captured
 from kp_middleware.runs import RecordedRun
+from kp_middleware.storage import Run, StepRecord
 from kp_middleware.traces import ReasoningTrace, Step
 
 
-class Notebook:
-    """Takes the runs that have ended, as a pipeline does."""
+class Notebook(Book):
+    """Takes the runs that have ended, as a pipeline does, and counts those that have begun."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.started = 0
-        self.ended: list[Recorder] = []
 
-    def start_recording(self, framework: str) -> Recorder:
+    def start_recording(self, framework: str, /) -> Recorder:
         self.started += 1
-        return Recorder(self.ended.append, Limits(), framework=framework)
+        return super().start_recording(framework)
 
-    @property
-    def runs(self) -> list[RecordedRun]:
-        """Of those that have ended and have steps."""
-        runs = [
-            assemble(
-                recorder,
-                domain="general",
-                visibility="network",
-                privacy_level="aggregated",
-                agent_id=None,
-            )
-            for recorder in self.ended
-        ]
-        return [run for run in runs if run is not None]
+    def capture(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        """The function, each call of which is a run, as ``kp.capture`` makes it."""
+        return captured(function, lambda: self.start_recording("python"), **options)
 
     @property
     def run(self) -> RecordedRun:
@@ -47,12 +41,12 @@ class Notebook:
     @property
     def scopes(self) -> list[tuple[str | None, str]]:
         """The steps of the only trace, each with the inner agent that took it."""
-        return [(facts.agent, told) for facts, told in zip(self.run.facts, self.story, strict=True)]
+        return [*zip((facts.agent for facts in self.run.facts), self.story, strict=True)]
 
     @property
     def story(self) -> list[str]:
         """The steps of the only trace, a line each."""
-        return [line(step) for step in self.trace.steps]
+        return story(self.run)
 
 
 def agents_of(run: RecordedRun) -> dict[int, str]:
@@ -60,9 +54,13 @@ def agents_of(run: RecordedRun) -> dict[int, str]:
     return {at: facts.agent for at, facts in enumerate(run.facts) if facts.agent is not None}
 
 
-def line(step: Step) -> str:
-    """A step in one line, without its time."""
-    tool = f" {step.tool.name}" if step.tool else ""
+def story(run: RecordedRun | Run) -> list[str]:
+    """The steps of a run, recorded or stored, in a line each, without their times."""
+    return [_line(step) for step in getattr(run, "trace", run).steps]
+
+
+def _line(step: Step | StepRecord) -> str:
+    tool = f" {getattr(step.tool, 'name', step.tool)}" if step.tool else ""
     given = f"({', '.join(f'{k}={v!r}' for k, v in step.input.items())})" if step.input else ""
     said = next((f": {text}" for text in (step.content, step.output_summary) if text), "")
     return f"{step.type}{tool}{given}{said}"
@@ -81,9 +79,12 @@ def comparable(run: RecordedRun) -> dict[str, object]:
     return plain
 
 
-def line_of_row(step: dict[str, Any]) -> str:
-    """A stored step in one line."""
-    document = {name: value for name, value in step.items() if name not in {"mcp_server", "agent"}}
-    if "tool" in step:
-        document["tool"] = {"name": step["tool"]}
-    return line(Step.model_validate(document))
+def stored_runs(kp: KnowledgePulse) -> list[Run]:
+    """All runs in the file of a pipeline, the oldest first."""
+    return [kp.run(run.id) for run in reversed(kp.runs(limit=100))]
+
+
+def stored_run(kp: KnowledgePulse) -> Run:
+    """The only one."""
+    [run] = stored_runs(kp)
+    return run

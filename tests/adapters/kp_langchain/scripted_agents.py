@@ -1,14 +1,17 @@
 """Agents whose models follow a script, and the tools that they use."""
 
 import asyncio
+from contextlib import suppress
 from contextvars import ContextVar
 
+from langchain_core.documents import Document
 from langchain_core.messages import convert_to_messages
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool, ToolException, tool
 from pydantic import Field
 from scripted_models import ScriptedModel
-from versions import create_agent
+from versions import START, MessagesState, StateGraph, create_agent
 
 
 @tool
@@ -32,15 +35,17 @@ look_up = StructuredTool.from_function(_look_up, name="look_up", handle_tool_err
 """It fails softly: its error goes to the model."""
 
 
-_begun: ContextVar[asyncio.Event] = ContextVar("begun")
-
-
 @tool
-async def wait(seconds: float) -> str:
+async def wait(seconds: float) -> str:  # noqa: ARG001 - tools have arguments
     """Wait."""
-    _begun.get().set()
-    await asyncio.sleep(seconds)
-    return "waited"
+    await hang()
+
+
+class Shelf(BaseRetriever):
+    """Always finds the same book."""
+
+    def _get_relevant_documents(self, query, *, run_manager):  # noqa: ARG002 - LangChain's
+        return [Document(f"on {query}"), Document("its index")]
 
 
 def agent(*turns, tools=(add,), **options):
@@ -93,6 +98,12 @@ async def within_limit(awaitable):
         return await awaitable
 
 
+async def cancelled(runnable, config):
+    """Run it, and cancel it as soon as it hangs."""
+    with suppress(TimeoutError):
+        await within_limit(runnable.ainvoke({"messages": "go"}, config))
+
+
 class HangingModel(ScriptedModel):
     """Says nothing, ever."""
 
@@ -103,19 +114,25 @@ class HangingModel(ScriptedModel):
         await hang()
 
 
-async def cancelled(runnable, config):
-    """Run it, and cancel it as soon as its tool waits."""
-    _begun.set(begun := asyncio.Event())
-    running = asyncio.create_task(runnable.ainvoke({"messages": "go"}, config))
-    await begun.wait()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+def graph_of(nodes, *, state=None, in_turn=False, checkpointer=None, **each):
+    """A graph of these nodes, by name: all at once, or each after the one before.
+
+    Args:
+        nodes: The functions, by the names of their nodes.
+        state: Its state; None means messages.
+        in_turn: Whether each begins when the one before has ended.
+        checkpointer: Where it keeps its threads.
+        each: What else is said of each node.
+    """
+    graph, before = StateGraph(state or MessagesState), START
+    for name, node in nodes.items():
+        graph.add_node(name, node, **each)
+        graph.add_edge(before, name)
+        before = name if in_turn else START
+    return graph.compile(checkpointer=checkpointer)
 
 
-async def timed_out(runnable, config):
-    """Run it, and let its time be over as soon as its tool waits."""
-    _begun.set(begun := asyncio.Event())
-    async with asyncio.timeout(60) as limit:
-        waiting = asyncio.create_task(begun.wait())
-        waiting.add_done_callback(lambda _: limit.reschedule(0))
-        await runnable.ainvoke({"messages": "go"}, config)
+def speaking(*turns):
+    """A node whose model says the next of these turns, each time that it runs."""
+    model = ScriptedModel(turns=list(turns))
+    return lambda state: {"messages": [model.invoke(state["messages"])]}

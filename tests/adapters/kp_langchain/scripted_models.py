@@ -7,9 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, BaseLLM
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import (
+    ChatGeneration,
+    ChatGenerationChunk,
+    ChatResult,
+    Generation,
+    LLMResult,
+)
 from pydantic import PrivateAttr
 
 
@@ -50,7 +56,8 @@ class StreamingModel(ScriptedModel):
             {"name": c["name"], "args": json.dumps(c["args"]), "id": c["id"], "index": number}
             for number, c in enumerate(turn.tool_calls)
         ]
-        yield ChatGenerationChunk(message=AIMessageChunk("", tool_call_chunks=calls))
+        last = AIMessageChunk("", tool_call_chunks=calls, response_metadata=turn.response_metadata)
+        yield ChatGenerationChunk(message=last)
 
 
 class FlakyModel(ScriptedModel):
@@ -64,6 +71,20 @@ class FlakyModel(ScriptedModel):
         if self._calls <= len(self.errors):
             raise ConnectionError(self.errors[self._calls - 1])
         return super()._generate(messages)
+
+
+class CompletingModel(BaseLLM):
+    """Completes every prompt with the same words, of which a provider tells this."""
+
+    words: str
+    info: dict[str, Any]
+
+    @property
+    def _llm_type(self) -> str:
+        return "completing"
+
+    def _generate(self, prompts: list[str], *_: Any, **__: Any) -> LLMResult:
+        return LLMResult(generations=[[Generation(text=self.words, generation_info=self.info)]])
 
 
 def calls(text: str = "", **args_by_tool: dict[str, Any]) -> AIMessage:

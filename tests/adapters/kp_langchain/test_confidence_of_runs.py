@@ -5,24 +5,23 @@ import math
 from typing import Any
 
 import pytest
-from langchain_core.language_models import LLM
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.outputs import ChatGenerationChunk, Generation, LLMResult
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from pydantic import BaseModel
 from scripted_agents import add, agent, chain
-from scripted_models import ScriptedModel, calls
+from scripted_models import CompletingModel, ScriptedModel, calls
 from versions import ToolStrategy, create_agent
-from ways_to_run import WAYS, invoke
+from ways_to_run import WAYS
 
 import kp_langchain
 from kp_langchain import KPCallbackHandler
 from kp_middleware import current_trace
 from kp_middleware.confidence import Field, log_probabilities
-from kp_middleware.recording import Extractors, captured, shield
+from kp_middleware.recording import Extractors, shield
 
 NEARLY_SURE, UNSURE = 0.9, 0.5
 
@@ -39,7 +38,7 @@ def tokens(text, probability):
     ]
 
 
-def told(message, probability):
+def with_logs(message, probability):
     """The message, as OpenAI's chat model gives it when it is asked for log-probabilities."""
     found = {"content": tokens(message.text, probability), "refusal": None}
     return message.model_copy(update={"response_metadata": {"logprobs": found}})
@@ -68,22 +67,6 @@ def _chunks(turn):
     ]
 
 
-class Completing(LLM):
-    """A completion model, which gives log-probabilities in their older form."""
-
-    @property
-    def _llm_type(self) -> str:
-        return "completing"
-
-    def _call(self, *_: Any, **__: Any) -> str:
-        raise NotImplementedError  # abstract in LLM; `_generate` is what is called
-
-    def _generate(self, prompts: list[str], *_: Any, **__: Any) -> LLMResult:
-        logs = [None, math.log(NEARLY_SURE), math.log(NEARLY_SURE)]
-        info = {"logprobs": {"tokens": ["It", " is", " 3"], "token_logprobs": logs}}
-        return LLMResult(generations=[[Generation(text="It is 3", generation_info=info)]])
-
-
 @pytest.fixture
 def sure(notebook):
     """A config whose handler reads log-probabilities."""
@@ -95,29 +78,30 @@ def confidence(notebook):
 
 
 ADDING = (
-    told(calls("I need to add", add={"a": 1, "b": 2}), UNSURE),
-    told(AIMessage("The answer is 3"), NEARLY_SURE),
+    with_logs(calls("I need to add", add={"a": 1, "b": 2}), UNSURE),
+    with_logs(AIMessage("The answer is 3"), NEARLY_SURE),
 )
 
 
 @pytest.mark.parametrize("run", WAYS)
-def test_log_probabilities_are_those_of_the_final_answer_however_it_is_run(notebook, sure, run):
-    adding = create_agent(Telling(turns=list(ADDING)), [add])
-
-    run(adding, {"messages": "1 + 2?"}, sure)
-
-    assert confidence(notebook) == NEARLY_SURE
-
-
-@pytest.mark.parametrize("run", WAYS)
-def test_log_probabilities_of_a_model_alone_are_read_however_it_is_run(notebook, sure, run):
-    run(Telling(turns=[ADDING[1]]), "1 + 2?", sure)
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        (lambda: create_agent(Telling(turns=[*ADDING]), [add]), {"messages": "1 + 2?"}),
+        (lambda: Telling(turns=[ADDING[1]]), "1 + 2?"),
+    ],
+    ids=["agent", "model"],
+)
+def test_log_probabilities_are_those_of_the_final_answer_however_it_is_run(
+    notebook, sure, run, make, given
+):
+    run(make(), given, sure)
 
     assert confidence(notebook) == NEARLY_SURE
 
 
 def test_log_probabilities_are_found_where_the_output_does_not_hold_them(notebook, sure):
-    model = ScriptedModel(turns=[told(AIMessage("The answer is 3"), NEARLY_SURE)])
+    model = ScriptedModel(turns=[with_logs(AIMessage("The answer is 3"), NEARLY_SURE)])
     prompt = ChatPromptTemplate.from_messages([("user", "{question}")])
 
     (prompt | model | StrOutputParser()).invoke({"question": "1 + 2?"}, sure)
@@ -126,7 +110,10 @@ def test_log_probabilities_are_found_where_the_output_does_not_hold_them(noteboo
 
 
 def test_log_probabilities_of_a_completion_model_are_found(notebook, sure):
-    Completing().invoke("1 + 2 =", sure)
+    logs = [None, math.log(NEARLY_SURE), math.log(NEARLY_SURE)]
+    older_form = {"logprobs": {"tokens": ["It", " is", " 3"], "token_logprobs": logs}}
+
+    CompletingModel(words="It is 3", info=older_form).invoke("1 + 2 =", sure)
 
     assert confidence(notebook) == NEARLY_SURE
 
@@ -137,43 +124,36 @@ def test_an_answer_without_log_probabilities_is_not_taken_for_an_earlier_one(not
     assert confidence(notebook) == 0.8
 
 
-def test_of_a_stream_that_keeps_only_the_last_chunks_log_probabilities_they_are_not_read(
-    notebook, sure
-):
-    cut = {"content": tokens(".", 1.0)}
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [(".", 0.8), ("The answer is 3.", NEARLY_SURE)],
+    ids=["the last chunk's", "all"],
+)
+def test_of_blocks_log_probabilities_are_read_where_they_are_whole(notebook, sure, kept, expected):
     said = AIMessage(
         [{"type": "text", "text": "The answer is 3."}],
-        response_metadata={"output_version": "v1", "logprobs": cut},
+        response_metadata={
+            "output_version": "v1",
+            "logprobs": {"content": tokens(kept, NEARLY_SURE)},
+        },
     )
 
     ScriptedModel(turns=[said]).invoke("1 + 2?", sure)
 
-    assert confidence(notebook) == 0.8
-
-
-def test_of_blocks_with_all_their_log_probabilities_these_are_read(notebook, sure):
-    whole = {"content": tokens("The answer is 3.", NEARLY_SURE)}
-    said = AIMessage(
-        [{"type": "text", "text": "The answer is 3."}],
-        response_metadata={"output_version": "v1", "logprobs": whole},
-    )
-
-    ScriptedModel(turns=[said]).invoke("1 + 2?", sure)
-
-    assert confidence(notebook) == NEARLY_SURE
+    assert confidence(notebook) == expected
 
 
 @tool
 def ask_a_colleague(question: str) -> str:
     """Ask a colleague, who is a model too."""
-    return ScriptedModel(turns=[told(AIMessage("It is 3"), UNSURE)]).invoke(question).text
+    return ScriptedModel(turns=[with_logs(AIMessage("It is 3"), UNSURE)]).invoke(question).text
 
 
 ASKING = calls("", ask_a_colleague={"question": "1 + 2?"})
 
 
 def test_a_model_inside_a_tool_does_not_answer_for_the_agent(notebook, sure):
-    asking = chain(ASKING, told(AIMessage("It is 3"), NEARLY_SURE), tools=(ask_a_colleague,))
+    asking = chain(ASKING, with_logs(AIMessage("It is 3"), NEARLY_SURE), tools=(ask_a_colleague,))
     asking_again = asking | (lambda _: ask_a_colleague.invoke({"question": "Is it?"}))
 
     asking_again.invoke({"messages": "1 + 2?"}, sure)
@@ -194,37 +174,40 @@ def test_the_agents_own_word_counts_more_than_its_output_and_any_extractor(noteb
         current_trace().outcome(confidence=0.3)
         return f"{answer} is right"
 
-    final = told(AIMessage("The answer is 3"), NEARLY_SURE)
+    final = with_logs(AIMessage("The answer is 3"), NEARLY_SURE)
     chain(calls(check={"answer": "3"}), final, tools=(check,)).invoke({"messages": "?"}, sure)
 
     assert confidence(notebook) == 0.3
 
 
-def test_a_field_of_the_structured_response_tells(notebook):
-    handler = KPCallbackHandler(notebook, confidence=Field("certainty", of=100))
-    judging = agent(
-        calls(Verdict={"answer": "3", "certainty": 85}),
-        tools=(),
-        response_format=ToolStrategy(Verdict),
-    )
+def judging_agent():
+    verdict = calls(Verdict={"answer": "3", "certainty": 85})
+    return agent(verdict, tools=(), response_format=ToolStrategy(Verdict))
 
-    judging.invoke({"messages": "1 + 2?"}, {"callbacks": [handler]})
+
+def judging_chain():
+    model = ScriptedModel(turns=[AIMessage("3")])
+    return model | (lambda said: {"answer": said.text, "review": {"certainty": 0.85}})
+
+
+@pytest.mark.parametrize(
+    ("judging", "given", "field"),
+    [
+        (judging_agent, {"messages": "1 + 2?"}, Field("certainty", of=100)),
+        (judging_chain, "1 + 2?", Field("review.certainty")),
+    ],
+)
+def test_a_field_of_the_structured_response_or_of_any_other_output_tells(
+    notebook, judging, given, field
+):
+    judging().invoke(given, {"callbacks": [KPCallbackHandler(notebook, confidence=field)]})
 
     assert confidence(notebook) == 0.85
 
 
-def test_a_field_of_any_other_output_tells(notebook):
-    handler = KPCallbackHandler(notebook, confidence=Field("review.certainty"))
-    model = ScriptedModel(turns=[AIMessage("3")])
-    judging = model | (lambda said: {"answer": said.text, "review": {"certainty": 0.6}})
-
-    judging.invoke("1 + 2?", {"callbacks": [handler]})
-
-    assert confidence(notebook) == 0.6
-
-
 @pytest.mark.parametrize(
-    ("messages", "expected"), [([told(AIMessage("It is 3"), UNSURE)], 0.5), ([AIMessage("3")], 0.1)]
+    ("messages", "expected"),
+    [([with_logs(AIMessage("It is 3"), UNSURE)], 0.5), ([AIMessage("3")], 0.1)],
 )
 def test_extractors_are_asked_in_turn_and_a_wrong_one_is_counted(notebook, messages, expected):
     before = shield.failures.total()
@@ -243,29 +226,14 @@ def _a_tenth(_):
     return 0.1
 
 
-def test_a_captured_function_hears_the_models_that_answer_inside_it(notebook, handler):
+def test_a_captured_function_hears_the_models_that_answer_inside_it(config, notebook):
     def answer(question):
-        model = ScriptedModel(turns=[told(AIMessage("It is 3"), NEARLY_SURE)])
-        return model.invoke(question, {"callbacks": [handler]}).text
+        model = ScriptedModel(turns=[with_logs(AIMessage("It is 3"), NEARLY_SURE)])
+        return model.invoke(question, config).text
 
-    sure = Extractors(log_probabilities)
-    captured(answer, lambda: notebook.start_recording("python"), confidence=sure)("1 + 2?")
+    notebook.capture(answer, confidence=Extractors(log_probabilities))("1 + 2?")
 
     assert confidence(notebook) == NEARLY_SURE
-
-
-def test_every_way_to_switch_recording_on_takes_extractors(notebook):
-    model = ScriptedModel(turns=[told(AIMessage("It is 3"), NEARLY_SURE)])
-
-    with kp_langchain.recording_runs(notebook, confidence=log_probabilities):
-        invoke(model, "1 + 2?", {})
-    kp_langchain.enable(notebook, confidence=[log_probabilities])
-    try:
-        invoke(model, "1 + 2?", {})
-    finally:
-        kp_langchain.disable()
-
-    assert [run.trace.outcome.confidence for run in notebook.runs] == [NEARLY_SURE] * 2
 
 
 def _enter(kp, **options):

@@ -3,32 +3,25 @@
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.tools import ToolException
+from langchain_notebook import Notebook
 from versions import how_sure, run_tasks
 
 from kp_langchain.demo import Project, convert, monthly_payment, share_of_income
 from kp_middleware.embedding import MiniLMEmbedder, Scorer
 
 
-@pytest.fixture
-def runs(notebook):
-    run_tasks(notebook)
+@pytest.fixture(scope="module")
+def runs():
+    run_tasks(notebook := Notebook())
     return notebook.runs
 
 
-def test_there_are_at_least_six_tasks_in_two_domains(runs):
-    assert len(runs) >= 6
-    assert {run.trace.metadata.task_domain for run in runs} == {"finance", "code"}
-
-
-def test_one_run_fails_and_the_others_succeed(runs):
-    failed = [run.error_type for run in runs if not run.trace.metadata.success]
-
-    assert failed == ["PermissionError"]
-
-
-def test_a_task_is_repeated_word_by_word(runs):
+def test_there_are_at_least_six_tasks_in_two_domains_one_of_which_fails_and_one_is_repeated(runs):
     objectives = [run.trace.task.objective for run in runs]
 
+    assert len(runs) >= 6
+    assert {run.trace.metadata.task_domain for run in runs} == {"finance", "code"}
+    assert [run.error_type for run in runs if not run.trace.metadata.success] == ["PermissionError"]
     assert len(set(objectives)) < len(objectives)
 
 

@@ -8,20 +8,22 @@ from typing import Annotated, TypedDict
 import pytest
 from langchain_core.callbacks import dispatch_custom_event
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableLambda, RunnableParallel
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from scripted_agents import agent
+from scripted_agents import agent, graph_of
 from scripted_models import ScriptedModel, calls, says
 from versions import START, Send, StateGraph
 from ways_to_run import ainvoke, astream, invoke, stream
 
 
 @pytest.mark.parametrize(
-    ("given", "objective"), [(7, "7"), (["a", "b"], "b"), ("go", "go"), ({"n": 7}, '{"n": 7}')]
-)
-@pytest.mark.parametrize(
-    ("returned", "result"),
-    [(None, "hi"), (7, "7"), ([1, 2], "[1, 2]"), (AIMessage("bye"), "bye"), ("bye", "bye")],
+    ("given", "objective", "returned", "result"),
+    [
+        (7, "7", None, "hi"),
+        (["a", "b"], "b", 7, "7"),
+        ("go", "go", [1, 2], "[1, 2]"),
+        ({"n": 7}, '{"n": 7}', AIMessage("bye"), "bye"),
+    ],
 )
 def test_case_14_input_and_output_may_be_of_any_kind(
     config, notebook, given, objective, returned, result
@@ -68,19 +70,9 @@ def asking(prompt):
     return ScriptedModel(turns=[says(f"on {prompt}")]).invoke(f"You are an expert. {prompt}").text
 
 
-def graph_of(state, node, **edges):
-    graph = StateGraph(state)
-    graph.add_node("node", node)
-    if edges:
-        graph.add_conditional_edges(START, edges["each"], ["node"])
-    else:
-        graph.add_edge(START, "node")
-    return graph.compile()
-
-
 @pytest.mark.parametrize("way", [invoke, ainvoke, stream, astream])
 def test_a_graph_with_keys_of_its_own_has_its_own_input_and_output(config, notebook, way):
-    graph = graph_of(Research, lambda _: {"report": asking("cats")})
+    graph = graph_of({"write": lambda _: {"report": asking("cats")}}, state=Research)
     asked = {"request": {"subject": "cats", "pages": 2}}
 
     way(graph, asked, config)
@@ -91,13 +83,15 @@ def test_a_graph_with_keys_of_its_own_has_its_own_input_and_output(config, noteb
 
 
 def test_what_is_sent_to_many_nodes_is_one_input_and_one_output(config, notebook):
-    graph = graph_of(
-        Research,
-        lambda sent: {"notes": [asking(sent["subject"])]},
-        each=lambda state: [Send("node", {"subject": one}) for one in state["subjects"]],
+    graph = StateGraph(Research)
+    graph.add_node("note", lambda sent: {"notes": [asking(sent["subject"])]})
+    graph.add_conditional_edges(
+        START,
+        lambda state: [Send("note", {"subject": one}) for one in state["subjects"]],
+        ["note"],
     )
 
-    graph.invoke({"subjects": ["cats", "dogs"]}, config)
+    graph.compile().invoke({"subjects": ["cats", "dogs"]}, config)
 
     trace = notebook.trace
     assert json.loads(trace.task.objective) == {"subjects": ["cats", "dogs"]}
@@ -105,34 +99,12 @@ def test_what_is_sent_to_many_nodes_is_one_input_and_one_output(config, notebook
 
 
 def test_the_state_of_a_graph_may_be_a_dataclass(config, notebook):
-    graph = graph_of(Order, lambda order: {"said": asking(order.what)})
+    graph = graph_of({"order": lambda order: {"said": asking(order.what)}}, state=Order)
 
     graph.invoke(Order("a ladder", how_many=2), config)
 
     assert json.loads(notebook.trace.task.objective) == {"what": "a ladder", "how_many": 2}
     assert json.loads(notebook.trace.outcome.result_summary)["said"] == "on a ladder"
-
-
-@pytest.mark.parametrize("names", [("a", "b"), ("summary", "translation")])
-def test_parallel_branches_are_one_result(config, notebook, names):
-    branches = {name: ScriptedModel(turns=[says(f"the {name}")]) for name in names}
-
-    RunnableParallel(branches).invoke("go", config)
-
-    result = json.loads(notebook.trace.outcome.result_summary)
-    assert result == {name: f"the {name}" for name in names}
-
-
-def test_a_structured_response_under_a_key_of_its_own_is_the_result(config, notebook):
-    def plan(_):
-        ScriptedModel(turns=[calls(Order={"what": "a ladder"})]).invoke("You plan.")
-        return {"plan": Order("a ladder")}
-
-    RunnableLambda(plan).invoke({"budget": {"euros": 90}}, config)
-
-    trace = notebook.trace
-    assert json.loads(trace.task.objective) == {"budget": {"euros": 90}}
-    assert json.loads(trace.outcome.result_summary)["plan"]["what"] == "a ladder"
 
 
 def test_however_large_an_input_is_the_objective_is_bounded(config, notebook):

@@ -1,42 +1,36 @@
-# ruff: noqa: ARG001 - tools have arguments
 """A tool, a model or a node that is cancelled, and that its run survives, is one recovery."""
 
 import asyncio
-import threading
 import uuid
 from itertools import count
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import ToolMessage
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from scripted_agents import HangingModel, agent, cancelled, hang, wait, within_limit
+from scripted_agents import HangingModel, agent, cancelled, graph_of, hang, wait, within_limit
+from scripted_events import answering
 from scripted_models import ScriptedModel, calls, says
-from versions import (
-    START,
-    MessagesState,
-    RetryPolicy,
-    StateGraph,
-    create_agent,
-    needs,
-    wrap_model_call,
-    wrap_tool_call,
-)
-
-from kp_middleware.recording import captured
+from versions import RetryPolicy, create_agent, needs, wrap_model_call, wrap_tool_call
 
 GO = {"messages": "go"}
 SLOW = "tool_call slow(x=1)"
 
 
-@tool
-async def slow(x: int) -> str:
-    """Never answer."""
-    await hang()
+def slow(hangs):
+    """A tool that never answers the first so many times."""
+    times = count()
+
+    @tool
+    async def slow(x: int) -> str:
+        """Answer at last."""
+        if next(times) < hangs:
+            await hang()
+        return f"{x}!"
+
+    return slow
 
 
-def limited(answer, *, attempts=1, **options):
+def limited(answer, *, attempts=1, hangs=9, **options):
     """An agent whose slow tool is given up so many times, before the model is told this."""
 
     @wrap_tool_call
@@ -49,101 +43,60 @@ def limited(answer, *, attempts=1, **options):
         return ToolMessage(tool_call_id=request.tool_call["id"], **answer)
 
     turns = calls(slow={"x": 1}), says("fin")
-    return agent(*turns, **{"tools": [slow], "middleware": [limit], **options})
+    return agent(*turns, **{"tools": [slow(hangs)], "middleware": [limit], **options})
 
 
 TIMED_OUT = {"content": "timed out", "status": "error"}
+FROM_YESTERDAY = {"content": "from yesterday"}
+GIVEN_UP = "error_recovery slow: CancelledError"
 
 
-def test_a_tool_out_of_time_is_a_recovery_with_what_the_model_was_told(config, notebook):
-    asyncio.run(limited(TIMED_OUT).ainvoke(GO, config))
+@pytest.mark.parametrize(
+    ("limits", "answer", "story"),
+    [
+        ({}, TIMED_OUT, ["error_recovery slow: timed out"]),
+        ({}, FROM_YESTERDAY, [GIVEN_UP, "observation slow: from yesterday"]),
+        pytest.param(
+            {"attempts": 3},
+            TIMED_OUT,
+            [GIVEN_UP, GIVEN_UP, "error_recovery slow: timed out"],
+            marks=needs("tool calls with ids"),
+        ),
+        pytest.param(
+            {"attempts": 2, "hangs": 1},
+            TIMED_OUT,
+            [GIVEN_UP, "observation slow: 1!"],
+            marks=needs("tool calls with ids"),
+        ),
+    ],
+    ids=["the model is told", "another result stands in", "each attempt", "the second answers"],
+)
+def test_a_tool_out_of_time_is_a_recovery_and_what_the_model_was_told_its_result(
+    config, notebook, limits, answer, story
+):
+    asyncio.run(limited(answer, **limits).ainvoke(GO, config))
 
-    assert notebook.story == [SLOW, "error_recovery slow: timed out", "thought: fin"]
+    assert notebook.story == [SLOW, *story, "thought: fin"]
     assert notebook.trace.metadata.success is True
 
 
-@needs("tool calls with ids")
-def test_each_attempt_that_is_out_of_time_is_one_recovery(config, notebook):
-    asyncio.run(limited(TIMED_OUT, attempts=3).ainvoke(GO, config))
+def test_what_a_tool_says_in_its_thread_after_it_was_given_up_is_not_heard(handler, notebook):
+    """LangChain tells nothing when it gives the tool up, and of its end when its thread ends."""
+    root, first, second, slow = (uuid.uuid4() for _ in range(4))
+    called = answering(calls(slow={"x": 1}))
+    call_id = called.generations[0][0].message.tool_calls[0]["id"]
+    told = ToolMessage(tool_call_id=call_id, **TIMED_OUT)
 
-    assert notebook.story == [
-        SLOW,
-        *["error_recovery slow: CancelledError"] * 2,
-        "error_recovery slow: timed out",
-        "thought: fin",
-    ]
-
-
-def test_what_stands_in_for_a_tool_out_of_time_is_its_result(config, notebook):
-    asyncio.run(limited({"content": "from yesterday"}).ainvoke(GO, config))
-
-    assert notebook.story == [
-        SLOW,
-        "error_recovery slow: CancelledError",
-        "observation slow: from yesterday",
-        "thought: fin",
-    ]
-
-
-@needs("tool calls with ids")
-def test_a_tool_that_answers_when_it_is_asked_again_has_one_recovery(config, notebook):
-    attempts = count()
-
-    @tool("slow")
-    async def slow_once(x: int) -> str:
-        """Answer the second time."""
-        if next(attempts) == 0:
-            await hang()
-        return f"{x}!"
-
-    asyncio.run(limited(TIMED_OUT, attempts=2, tools=[slow_once]).ainvoke(GO, config))
-
-    assert notebook.story == [
-        SLOW,
-        "error_recovery slow: CancelledError",
-        "observation slow: 1!",
-        "thought: fin",
-    ]
-
-
-class Ended(BaseCallbackHandler, threading.Event):
-    """Set as soon as a tool has ended."""
-
-    def __init__(self):
-        super().__init__()
-        threading.Event.__init__(self)
-
-    def on_tool_end(self, *_, **__):
-        self.set()
-
-
-def test_what_a_tool_says_in_its_thread_after_it_was_given_up_is_not_heard(config, notebook):
-    begun, may_end, ended = threading.Event(), threading.Event(), Ended()
-
-    @tool("slow")
-    def blocking(x: int) -> str:
-        """Keep a thread."""
-        begun.set()
-        may_end.wait(60)
-        return "too late"
-
-    @wrap_tool_call
-    async def limit(request, handler):
-        asking = asyncio.ensure_future(handler(request))
-        await asyncio.to_thread(begun.wait)
-        asking.cancel()
-        return ToolMessage(tool_call_id=request.tool_call["id"], **TIMED_OUT)
-
-    @wrap_model_call
-    async def wait_for_the_tool(request, handler):
-        answer = await handler(request)
-        if request.messages[-1].type == "tool":
-            may_end.set()
-            await asyncio.to_thread(ended.wait)
-        return answer
-
-    asking = limited({}, tools=[blocking], middleware=[limit, wait_for_the_tool])
-    asyncio.run(asking.ainvoke(GO, {"callbacks": [*config["callbacks"], ended]}))
+    handler.on_chain_start(None, GO, run_id=root)
+    handler.on_chat_model_start({}, [[]], run_id=first, parent_run_id=root)
+    handler.on_llm_end(called, run_id=first)
+    handler.on_tool_start(
+        {"name": "slow"}, "1", run_id=slow, parent_run_id=root, tool_call_id=call_id
+    )
+    handler.on_chat_model_start({}, [[told]], run_id=second, parent_run_id=root)
+    handler.on_llm_end(answering(says("fin")), run_id=second)
+    handler.on_tool_end("too late", run_id=slow)
+    handler.on_chain_end({}, run_id=root)
 
     assert notebook.story == [SLOW, "error_recovery slow: timed out", "thought: fin"]
 
@@ -155,13 +108,6 @@ async def second_model(request, handler):
         return await handler(request.override(model=ScriptedModel(turns=[says("Second.")])))
 
 
-async def first_or_second(question):
-    try:
-        return await within_limit(HangingModel().ainvoke(question))
-    except TimeoutError:
-        return await ScriptedModel(turns=[says("Second.")]).ainvoke(question)
-
-
 def test_a_model_out_of_time_is_a_recovery_before_the_answer_of_the_next(config, notebook):
     asking = create_agent(HangingModel(), [], middleware=[wrap_model_call(second_model)])
 
@@ -171,14 +117,8 @@ def test_a_model_out_of_time_is_a_recovery_before_the_answer_of_the_next(config,
     assert notebook.run.complete is True
 
 
-def test_a_model_out_of_time_in_a_function_is_a_recovery_too(config, notebook):
-    asyncio.run(RunnableLambda(first_or_second).ainvoke("go", config))
-
-    assert notebook.story == ["error_recovery: CancelledError", "thought: Second."]
-
-
 def test_an_agent_in_a_tool_that_is_given_up_leaves_no_call_open(config, notebook):
-    inner = agent(calls("Inside.", slow={"x": 1}), tools=[slow])
+    inner = agent(calls("Inside.", slow={"x": 1}), tools=[slow(1)])
 
     @tool
     async def delegate(task: str) -> str:
@@ -213,11 +153,8 @@ def retried(hangs, *, times):
         await (hangs() if next(tries) < times else asyncio.sleep(0))
         return {"messages": [("ai", "ok")]}
 
-    graph = StateGraph(MessagesState)
     policy = RetryPolicy(initial_interval=0.001, jitter=False, max_attempts=3)
-    graph.add_node("node", node, timeout=0.1, retry_policy=policy)
-    graph.add_edge(START, "node")
-    return graph.compile()
+    return graph_of({"node": node}, timeout=0.1, retry_policy=policy)
 
 
 @needs("nodes with a time limit")
@@ -230,10 +167,9 @@ def test_each_attempt_of_a_node_that_is_out_of_time_is_one_recovery(config, note
 
 
 @needs("nodes with a time limit")
-@pytest.mark.parametrize("hangs", [hang, hanging_model])
-def test_of_a_node_that_is_out_of_time_at_last_that_ends_the_run(config, notebook, hangs):
+def test_of_a_node_that_is_out_of_time_at_last_that_ends_the_run(config, notebook):
     with pytest.raises(Exception, match="exceeded its run timeout"):
-        asyncio.run(retried(hangs, times=3).ainvoke(GO, config))
+        asyncio.run(retried(hanging_model, times=3).ainvoke(GO, config))
 
     *recoveries, end = notebook.story
     assert recoveries == ["error_recovery: CancelledError"] * 2
@@ -251,7 +187,7 @@ def test_what_was_survived_stays_a_recovery_where_the_run_is_cancelled_later(con
             return ToolMessage(tool_call_id=request.tool_call["id"], **TIMED_OUT)
 
     turns = calls(slow={"x": 1}), calls(wait={"seconds": 60})
-    asking = agent(*turns, tools=[slow, wait], middleware=[limit_the_slow])
+    asking = agent(*turns, tools=[slow(1), wait], middleware=[limit_the_slow])
     asyncio.run(cancelled(asking, config))
 
     assert notebook.story == [
@@ -270,7 +206,7 @@ def test_a_captured_function_survives_an_agent_that_it_gives_up(config, notebook
         except TimeoutError:
             return "no answer"
 
-    asyncio.run(captured(ask, lambda: notebook.start_recording("python"))(GO))
+    asyncio.run(notebook.capture(ask)(GO))
 
     assert notebook.story == ["error_recovery: CancelledError"]
     assert notebook.trace.metadata.success is True
@@ -280,9 +216,8 @@ def test_a_captured_function_that_is_cancelled_has_recovered_from_nothing(config
     async def ask(question):
         return await create_agent(HangingModel(), []).ainvoke(question, config)
 
-    asked = captured(ask, lambda: notebook.start_recording("python"))
     with pytest.raises(TimeoutError):
-        asyncio.run(within_limit(asked(GO)))
+        asyncio.run(within_limit(notebook.capture(ask)(GO)))
 
     assert notebook.story == ["observation: CancelledError"]
     assert notebook.run.complete is False

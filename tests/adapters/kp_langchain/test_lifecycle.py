@@ -8,26 +8,18 @@ import uuid
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from scripted_agents import agent, cancelled, timed_out, wait
+from scripted_agents import agent, cancelled, graph_of, speaking, wait
+from scripted_events import answering
 from scripted_models import ScriptedModel, StreamingModel, calls, says
-from versions import (
-    START,
-    Command,
-    MessagesState,
-    StateGraph,
-    create_agent,
-)
-
-from kp_middleware.recording import captured
+from versions import START, Command, MessagesState, StateGraph, create_agent
 
 GO = {"messages": "go"}
 ADDS = [calls("I add.", add={"a": 1, "b": 2}), says("3")]
 
 
-def test_case_20_a_cancelled_run_is_kept_as_incomplete(config, notebook):
+def test_case_20_a_run_that_is_cancelled_or_takes_too_long_is_kept_as_incomplete(config, notebook):
     asyncio.run(cancelled(agent(calls(wait={"seconds": 60}), tools=[wait]), config))
 
     assert notebook.story == ["tool_call wait(seconds=60)", "observation wait: CancelledError"]
@@ -60,57 +52,52 @@ def test_a_tool_that_ends_after_its_run_was_cancelled_is_not_recorded(handler, c
     assert len(handler._runs) == 0
 
 
-def test_case_20_a_run_that_took_too_long_is_kept_as_incomplete(config, notebook):
-    waiting = agent(calls(wait={"seconds": 60}), tools=[wait])
-
-    with pytest.raises(TimeoutError):
-        asyncio.run(timed_out(waiting, config))
-
-    assert notebook.story == ["tool_call wait(seconds=60)", "observation wait: CancelledError"]
-    assert notebook.run.complete is False
-
-
-def test_case_20_a_stream_that_is_closed_early_is_kept_as_incomplete(config, notebook):
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "forgotten"])
+def test_case_20_a_stream_that_is_left_early_is_kept_as_incomplete(config, notebook, is_closed):
     stream = agent(*ADDS).stream(GO, config)
     next(stream)
 
-    stream.close()
+    if is_closed:
+        stream.close()
+    else:
+        del stream
+        gc.collect()
 
     assert notebook.story[:2] == ["thought: I add.", "tool_call add(a=1, b=2)"]
     assert notebook.run.complete is False
     assert notebook.run.error_type == "GeneratorExit"
 
 
-def test_a_stream_that_is_forgotten_ends_when_it_is_collected(config, notebook):
-    stream = agent(*ADDS).stream(GO, config)
-    next(stream)
-
-    del stream
-    gc.collect()
-
-    assert notebook.run.complete is False
+@pytest.fixture
+def counting():
+    """A chain that streams three words."""
+    return StreamingModel(turns=[says("one two three")]) | StrOutputParser()
 
 
-def test_a_chains_stream_that_is_closed_early_keeps_what_was_said(handler, config, notebook):
-    chain = StreamingModel(turns=[says("one two three")]) | StrOutputParser()
-    stream = chain.stream("count", config)
-    next(stream)
-
+def first_of(stream):
+    """Its first part, after which it is closed."""
+    part = next(stream)
     stream.close()
+    return part
 
+
+def test_a_chains_stream_that_is_closed_early_keeps_what_was_said(
+    handler, config, notebook, counting
+):
+    first_of(counting.stream("count", config))
+
+    run, trace = notebook.run, notebook.trace
     assert notebook.story == ["thought: one two three"]
-    assert notebook.trace.task.objective == "count"
-    assert notebook.trace.outcome.result_summary == "one two three"
-    assert notebook.run.complete is False
-    assert notebook.trace.metadata.success is False
+    assert (trace.task.objective, trace.outcome.result_summary) == ("count", "one two three")
+    assert (run.complete, run.error_type, trace.metadata.success) == (False, "GeneratorExit", False)
     assert len(handler._runs) == 0
 
 
-def test_a_chains_async_stream_that_is_closed_early_keeps_what_was_said(handler, config, notebook):
-    chain = StreamingModel(turns=[says("one two three")]) | StrOutputParser()
-
+def test_a_chains_async_stream_that_is_closed_early_keeps_what_was_said(
+    handler, config, notebook, counting
+):
     async def close_early():
-        stream = chain.astream("count", config)
+        stream = counting.astream("count", config)
         await anext(stream)
         await stream.aclose()
 
@@ -123,27 +110,17 @@ def test_a_chains_async_stream_that_is_closed_early_keeps_what_was_said(handler,
 
 
 def test_a_chains_stream_in_a_captured_function_that_is_closed_early_is_a_part_of_it(
-    handler, config, notebook
+    handler, config, notebook, counting
 ):
-    chain = StreamingModel(turns=[says("one two three")]) | StrOutputParser()
-
-    def first_word(question):
-        stream = chain.stream(question, config)
-        word = next(stream)
-        stream.close()
-        return word
-
-    captured(first_word, lambda: notebook.start_recording("python"))("count")
+    notebook.capture(lambda question: first_of(counting.stream(question, config)))("count")
 
     assert notebook.story == ["thought: one two three"]
     assert notebook.run.complete is True
     assert len(handler._runs) == 0
 
 
-def test_case_15_a_chain_tells_the_input_of_its_stream_at_the_end(config, notebook):
-    chain = StreamingModel(turns=[says("one two three")]) | StrOutputParser()
-
-    list(chain.stream("count", config))
+def test_case_15_a_chain_tells_the_input_of_its_stream_at_the_end(config, notebook, counting):
+    list(counting.stream("count", config))
 
     assert notebook.run.complete is True
     assert notebook.trace.task.objective == "count"
@@ -151,10 +128,7 @@ def test_case_15_a_chain_tells_the_input_of_its_stream_at_the_end(config, notebo
 
 
 def test_a_models_stream_that_is_closed_early_keeps_what_it_said(config, notebook):
-    stream = StreamingModel(turns=[says("one two three")]).stream("count", config)
-    next(stream)
-
-    stream.close()
+    first_of(StreamingModel(turns=[says("one two three")]).stream("count", config))
 
     assert notebook.story == ["thought: one", "observation: GeneratorExit"]
     assert notebook.run.complete is False
@@ -174,43 +148,16 @@ def test_case_20_a_run_that_ends_with_its_program_is_kept_as_incomplete(config, 
 
 
 def test_case_22_a_handover_to_a_parent_graph_is_no_error(config, notebook):
-    inner = StateGraph(MessagesState)
-    inner.add_node("hand over", lambda _: Command(graph=Command.PARENT, goto="finish"))
-    inner.add_edge(START, "hand over")
+    inner = graph_of({"hand over": lambda _: Command(graph=Command.PARENT, goto="finish")})
     outer = StateGraph(MessagesState)
-    outer.add_node("inner", inner.compile(), destinations=("finish",))
-    outer.add_node("finish", lambda state: {"messages": [model.invoke(state["messages"])]})
+    outer.add_node("inner", inner, destinations=("finish",))
+    outer.add_node("finish", speaking(says("done")))
     outer.add_edge(START, "inner")
-    model = ScriptedModel(turns=[says("done")])
 
     outer.compile().invoke(GO, config)
 
     assert notebook.story == ["thought: done"]
     assert notebook.run.complete is True
-
-
-def test_case_19_work_that_begins_after_its_run_is_a_run_of_its_own(config, notebook):
-    model = ScriptedModel(turns=[says("hi")])
-
-    async def speak_later(done):
-        await done.wait()
-        await RunnableLambda(model.invoke).ainvoke("late")
-
-    async def start_and_leave(done):
-        late.append(asyncio.create_task(speak_later(done)))
-        await model.ainvoke("now")
-
-    async def run():
-        done = asyncio.Event()
-        await RunnableLambda(start_and_leave).ainvoke(done, config)
-        done.set()
-        await late[0]
-
-    late = []
-    asyncio.run(run())
-
-    assert [run.trace.steps[0].content for run in notebook.runs] == ["hi", "hi"]
-    assert notebook.runs[1].trace.task.objective == "late"
 
 
 def test_case_17_a_handler_in_a_models_constructor_says_once_what_to_do(handler, notebook, caplog):
@@ -225,9 +172,7 @@ def test_case_17_a_handler_in_a_models_constructor_says_once_what_to_do(handler,
 
 
 def test_case_19_events_without_a_beginning_are_ignored(handler, notebook):
-    response = LLMResult(generations=[[ChatGeneration(message=says("hi"))]])
-
-    handler.on_llm_end(response, run_id=uuid.uuid4())
+    handler.on_llm_end(answering(says("hi")), run_id=uuid.uuid4())
     handler.on_tool_end("3", run_id=uuid.uuid4())
     handler.on_chain_end({}, run_id=uuid.uuid4())
     handler.on_chain_error(ValueError(), run_id=uuid.uuid4())
@@ -242,8 +187,7 @@ def twice(event, *args, **kwargs):
 
 def test_case_19_events_that_come_twice_count_once(handler, notebook):
     root, model = uuid.uuid4(), uuid.uuid4()
-    asked = [[HumanMessage("go")]]
-    answered = LLMResult(generations=[[ChatGeneration(message=says("hi"))]])
+    asked, answered = [[HumanMessage("go")]], answering(says("hi"))
 
     twice(handler.on_chain_start, None, "go", run_id=root)
     twice(handler.on_chat_model_start, {}, asked, run_id=model, parent_run_id=root)

@@ -5,16 +5,15 @@ import copy
 import gc
 import tracemalloc
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import HumanMessage
-from langchain_core.output_parsers import StrOutputParser
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from scripted_agents import add, agent, cancelled, wait
-from scripted_models import ScriptedModel, StreamingModel, calls, says
+from scripted_agents import agent, cancelled, wait
+from scripted_events import answering
+from scripted_models import ScriptedModel, calls, says
 
 import kp_langchain
 import kp_middleware
@@ -76,31 +75,6 @@ def test_a_thousand_cancelled_runs_leave_nothing(memory):
     assert after - before < 400 * 1024  # the ids of what is over are known for a while
 
 
-def test_streams_that_are_closed_early_leave_nothing(handler, config, notebook):
-    chain = StreamingModel(turns=[says("one two three")]) | StrOutputParser()
-
-    def close_early():
-        stream = chain.stream("count", config)
-        next(stream)
-        stream.close()
-
-    async def aclose_early():
-        stream = chain.astream("count", config)
-        await anext(stream)
-        await stream.aclose()
-
-    async def close_many():
-        _ = [await aclose_early() for _ in range(500)]
-        while len(handler._runs):  # the loop closes the streams inside a turn later
-            await asyncio.sleep(0)
-
-    _ = [close_early() for _ in range(500)]
-    asyncio.run(close_many())
-
-    assert len(notebook.runs) == 1000
-    assert len(handler._runs) == len(handler._runs._roots) == 0
-
-
 @tool
 def read_all(path: str) -> str:
     """Read ten megabytes."""
@@ -126,27 +100,22 @@ def test_case_24_a_run_id_may_be_used_again(config, notebook):
     assert [len(run.trace.steps) for run in notebook.runs] == [4, 4]
 
 
-def test_where_too_many_runs_never_end_the_oldest_is_given_up(handler, notebook):
-    questions = [f"question {number}" for number in range(2049)]
-
-    _ = [handler.on_chain_start(None, text, run_id=uuid.uuid4()) for text in questions]
-
-    [given_up] = notebook.ended
-    assert given_up.objective == "question 0"
-    assert given_up.complete is False
-    assert len(handler._runs) == 2048
-
-
-def test_what_was_given_up_long_ago_is_forgotten(handler, notebook):
+def test_where_too_many_runs_never_end_the_oldest_are_given_up_and_in_the_end_forgotten(
+    handler, notebook
+):
     oldest, *_ = run_ids = [uuid.uuid4() for _ in range(2048 + 2 * 4097)]
-    for run_id in run_ids:
-        handler.on_chain_start(None, "question", run_id=run_id)
+    for number, run_id in enumerate(run_ids):
+        handler.on_chain_start(None, f"question {number}", run_id=run_id)
 
     inner = uuid.uuid4()
     handler.on_chain_start(None, "inside the oldest", run_id=inner, parent_run_id=oldest)
+    assert len(handler._runs) == 2048
     handler.on_chain_end({}, run_id=inner)
 
-    assert notebook.ended[-1].objective == "inside the oldest"
+    first, second, *_, last = notebook.ended
+    assert (first.objective, second.objective) == ("question 0", "question 1")
+    assert (first.complete, last.objective) == (False, "inside the oldest")
+    assert (handler.trace_id(oldest), handler.trace_id(uuid.uuid4())) == (None, None)
 
 
 @pytest.mark.slow
@@ -163,26 +132,29 @@ def test_case_26_a_thousand_runs_at_once_stay_apart(config, notebook):
     assert {len(run.trace.steps) for run in notebook.runs} == {4}
 
 
-def test_case_26_a_run_of_ten_thousand_steps_is_bounded(handler, config, notebook):
-    def use_tools(_):
-        for number in range(5000):
-            add.invoke({"a": number, "b": 1})
-
-    RunnableLambda(use_tools).invoke("go", config)
+def test_case_26_a_run_of_ten_thousand_steps_is_bounded(handler, notebook):
+    root, run = uuid.uuid4(), uuid.uuid4()
+    handler.on_chain_start(None, "go", run_id=root)
+    for _ in range(5000):
+        handler.on_tool_start({"name": "add"}, "1 + 2", run_id=run, parent_run_id=root)
+        handler.on_tool_end("3", run_id=run, parent_run_id=root)
+    handler.on_chain_end({}, run_id=root)
 
     assert notebook.run.shape.steps == 10_000
     assert len(notebook.trace.steps) == 1000
     assert len(handler._runs) == 0
 
 
-def test_case_25_one_handler_serves_many_threads(handler, config, notebook):
-    running = agent(*ADDS)
+def test_calls_that_nobody_runs_take_no_more_and_more_memory(handler):
+    root, run = uuid.uuid4(), uuid.uuid4()
+    handler.on_chain_start(None, "go", run_id=root)
+    for number in range(3000):
+        call = {"name": "add", "args": {}, "id": f"call {number % 2000}"}
+        handler.on_chat_model_start({}, [[]], run_id=run, parent_run_id=root)
+        handler.on_llm_end(answering(AIMessage("", tool_calls=[call])), run_id=run)
 
-    with ThreadPoolExecutor(max_workers=20) as pool:
-        pool.map(lambda _: running.invoke(GO, config), range(20))
-
-    assert [len(run.trace.steps) for run in notebook.runs] == [4] * 20
-    assert len(handler._runs) == 0
+    [live] = handler._runs._roots.values()
+    assert len(handler._runs._live[live].conversation.pending_calls) == 1024
 
 
 class SwitchedOff:

@@ -3,18 +3,16 @@
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import Generation, LLMResult
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
-from langchain_notebook import line
+from langchain_notebook import story
 from pydantic import BaseModel
 from scripted_events import answering, recorded
 from scripted_models import ScriptedModel
 from versions import Command
-
-
-def story(run):
-    return [line(step) for step in run.trace.steps]
 
 
 @pytest.mark.parametrize(
@@ -81,18 +79,15 @@ def test_case_07_reasoning_is_found_in_every_form(config, notebook, message):
     assert notebook.trace.outcome.result_summary == "Yes."
 
 
-def test_blank_text_is_no_thought():
-    run = recorded(response=answering(AIMessage(" \n")), result="3")
+@pytest.mark.parametrize(
+    ("more", "thoughts"),
+    [({}, []), ({"reasoning_content": "Hm."}, ["thought: Hm."])],
+    ids=["alone", "after reasoning"],
+)
+def test_blank_text_is_no_part_of_a_thought(more, thoughts):
+    run = recorded(response=answering(AIMessage(" \n", additional_kwargs=more)), result="3")
 
-    assert story(run) == ["tool_call add", "observation add: 3"]
-
-
-def test_reasoning_before_blank_text_is_the_whole_thought():
-    message = AIMessage(" \n", additional_kwargs={"reasoning_content": "Hm."})
-
-    run = recorded(response=answering(message), result="3")
-
-    assert story(run)[0] == "thought: Hm."
+    assert story(run) == [*thoughts, "tool_call add", "observation add: 3"]
 
 
 def test_a_completion_is_a_turn():
@@ -122,30 +117,33 @@ def test_no_response_is_an_empty_turn(response):
     assert story(run) == ["tool_call add", "observation add: 3"]
 
 
-def test_a_providers_failed_tool_is_told():
-    message = AIMessage(
-        [
-            {"type": "server_tool_call", "name": "search", "id": "1", "args": {"q": "x"}},
+@pytest.mark.parametrize(
+    ("call", "result", "told"),
+    [
+        (
+            {"type": "server_tool_call", "args": {"q": "x"}},
+            {"type": "server_tool_result", "tool_call_id": "1", "output": "found"},
+            "observation search: found",
+        ),
+        (
+            {"type": "server_tool_call", "args": {"q": "x"}},
             {"type": "server_tool_result", "tool_call_id": "1", "status": "error"},
-        ]
-    )
-
-    run = recorded(response=answering(message))
-
-    assert story(run) == ["tool_call search(q='x')", "error_recovery search: None"]
-
-
-def test_anthropics_own_form_of_provider_tools_is_read():
-    message = AIMessage(
-        [
-            {"type": "server_tool_use", "name": "search", "id": "1", "input": {"q": "x"}},
+            "error_recovery search: None",
+        ),
+        (
+            {"type": "server_tool_use", "input": {"q": "x"}},
             {"type": "web_search_tool_result", "tool_use_id": "1", "content": ["page"]},
-        ]
-    )
+            'observation search: ["page"]',
+        ),
+    ],
+    ids=["standard", "failed", "Anthropic"],
+)
+def test_case_08_tools_of_the_models_provider_are_steps(config, notebook, call, result, told):
+    said = AIMessage([call | {"name": "search", "id": "1"}, result, "It is x."])
 
-    run = recorded(response=answering(message))
+    ScriptedModel(turns=[said]).invoke("What is it?", config)
 
-    assert story(run) == ["tool_call search(q='x')", 'observation search: ["page"]']
+    assert notebook.story == ["tool_call search(q='x')", told, "thought: It is x."]
 
 
 @pytest.mark.parametrize(
@@ -241,14 +239,13 @@ def test_the_objective_is_found_in_every_form_of_input(inputs, objective):
     assert recorded(inputs).trace.task.objective == objective
 
 
-def test_a_run_that_goes_on_after_a_pause_asks_nothing_new():
-    assert recorded(Command(resume="yes")).trace.task.objective == "agent"
-
-
-def test_a_command_that_updates_the_state_says_what_is_asked():
-    run = recorded(Command(update={"messages": ["two"]}))
-
-    assert run.trace.task.objective == "two"
+@pytest.mark.parametrize(
+    ("given", "objective"),
+    [({"resume": "yes"}, "agent"), ({"update": {"messages": ["two"]}}, "two")],
+    ids=["goes on after a pause", "updates the state"],
+)
+def test_a_command_asks_what_it_updates_the_state_with(given, objective):
+    assert recorded(Command(**given)).trace.task.objective == objective
 
 
 class Parsed(BaseModel):
@@ -282,6 +279,7 @@ class Parsed(BaseModel):
         ({"summary": "a", "translation": "b"}, '{"summary": "a", "translation": "b"}', None),
         ({"question": "q", "context": "c", "answer": "a"}, "a", None),
         ({"raw": AIMessage("a"), "parsed": {"n": 1}}, '{"raw": "a", "parsed": {"n": 1}}', None),
+        ({"plan": Request("two")}, '{"plan": {"subject": "two", "depth": null}}', None),
         (None, "Hm.", None),
     ],
     ids=[
@@ -304,6 +302,7 @@ class Parsed(BaseModel):
         "branches that read like an answer",
         "what it was made of",
         "raw and parsed",
+        "an object under a key of its own",
         "nothing",
     ],
 )
@@ -332,3 +331,36 @@ def test_thoughts_in_the_text_are_told_apart_in_one_reading(text, thought, said)
         trace.steps[0].content[:1000].rstrip() == "\n\n".join(filter(None, [thought, said]))[:1000]
     )
     assert trace.outcome.result_summary[:100] == said[:100]
+
+
+KINDS = st.sampled_from(
+    [
+        *("text", "reasoning", "thinking", "reasoning_content", "non_standard"),
+        *("server_tool_call", "server_tool_result", "x_tool_result"),
+    ]
+)
+KEYS = st.sampled_from(
+    [
+        *("text", "reasoning", "thinking", "reasoning_content", "summary", "value", "id", "name"),
+        *("tool_call_id", "tool_use_id", "args", "messages", "role", "content"),
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(KEYS | st.just("type"), inner | KINDS),
+    max_leaves=8,
+)
+BLOCKS = st.builds(lambda kind, rest: {**rest, "type": kind}, KINDS, st.dictionaries(KEYS, VALUES))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(BLOCKS, VALUES, VALUES, VALUES)
+def test_no_form_can_break_the_reading(block, inputs, output, result):
+    trace = recorded(
+        inputs, response=answering(AIMessage(["Yes.", block])), output=output, result=result
+    ).trace
+
+    assert trace.task.objective
+    assert trace.outcome.confidence == 0.8
+    assert "Yes." in next(step.content for step in trace.steps if step.type == "thought")
+    assert trace.steps[-1].type == "observation"

@@ -1,51 +1,88 @@
-"""Runs inside runs: one root, one trace."""
+"""Runs inside runs: one root, one trace, which says whose each step is."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from scripted_agents import add
+from langchain_notebook import story
+from scripted_agents import agent, graph_of, speaking
 from scripted_models import FlakyModel, ScriptedModel, calls, says
-from versions import START, MessagesState, StateGraph, create_agent
+from versions import create_agent, needs
 from ways_to_run import ainvoke, invoke
 
 from kp_langchain import KPCallbackHandler
-from kp_middleware.recording import captured, current_trace, recorded_tool
+from kp_middleware.recording import current_trace, recorded_tool
 
 GO = {"messages": "go"}
 
 
-@tool
-def ask(question: str) -> str:
-    """Ask another agent."""
-    inner = create_agent(
-        ScriptedModel(turns=[calls(add={"a": 1, "b": 2}), says("It is 3.")]), [add], name="inner"
-    )
-    return inner.invoke({"messages": question})["messages"][-1].text
+def delegating(inner, **options):
+    """An agent whose tool runs another agent."""
+
+    @tool
+    def delegate(task: str) -> str:
+        """Let another agent do it."""
+        return inner.invoke({"messages": task})["messages"][-1].text
+
+    return agent(calls(delegate={"task": "add"}), says("outer done"), tools=[delegate], **options)
 
 
-@pytest.fixture
-def outer():
-    """An agent that asks another agent."""
-    model = ScriptedModel(turns=[calls(ask={"question": "1 + 2?"}), says("They say 3.")])
-    return create_agent(model, [ask], name="outer")
+def adder(**options):
+    return agent(calls(add={"a": 1, "b": 2}), says("inner done"), **options)
 
 
-@pytest.mark.parametrize("way", [invoke, ainvoke])
-def test_case_10_an_agent_in_a_tool_is_part_of_the_trace(outer, config, notebook, way):
-    way(outer, GO, config)
-
-    assert notebook.story == [
-        "tool_call ask(question='1 + 2?')",
-        "tool_call add(a=1, b=2)",
-        "observation add: 3",
-        "thought: It is 3.",
-        "observation ask: It is 3.",
-        "thought: They say 3.",
+def story_with(name):
+    """The steps of an agent that delegates to one of this name."""
+    return [
+        (None, "tool_call delegate(task='add')"),
+        (name, "tool_call add(a=1, b=2)"),
+        (name, "observation add: 3"),
+        (name, "thought: inner done"),
+        (None, "observation delegate: inner done"),
+        (None, "thought: outer done"),
     ]
-    assert notebook.trace.task.objective == "go"
-    assert notebook.run.agent_name == "outer"
+
+
+@needs("agents that say their name")
+@pytest.mark.parametrize("way", [invoke, ainvoke])
+def test_case_10_an_agent_in_a_tool_is_part_of_the_trace_by_its_name(config, notebook, way):
+    way(delegating(adder(name="adder"), name="boss"), GO, config)
+
+    assert notebook.scopes == story_with("adder")
+    assert (notebook.trace.task.objective, notebook.run.agent_name) == ("go", "boss")
+
+
+def test_an_agent_without_a_name_goes_by_the_tool_that_it_runs_in_which_is_stored(kp):
+    delegating(adder()).invoke(GO, {"callbacks": [KPCallbackHandler(kp)]})
+
+    agents = [name for name, _ in story_with("delegate")]
+    assert [step.agent for step in kp.run("@last").steps] == agents
+
+
+def test_a_subgraph_goes_by_its_node(config, notebook):
+    speak = speaking(says("paid"), says("bye"))
+    inner = graph_of({"answer": speak})
+
+    graph_of({"billing": inner, "end": speak}, in_turn=True).invoke(GO, config)
+
+    assert notebook.scopes == [("billing", "thought: paid"), (None, "thought: bye")]
+
+
+def test_parallel_agents_in_one_tool_may_have_calls_with_equal_ids(config, notebook):
+    twice = [adder(), adder()]
+
+    @tool
+    def delegate() -> str:
+        """Let two agents do it, step by step."""
+        streams = [inner.stream(GO) for inner in twice]
+        _ = [*zip(*streams, strict=True)]
+        return "both done"
+
+    agent(calls(delegate={}), says("done"), tools=[delegate]).invoke(GO, config)
+
+    assert notebook.story.count("tool_call add(a=1, b=2)") == 2
+    assert notebook.story.count("observation add: 3") == 2
 
 
 def test_calls_of_an_inner_agent_may_have_the_ids_of_the_outer_ones(config, notebook):
@@ -74,117 +111,74 @@ def test_calls_of_an_inner_agent_may_have_the_ids_of_the_outer_ones(config, note
 
 
 def test_an_error_of_an_inner_agent_is_counted_once_and_its_tool_is_answered(config, notebook):
-    @tool
-    def delegate(task: str) -> str:
-        """Give it to an agent that fails."""
-        failing = create_agent(FlakyModel(turns=[], errors=["500"]), [])
-        return str(failing.invoke({"messages": task}))
-
-    turns = [calls(delegate={"task": "t"})]
-
     with pytest.raises(ConnectionError):
-        create_agent(ScriptedModel(turns=turns), [delegate]).invoke(GO, config)
+        delegating(failing()).invoke(GO, config)
 
     assert notebook.story == [
-        "tool_call delegate(task='t')",
+        "tool_call delegate(task='add')",
         "observation: ConnectionError: 500",
         "observation delegate: ConnectionError",
     ]
 
 
-def test_case_10_a_subgraph_is_part_of_the_trace(config, notebook):
-    inner = create_agent(ScriptedModel(turns=[says("hi")]), [], name="greeter")
-    graph = StateGraph(MessagesState)
-    graph.add_node("greet", inner)
-    graph.add_edge(START, "greet")
-
-    graph.compile().invoke(GO, config)
-
-    assert notebook.story == ["thought: hi"]
-    assert notebook.trace.metadata.framework == "langgraph"
+def failing():
+    return create_agent(FlakyModel(turns=[], errors=["500"]), [])
 
 
-def test_a_run_that_is_given_the_handler_again_stays_in_the_trace(handler, config, notebook):
-    def again(text):
-        return ScriptedModel(turns=[says("inner")]).invoke(text, {"callbacks": [handler]}).text
-
-    RunnableLambda(again).invoke("go", config)
-
-    assert notebook.story == ["thought: inner"]
-    assert notebook.trace.task.objective == "go"
-
-
-def test_case_18_a_handler_given_twice_records_once(handler, config, notebook):
-    agent = create_agent(ScriptedModel(turns=[says("hi")]), []).with_config(callbacks=[handler])
-
-    agent.invoke(GO, config)
-
-    assert notebook.story == ["thought: hi"]
-
-
-def test_an_agent_in_a_captured_function_is_part_of_its_trace(outer, config, notebook):
+def test_an_agent_in_a_captured_function_is_part_of_its_trace(config, notebook):
     def answer(question):
         current_trace().thought("I ask the agent.")
-        return outer.invoke({"messages": question}, config)["messages"][-1].text
+        adder().invoke({"messages": question}, config)
+        return "They say 3."
 
-    capture(answer, notebook)("How much is it?")
+    async def answer_later(question):
+        current_trace().thought("I ask the agent.")
+        await adder().ainvoke({"messages": question}, config)
+        return "They say 3."
 
-    assert notebook.story[0] == "thought: I ask the agent."
-    assert notebook.story[-1] == "thought: They say 3."
-    assert notebook.trace.task.objective == "How much is it?"
-    assert notebook.trace.outcome.result_summary == "They say 3."
-    assert notebook.trace.metadata.framework == "python"
+    notebook.capture(answer)("How much is it?")
+    asyncio.run(notebook.capture(answer_later)("How much is it?"))
+
+    for run in notebook.runs:
+        assert [story(run)[0], story(run)[-1]] == [
+            "thought: I ask the agent.",
+            "thought: inner done",
+        ]
+        assert run.trace.task.objective == "How much is it?"
+        assert run.trace.outcome.result_summary == "They say 3."
+        assert run.trace.metadata.framework == "python"
+    assert len(notebook.runs) == 2
 
 
 def test_an_agents_error_that_a_captured_function_survives_is_a_recovery(config, notebook):
-    failing = create_agent(FlakyModel(turns=[], errors=["500"]), [])
-
     def answer(question):
-        try:
-            failing.invoke({"messages": question}, config)
-        except ConnectionError:
-            return "no answer"
+        with pytest.raises(ConnectionError):
+            failing().invoke({"messages": question}, config)
 
-    capture(answer, notebook)("How much is it?")
+    notebook.capture(answer)("How much is it?")
 
     assert notebook.story == ["error_recovery: ConnectionError: 500"]
     assert notebook.trace.metadata.success is True
 
 
 def test_an_agents_error_that_ends_a_captured_function_is_noted_once(config, notebook):
-    failing = create_agent(FlakyModel(turns=[], errors=["500"]), [])
-
-    def answer(question):
-        failing.invoke({"messages": question}, config)
-
     with pytest.raises(ConnectionError):
-        capture(answer, notebook)("How much is it?")
+        notebook.capture(lambda question: failing().invoke({"messages": question}, config))("?")
 
     assert notebook.story == ["observation: ConnectionError: 500"]
     assert notebook.trace.metadata.success is False
 
 
-def test_an_agent_in_a_captured_async_function_is_part_of_its_trace(outer, config, notebook):
-    async def answer(question):
-        return (await outer.ainvoke({"messages": question}, config))["messages"][-1].text
-
-    asyncio.run(capture(answer, notebook)("How much is it?"))
-
-    assert notebook.story[-1] == "thought: They say 3."
-
-
 def test_a_captured_function_inside_an_agent_is_part_of_the_agents_trace(config, notebook):
-    def solve(question):
-        return create_agent(ScriptedModel(turns=[says("deep")]), []).invoke({"messages": question})
-
     @tool
     def delegate(task: str) -> str:
         """Give it to a captured function."""
-        return capture(solve, notebook)(task)["messages"][-1].text
+        solve = notebook.capture(
+            lambda question: agent(says("deep")).invoke({"messages": question})
+        )
+        return solve(task)["messages"][-1].text
 
-    turns = [calls(delegate={"task": "t"}), says("done")]
-
-    create_agent(ScriptedModel(turns=turns), [delegate]).invoke(GO, config)
+    agent(calls(delegate={"task": "t"}), says("done"), tools=[delegate]).invoke(GO, config)
 
     assert notebook.story == [
         "tool_call delegate(task='t')",
@@ -232,34 +226,59 @@ def test_code_in_a_tool_notes_into_the_trace_of_its_run(config, notebook, thinke
     ]
 
 
-def test_code_in_concurrent_runs_notes_into_the_trace_of_its_own(config, notebook):
-    turns = [calls(think={"topic": "kp"}), says("done")]
-    agent = create_agent(ScriptedModel(turns=turns), [think])
+def test_code_in_concurrent_runs_notes_into_the_trace_of_its_own_and_nowhere_after_it(
+    config, notebook
+):
+    thinking = agent(calls(think={"topic": "kp"}), says("done"), tools=[think])
 
-    agent.batch([GO] * 8, config)
+    thinking.batch([GO] * 8, config)
+    current_trace().thought("too late")
 
     assert [len(run.trace.steps) for run in notebook.runs] == [6] * 8
 
 
-def test_outside_of_runs_there_is_no_current_trace(config, notebook):
-    create_agent(ScriptedModel(turns=[says("hi")]), []).invoke(GO, config)
+@needs("tool calls with ids")
+@pytest.mark.parametrize("way", [invoke, ainvoke])
+def test_agents_in_wrapped_threads_are_part_of_the_trace(kp, config, notebook, way):
+    def ask_agent(question):
+        current_trace().thought(f"I ask {question}")
+        inner = agent(calls(add={"a": int(question[-1]), "b": 0}), says(question))
+        return inner.invoke({"messages": question})["messages"][-1].text
 
-    current_trace().thought("too late")
+    @tool
+    def ask(question: str) -> str:
+        """Ask three agents, in threads of its own."""
+        with ThreadPoolExecutor(max_workers=3) as pool:
+            answers = pool.map(kp.wrap_context(ask_agent), [f"{question} {n}" for n in range(3)])
+            return ", ".join(answers)
 
-    assert notebook.story == ["thought: hi"]
+    way(agent(calls(ask={"question": "q"}), says("done"), tools=[ask]), GO, config)
+
+    assert sorted(notebook.story[1:-2]) == [
+        *(f"observation add: {number}" for number in range(3)),
+        *(f"thought: I ask q {number}" for number in range(3)),
+        *(f"thought: q {number}" for number in range(3)),
+        *(f"tool_call add(a={number}, b=0)" for number in range(3)),
+    ]
+    assert notebook.story[-2:] == ["observation ask: q 0, q 1, q 2", "thought: done"]
 
 
-def test_two_pipelines_beside_each_other_each_get_the_trace(config, notebook):
-    other = type(notebook)()
-    both = {"callbacks": [*config["callbacks"], KPCallbackHandler(other)]}
+def test_an_async_function_in_another_event_loop_is_part_of_the_trace(kp, config, notebook):
+    async def ask_model(question):
+        return (await ScriptedModel(turns=[says("deep")]).ainvoke(question)).text
 
-    create_agent(ScriptedModel(turns=[calls(add={"a": 1, "b": 2}), says("3")]), [add]).invoke(
-        GO, both
-    )
+    @tool
+    def delegate(task: str) -> str:
+        """Ask in an event loop of its own."""
+        ask = kp.wrap_context(ask_model)
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            return pool.submit(lambda: asyncio.run(ask(task))).result()
 
-    assert notebook.story == other.story
-    assert len(notebook.story) == 3
+    agent(calls(delegate={"task": "t"}), says("done"), tools=[delegate]).invoke(GO, config)
 
-
-def capture(function, notebook):
-    return captured(function, lambda: notebook.start_recording("python"))
+    assert notebook.story == [
+        "tool_call delegate(task='t')",
+        "thought: deep",
+        "observation delegate: deep",
+        "thought: done",
+    ]

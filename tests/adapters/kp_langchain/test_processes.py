@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,6 @@ from versions import needs
 
 from kp_langchain import KPCallbackHandler
 from kp_middleware import KnowledgePulse
-from kp_middleware.database import connect
-from kp_middleware.storage import History
-from kp_middleware.views.trace import run_as_json
 
 AGENT = """
 import multiprocessing, os, sys
@@ -30,16 +26,6 @@ def run(kp):
 """
 
 PROGRAMS = {
-    "it just ends": """
-run(KnowledgePulse(embedder=None))
-""",
-    "it ends while the registry is dead": """
-run(KnowledgePulse(embedder=None, threshold=0, api_key="kp_x", registry_url="http://127.0.0.1:9"))
-""",
-    "it is frozen after each call": """
-run(KnowledgePulse(embedder=None, sync=True))
-os._exit(0)
-""",
     "it forks workers": """
 kp = KnowledgePulse(embedder=None)
 run(kp)
@@ -61,14 +47,17 @@ if __name__ == "__main__":
 RUNS = {"it forks workers": 4, "it spawns workers": 2}
 
 
+def results(db):
+    with KnowledgePulse(db=db, embedder=None) as kp:
+        return sorted((kp.run(run.id).result_summary, run.state) for run in kp.runs())
+
+
+@pytest.mark.slow
 @needs("create_agent")
-@pytest.mark.parametrize(
-    "program", [pytest.param(one, marks=[pytest.mark.slow] * (one in RUNS)) for one in PROGRAMS]
-)
-def test_case_32_the_run_is_in_the_file_although(program, tmp_path):
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_case_32_the_run_is_in_the_file_although(program, tmp_path, db):
     script = tmp_path / "program.py"
     script.write_text(AGENT + PROGRAMS[program])
-    db = tmp_path / "kp.db"
     modules = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
 
     subprocess.run(
@@ -77,24 +66,25 @@ def test_case_32_the_run_is_in_the_file_although(program, tmp_path):
         env={**os.environ, "KP_DB": str(db), "KP_EMBEDDER": "none", "PYTHONPATH": modules},
     )
 
-    with closing(connect(db, read_only=True)) as connection:
-        states = [row.state for row in History(connection).runs(limit=10)]
-    assert len(states) == RUNS.get(program, 1)
+    states = [state for _, state in results(db)]
+    assert len(states) == RUNS[program]
     assert set(states) <= {"withheld", "pending", "sending", "not queued"}
 
 
 @needs("create_agent")
-def test_case_32_a_handler_goes_on_in_a_forked_child(tmp_path):
-    with KnowledgePulse(db=tmp_path / "kp.db", embedder=None) as kp:
+def test_case_32_a_handler_goes_on_in_a_forked_child_and_one_that_is_frozen_keeps_its_run(db):
+    with KnowledgePulse(db=db, embedder=None) as kp:
         config = {"callbacks": [KPCallbackHandler(kp)]}
         agent(says("parent")).invoke({"messages": "go"}, config)
-        child = os.fork()
-        if child == 0:
+        if os.fork() == 0:
             agent(says("child")).invoke({"messages": "go"}, config)
             kp.close()
             os._exit(0)
-        os.waitpid(child, 0)
+        os.wait()
+        if os.fork() == 0:
+            frozen = KPCallbackHandler(KnowledgePulse(db=db, embedder=None, sync=True))
+            agent(says("frozen")).invoke({"messages": "go"}, {"callbacks": [frozen]})
+            os._exit(0)
+        os.wait()
 
-    with closing(connect(tmp_path / "kp.db", read_only=True)) as connection:
-        results = {run_as_json(History(connection).run(seq))["result_summary"] for seq in (1, 2)}
-    assert results == {"parent", "child"}
+    assert [result for result, _ in results(db)] == ["child", "frozen", "parent"]

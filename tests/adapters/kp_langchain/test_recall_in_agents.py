@@ -10,6 +10,7 @@ from pydantic import Field
 from scripted_agents import add, chain
 from scripted_models import ScriptedModel, calls, says
 from versions import InMemorySaver, KPRecallMiddleware, create_agent
+from ways_to_run import ainvoke, invoke
 
 from kp_langchain import KPCallbackHandler, KPRetriever, recall_past_runs
 
@@ -41,28 +42,22 @@ def known(kp):
 
 def recalling(kp, *turns, saver=None, **options):
     model = Listening(turns=list(turns))
+    tools = [add, recall_past_runs(kp)]
     middleware = [KPRecallMiddleware(kp, **options)]
     made = create_agent(
-        model,
-        [add, recall_past_runs(kp)],
-        system_prompt="Help.",
-        middleware=middleware,
-        checkpointer=saver,
+        model, tools, system_prompt="Help.", middleware=middleware, checkpointer=saver
     )
     return made, model.shown
 
 
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("way", [invoke, ainvoke])
 def test_the_model_is_shown_a_like_run_before_the_task_and_nothing_of_it_is_recorded(
     kp, known, way
 ):
     made, shown = recalling(kp, calls(add={"a": 4, "b": 1}), says("Done."))
     config = {"callbacks": [KPCallbackHandler(kp)]}
 
-    if way == "invoke":
-        ended = made.invoke({"messages": TASK}, config)
-    else:
-        ended = asyncio.run(made.ainvoke({"messages": TASK}, config))
+    ended = way(made, {"messages": TASK}, config)
 
     run = kp.run("@last")
     for messages in shown:
@@ -133,8 +128,8 @@ def test_an_agent_asks_for_past_runs_by_a_tool(kp, known):
     turns = calls(recall_past_runs={"task": TASK}), says("Done.")
     asking = chain(*turns, tools=[recall_past_runs(kp)])
 
-    for way in (asking.invoke, lambda *of: asyncio.run(asking.ainvoke(*of))):
-        ended = way({"messages": TASK}, {"callbacks": [KPCallbackHandler(kp)]})
+    for way in (invoke, ainvoke):
+        ended = way(asking, {"messages": TASK}, {"callbacks": [KPCallbackHandler(kp)]})
 
         assert known in ended["messages"][2].text
         assert kp.run("@last").recalled == (known,)

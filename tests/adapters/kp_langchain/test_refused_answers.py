@@ -1,33 +1,16 @@
 """An answer that a graph does not take leaves it waiting, and its run as well."""
 
-from contextlib import closing
-
 import pytest
 from langchain_core.tools import tool
-from langchain_notebook import line_of_row
+from langchain_notebook import stored_run, stored_runs, story
 from pydantic import BaseModel
-from scripted_agents import add, agent
+from scripted_agents import add, graph_of
 from scripted_models import calls, says
-from versions import (
-    START,
-    Command,
-    HumanInTheLoopMiddleware,
-    InMemorySaver,
-    MessagesState,
-    StateGraph,
-    interrupt,
-    needs,
-)
-
-from kp_langchain import KPCallbackHandler
-from kp_middleware import KnowledgePulse
-from kp_middleware.database import connect
-from kp_middleware.storage import History
-from kp_middleware.views.trace import run_as_json
+from versions import Command, HumanInTheLoopMiddleware, InMemorySaver, interrupt, needs
+from waiting_agents import GO, on_thread, risking
 
 pytestmark = needs("answers that are refused")
 
-GO = {"messages": "go"}
 YES = {"ok": True}
 
 
@@ -50,9 +33,8 @@ def risk_in_words(amount: int) -> str:
         raise RuntimeError("say yes or no") from error
 
 
-def risking(tool=risk, **options):
-    turns = calls(**{tool.name: {"amount": 5}}), says("done")
-    return agent(*turns, tools=[tool], checkpointer=InMemorySaver(), **options)
+def using(tool):
+    return lambda: risking(calls(**{tool.name: {"amount": 5}}), says("done"), tools=[tool])
 
 
 def reviewed():
@@ -61,43 +43,16 @@ def reviewed():
         interrupt_on={"add": {"allowed_decisions": ["approve"]}}, interrupt_mode="per_call"
     )
     turns = calls(add={"a": 1, "b": 2}), says("done")
-    return agent(*turns, tools=[add], middleware=[each], checkpointer=InMemorySaver())
+    return risking(*turns, tools=[add], middleware=[each])
 
 
-def asking_in_a_node():
-    def ask(_):
-        return {"messages": [("ai", f"{interrupt('may I?', response_schema=Consent)}")]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("ask", ask)
-    graph.add_edge(START, "ask")
-    return graph.compile(checkpointer=InMemorySaver())
-
-
-@pytest.fixture
-def kp(tmp_path):
-    with KnowledgePulse(db=tmp_path / "kp.db", embedder=None, sync=True) as kp:
-        yield kp
-
-
-@pytest.fixture
-def traces(tmp_path):
-    """Reads what is in the file, and the lines of each story."""
-
-    def read():
-        with closing(connect(tmp_path / "kp.db", read_only=True)) as connection:
-            history = History(connection)
-            rows = [
-                run_as_json(history.run(history.find(row.id))) for row in history.runs(limit=100)
-            ][::-1]
-        return [(row, [line_of_row(step).split("\n")[0] for step in row["steps"]]) for row in rows]
-
-    return read
+def ask(_):
+    return {"messages": [("ai", f"{interrupt('may I?', response_schema=Consent)}")]}
 
 
 @pytest.fixture
 def config(kp):
-    return {"callbacks": [KPCallbackHandler(kp)], "configurable": {"thread_id": "T"}}
+    return on_thread(kp)
 
 
 def refuse(graph, decision, config):
@@ -105,66 +60,54 @@ def refuse(graph, decision, config):
         graph.invoke(Command(resume=decision), config)
 
 
-KINDS = pytest.mark.parametrize(
+def calls_in(run):
+    return [line for line in story(run) if line.startswith("tool_call")]
+
+
+@pytest.mark.parametrize(
     ("make", "taken"),
     [
-        (risking, YES),
-        (lambda: risking(risk_in_words), YES),
+        (using(risk), YES),
+        (using(risk_in_words), YES),
         (reviewed, {"type": "approve"}),
-        (asking_in_a_node, YES),
+        (lambda: graph_of({"ask": ask}, checkpointer=InMemorySaver()), YES),
     ],
     ids=["a tool", "a tool that says it otherwise", "a middleware", "a node"],
 )
-
-
-@KINDS
-@pytest.mark.usefixtures("taken")
-def test_a_refused_answer_leaves_the_run_waiting_with_the_answer_in_it(config, traces, make):
+def test_a_run_waits_with_the_refused_answers_in_it_until_one_is_taken(kp, config, make, taken):
     graph = make()
     graph.invoke(GO, config)
-    [(_, asked)] = traces()
+    asked = stored_run(kp)
 
     refuse(graph, "perhaps", config)
-
-    [(trace, story)] = traces()
-    assert (trace["state"], trace["error_type"], trace["objective"]) == ("paused", None, "go")
-    assert story[: len(asked) + 1] == [*asked, "observation: perhaps"]
-
-
-@KINDS
-def test_the_answer_that_is_taken_then_ends_the_one_run(config, traces, make, taken):
-    graph = make()
-    graph.invoke(GO, config)
-    refuse(graph, "perhaps", config)
+    refused = stored_run(kp)
     refuse(graph, "never", config)
-    [(_, refused)] = traces()
-
     graph.invoke(Command(resume=taken), config)
 
-    [(trace, story)] = traces()
-    assert (trace["state"], trace["success"], trace["error_type"]) == ("scored", None, None)
-    assert story[: len(refused)] == refused
-    assert [line for line in story if line.startswith("tool_call")] == [
-        line for line in refused if line.startswith("tool_call")
-    ]
-    assert trace["recovery_count"] == 2
+    ended = stored_run(kp)
+    assert (refused.state, refused.error_type, refused.objective) == ("paused", None, "go")
+    assert story(refused)[: len(asked.steps) + 1] == [*story(asked), "observation: perhaps"]
+    assert (ended.state, ended.known_success, ended.error_type) == ("scored", None, None)
+    assert story(ended)[: len(refused.steps)] == story(refused)
+    assert calls_in(ended) == calls_in(refused)
+    assert ended.recovery_count == 2
 
 
-def test_a_question_that_was_answered_wrongly_is_still_found_by_its_id(config, traces):
-    asked, other = risking(), risking()
+def test_a_question_that_was_answered_wrongly_is_still_found_by_its_id(kp, config):
+    asked, another = using(risk)(), using(risk)()
     [question] = asked.invoke(GO, config)["__interrupt__"]
     refuse(asked, {question.id: "perhaps"}, config)
-    other.invoke(GO, config)
+    another.invoke(GO, config)
 
     asked.invoke(Command(resume={question.id: YES}), config)
 
-    (first, story), (second, _) = traces()
-    assert (first["state"], second["state"]) == ("scored", "paused")
-    assert story[-2:] == ["observation risk: risked 5: ok=True", "thought: done"]
+    first, second = stored_runs(kp)
+    assert (first.state, second.state) == ("scored", "paused")
+    assert story(first)[-2:] == ["observation risk: risked 5: ok=True", "thought: done"]
 
 
-def test_a_captured_function_may_ask_again_itself(kp, config, traces):
-    graph = risking()
+def test_a_captured_function_may_ask_again_itself(kp, config):
+    graph = using(risk)()
 
     @kp.capture
     def answer(question):
@@ -174,18 +117,17 @@ def test_a_captured_function_may_ask_again_itself(kp, config, traces):
 
     answer("go")
 
-    [(trace, story)] = traces()
-    assert (trace["state"], trace["result_summary"]) == ("scored", "done")
-    assert story[2] == "observation: perhaps"
-    assert [line for line in story if line.startswith("tool_call")] == ["tool_call risk(amount=5)"]
+    run = stored_run(kp)
+    assert (run.state, run.result_summary) == ("scored", "done")
+    assert story(run)[2] == "observation: perhaps"
+    assert calls_in(run) == ["tool_call risk(amount=5)"]
 
 
-def test_a_run_whose_answer_was_refused_may_end_there(kp, config, traces):
-    graph = risking()
+def test_a_run_whose_answer_was_refused_may_end_there(kp, config):
+    graph = using(risk)()
     graph.invoke(GO, config)
     refuse(graph, "perhaps", config)
 
     kp.end_thread("T")
 
-    [(trace, _)] = traces()
-    assert (trace["state"], trace["score"]) == ("incomplete", None)
+    assert (stored_run(kp).state, stored_run(kp).scoring) == ("incomplete", None)

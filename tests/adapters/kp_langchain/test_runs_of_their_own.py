@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from langchain_notebook import Notebook, agents_of, line
+from langchain_notebook import Notebook, agents_of, story
 from scripted_agents import add, agent
 from scripted_models import ScriptedModel, calls, says
 from versions import create_agent, needs
@@ -80,7 +80,6 @@ def ask_outside(way, job):
 """
 
 GO_ON = {
-    "a pool": "ask_outside(in_a_pool, ask)",
     "an executor": "ask_outside(in_an_executor, ask)",
     "processes": "ask_outside(in_processes, ask)",
     "forks": "ask_outside(in_forks, ask)",
@@ -90,14 +89,18 @@ kp_langchain.enable(kp)
 spreading(in_processes, ask).invoke({"messages": "outer"})
 """,
 }
-OF_A_CAPTURED_FUNCTION = """
+IN_A_RUN_IN_NONE_AND_IN_A_CAPTURED_FUNCTION = """
+ask_outside(in_a_pool, ask)
+
+kp_langchain.enable(kp)
+in_a_pool(ask)
+
 @kp.capture
 def outer(question):
     in_processes(ask_captured)
     in_processes(ask)
     return "outer answer"
 
-kp_langchain.enable(kp)
 outer("outer")
 """
 
@@ -123,30 +126,26 @@ def run_program(tmp_path):
 
 
 @needs("create_agent")
-@pytest.mark.parametrize(
-    "way", ["a pool", *(pytest.param(way, marks=pytest.mark.slow) for way in [*GO_ON][1:])]
-)
+def test_runs_in_forked_processes_are_runs_of_their_own_and_kept_though_a_pool_kills_it(
+    run_program,
+):
+    runs = run_program(IN_A_RUN_IN_NONE_AND_IN_A_CAPTURED_FUNCTION)
+
+    answers = [(f"question {number}", f"answer {number}") for number in range(3)] * 3
+    outer = [("outer", "outer answer")] * 2
+    captured = [
+        (f'ask_captured({{"number": {number}}})', f"question {number}") for number in range(3)
+    ]
+    assert runs == sorted([*outer, *answers, *captured])
+
+
+@pytest.mark.slow
+@needs("create_agent")
+@pytest.mark.parametrize("way", GO_ON)
 def test_runs_in_processes_that_a_run_forks_are_runs_of_their_own(run_program, way):
-    runs = run_program(GO_ON[way])
+    answers = [(f"question {number}", f"answer {number}") for number in range(3)]
 
-    inner = [(f"question {number}", f"answer {number}") for number in range(3)]
-    assert runs == [("outer", "outer answer"), *inner]
-
-
-@needs("create_agent")
-def test_runs_in_processes_that_a_captured_function_forks_are_runs_of_their_own(run_program):
-    runs = run_program(OF_A_CAPTURED_FUNCTION)
-
-    assert sorted(result for _, result in runs) == sorted(
-        ["outer answer", *(f"{what} {n}" for what in ("question", "answer") for n in range(3))]
-    )
-
-
-@needs("create_agent")
-def test_what_a_pools_last_job_recorded_is_kept_though_the_pool_kills_it(run_program):
-    runs = run_program("kp_langchain.enable(kp)\nin_a_pool(ask)")
-
-    assert runs == [(f"question {number}", f"answer {number}") for number in range(3)]
+    assert run_program(GO_ON[way]) == [("outer", "outer answer"), *answers]
 
 
 class Unhurried(ScriptedModel):
@@ -164,13 +163,14 @@ def adds_when_it_may(may, **options):
     return create_agent(model, [add], **options)
 
 
-async def outlived(begin, config, *, started=True):
+async def outlived(begin, config, *, started=True, times=1):
     """A run whose tool begins something in the background, which ends after the run.
 
     Args:
         begin: Makes what the tool begins, of an event that lets it go on.
         config: Of the run.
         started: Whether it has begun when the run ends, or begins only then.
+        times: How many of these the tool begins.
     """
     may, tasks = asyncio.Event(), []
     inner = begin(may)
@@ -183,7 +183,7 @@ async def outlived(begin, config, *, started=True):
     @tool
     async def later(what: str) -> str:
         """Do it later."""
-        tasks.append(asyncio.create_task(ask({"messages": what})))
+        tasks.extend(asyncio.create_task(ask({"messages": what})) for _ in range(times))
         for _ in range(50):
             await asyncio.sleep(0)
         return "it will be done"
@@ -198,12 +198,9 @@ ADDED = ["thought: I add.", "tool_call add(a=1, b=2)", "observation add: 3", "th
 OUTER = ["tool_call later(what='1 + 2?')", "observation later: it will be done", "thought: soon"]
 
 
-def told(notebook):
+def runs_in(notebook):
     """Of each run what it was for, its steps and the inner agents that took them."""
-    return [
-        (run.trace.task.objective, [line(step) for step in run.trace.steps], agents_of(run))
-        for run in notebook.runs
-    ]
+    return [(run.trace.task.objective, story(run), agents_of(run)) for run in notebook.runs]
 
 
 @pytest.mark.parametrize("started", [True, False], ids=["while it runs", "after its end"])
@@ -211,13 +208,15 @@ def told(notebook):
     "name", [None, pytest.param("helper", marks=needs("agents that say their name"))]
 )
 def test_a_background_agent_that_outlives_its_run_is_a_run_of_its_own(
-    config, notebook, started, name
+    handler, config, notebook, started, name
 ):
     asyncio.run(outlived(lambda may: adds_when_it_may(may, name=name), config, started=started))
 
-    assert told(notebook) == [("go", OUTER, {}), ("1 + 2?", ADDED, {})]
-    inner = notebook.runs[1]
+    assert runs_in(notebook) == [("go", OUTER, {}), ("1 + 2?", ADDED, {})]
+    outer, inner = notebook.runs
     assert (inner.complete, inner.trace.outcome.result_summary) == (True, "3")
+    assert outer.trace.id != inner.trace.id
+    assert len(handler._runs) == 0
     if name is not None:
         assert inner.agent_name == name
 
@@ -230,16 +229,7 @@ def test_a_background_agent_is_recorded_where_all_runs_are(notebook):
     finally:
         kp_langchain.disable()
 
-    assert told(notebook) == [("go", OUTER, {}), ("1 + 2?", ADDED, {})] * 2
-
-
-def test_the_id_of_a_background_run_leads_to_its_own_trace(notebook):
-    handler = KPCallbackHandler(notebook)
-
-    asyncio.run(outlived(adds_when_it_may, {"callbacks": [handler]}))
-
-    assert len({run.trace.id for run in notebook.runs}) == 2
-    assert len(handler._runs) == 0
+    assert runs_in(notebook) == [("go", OUTER, {}), ("1 + 2?", ADDED, {})] * 2
 
 
 def test_a_background_agent_that_fails_is_a_failed_run(config, notebook):
@@ -276,18 +266,14 @@ def test_a_background_task_that_is_cancelled_with_its_program_is_no_run(config, 
     assert [run.trace.task.objective for run in notebook.runs] == ["go"]
 
 
-class Interrupted(Notebook):
-    """A pipeline that is busy, as a background thread goes on, when a run of its own begins."""
+class FailsOnce(Notebook):
+    """A pipeline that fails where a run of its own begins, in the background."""
 
-    def __init__(self, meanwhile):
-        super().__init__()
-        self._meanwhile = meanwhile
-
-    def start_recording(self, framework):
-        if self.started == 1:
-            self.started += 1
-            self._meanwhile()
-        return super().start_recording(framework)
+    def start_recording(self, framework, /):
+        recorder = super().start_recording(framework)
+        if self.started == 2:
+            raise RuntimeError("a bug of ours")
+        return recorder
 
 
 def began(handler, *, inside):
@@ -313,7 +299,7 @@ def test_what_a_background_run_gives_up_is_a_recovery_in_its_own_trace(handler, 
     handler.on_tool_end("done", run_id=uses_slow(handler, inside=background))
     handler.on_chain_end({}, run_id=background)
 
-    assert [line(step) for step in notebook.runs[1].trace.steps] == [
+    assert story(notebook.runs[1]) == [
         "tool_call slow(input='x')",
         "error_recovery slow: CancelledError",
         "tool_call slow(input='x')",
@@ -330,30 +316,11 @@ def test_the_result_of_a_background_run_stands_after_its_call(handler, notebook)
     handler.on_tool_end("done", run_id=tool)
     handler.on_chain_end({}, run_id=background)
 
-    told = [line(step) for step in notebook.runs[1].trace.steps]
-    assert told == ["tool_call slow(input='x')", "observation slow: done"]
+    assert story(notebook.runs[1]) == ["tool_call slow(input='x')", "observation slow: done"]
 
 
-def test_the_second_agent_that_a_tool_begins_in_the_background_is_its_own(config, notebook):
-    async def run():
-        may, tasks = asyncio.Event(), []
-
-        @tool
-        async def later(what: str) -> str:
-            """Do it later, twice."""
-            for _ in range(2):
-                asking = adds_when_it_may(may).ainvoke({"messages": what})
-                tasks.append(asyncio.create_task(asking))
-            for _ in range(50):
-                await asyncio.sleep(0)
-            return "it will be done"
-
-        outer = agent(calls(later={"what": "1 + 2?"}), says("soon"), tools=[later], name="outer")
-        await outer.ainvoke({"messages": "go"}, config)
-        may.set()
-        await asyncio.gather(*tasks)
-
-    asyncio.run(run())
+def test_each_of_two_agents_that_a_tool_begins_in_the_background_is_its_own(config, notebook):
+    asyncio.run(outlived(adds_when_it_may, config, times=2))
 
     assert [agents_of(run) for run in notebook.runs] == [{}, {}, {}]
     assert [run.agent_name for run in notebook.runs[1:]] == ["later", "later"]
@@ -373,10 +340,7 @@ def test_thousands_of_background_runs_are_bounded_and_the_oldest_is_given_up(han
 
 @pytest.mark.parametrize("kind", ["chain", "tool", "retriever"])
 def test_a_run_is_recorded_though_one_in_the_background_cannot_be(kind):
-    def bug():
-        raise RuntimeError("a bug of ours")
-
-    notebook = Interrupted(bug)
+    notebook = FailsOnce()
     handler, outer = KPCallbackHandler(notebook), uuid.uuid4()
     begin, end = (getattr(handler, f"on_{kind}_{what}") for what in ("start", "end"))
     begin({"name": "outer"}, "go", run_id=outer)

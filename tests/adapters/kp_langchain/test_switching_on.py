@@ -6,6 +6,7 @@ import threading
 import pytest
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
+from langchain_notebook import story
 from langsmith import RunTree, tracing_context
 from scripted_agents import agent
 from scripted_models import calls, says
@@ -39,22 +40,14 @@ def test_every_way_to_run_is_recorded_without_a_handler(adding, notebook, way):
     assert notebook.story == STORY
 
 
-def test_enabling_twice_records_once(adding, notebook):
+def test_enabling_again_records_once_in_the_last_pipeline(adding, notebook, other):
+    kp_langchain.enable(other)
     kp_langchain.enable(notebook)
     kp_langchain.enable(notebook)
 
     adding.invoke(GO)
 
-    assert notebook.story == STORY
-
-
-def test_enabling_again_replaces_the_pipeline(adding, notebook):
-    kp_langchain.enable(before := type(notebook)())
-    kp_langchain.enable(notebook)
-
-    adding.invoke(GO)
-
-    assert before.started == 0
+    assert other.started == 0
     assert notebook.story == STORY
 
 
@@ -92,25 +85,15 @@ def test_a_run_in_a_function_that_langsmith_traces_is_recorded(adding, notebook)
 
 @pytest.mark.usefixtures("enabled")
 def test_a_run_that_is_given_the_handler_as_well_is_one_trace(adding, config, notebook):
+    RunnableLambda(lambda _: adding.invoke(GO, config)).invoke("outer")
     adding.invoke(GO, config)
 
-    assert notebook.story == STORY
+    assert [story(run) for run in notebook.runs] == [STORY] * 2
+    assert [run.trace.task.objective for run in notebook.runs] == ["outer", "go"]
 
 
 @pytest.mark.usefixtures("enabled")
-def test_a_run_inside_that_is_given_the_handler_as_well_stays_in_the_trace(
-    adding, config, notebook
-):
-    RunnableLambda(lambda _: adding.invoke(GO, config)).invoke("outer")
-
-    assert notebook.story == STORY
-    assert notebook.trace.task.objective == "outer"
-
-
-@pytest.mark.usefixtures("enabled")
-def test_a_run_with_a_handler_of_another_pipeline_is_recorded_by_that(adding, notebook):
-    other = type(notebook)()
-
+def test_a_run_with_a_handler_of_another_pipeline_is_recorded_by_that(adding, notebook, other):
     adding.invoke(GO, {"callbacks": [KPCallbackHandler(other)]})
 
     assert other.story == STORY
@@ -119,20 +102,9 @@ def test_a_run_with_a_handler_of_another_pipeline_is_recorded_by_that(adding, no
 
 @pytest.mark.usefixtures("enabled")
 def test_all_runs_share_one_handler():
-    seen = []
+    switch = kp_langchain._autotrace._switch
 
-    @tool
-    def look(where: str, callbacks=None) -> str:
-        """Look who listens."""
-        seen.extend(h for h in callbacks.handlers if isinstance(h, KPCallbackHandler))
-        return where
-
-    looking = agent(calls(look={"where": "here"}), says("done"), tools=[look])
-    looking.invoke(GO)
-    looking.invoke(GO)
-
-    assert len(seen) == 2
-    assert seen[0] is seen[1]
+    assert switch.get() is switch.get() is not None
 
 
 def test_a_thread_that_has_begun_before_is_recorded(adding, notebook):
@@ -147,30 +119,16 @@ def test_a_thread_that_has_begun_before_is_recorded(adding, notebook):
     assert notebook.story == STORY
 
 
-def test_a_task_that_has_begun_before_is_recorded(adding, notebook):
-    async def run_when_told(told):
-        await told.wait()
-        await adding.ainvoke(GO)
-
-    async def enable_meanwhile():
-        task = asyncio.create_task(run_when_told(told := asyncio.Event()))
-        await asyncio.sleep(0)
-        kp_langchain.enable(notebook)
-        told.set()
-        await task
-
-    asyncio.run(enable_meanwhile())
-
-    assert notebook.story == STORY
-
-
 def test_the_domain_and_the_confidence_are_those_that_were_given(adding, notebook):
-    kp_langchain.enable(notebook, domain="finance", confidence=lambda _output: 0.4)
+    given = {"domain": "finance", "confidence": [lambda _output: 0.4]}
 
+    with kp_langchain.recording_runs(notebook, **given):
+        adding.invoke(GO)
+    kp_langchain.enable(notebook, **given)
     adding.invoke(GO)
 
-    assert notebook.trace.metadata.task_domain == "finance"
-    assert notebook.trace.outcome.confidence == 0.4
+    assert [run.trace.metadata.task_domain for run in notebook.runs] == ["finance"] * 2
+    assert [run.trace.outcome.confidence for run in notebook.runs] == [0.4] * 2
 
 
 @pytest.mark.parametrize("word", ["false", "False", "0", "off", " no "])
@@ -211,47 +169,41 @@ def test_a_wrong_variable_does_not_reach_the_agent_and_is_named(adding, monkeypa
     assert kp.stats().scored == 1
 
 
-def test_a_block_is_recorded_and_nothing_around_it(adding, notebook):
+def test_a_block_is_recorded_and_nothing_around_it_though_it_ends_with_an_error(adding, notebook):
+    def fail_in_a_block():
+        with kp_langchain.recording_runs(notebook):
+            adding.invoke(GO)
+            raise ZeroDivisionError
+
     adding.invoke(GO)
-    with kp_langchain.recording_runs(notebook):
-        adding.invoke(GO)
+    with pytest.raises(ZeroDivisionError):
+        fail_in_a_block()
     adding.invoke(GO)
 
     assert notebook.story == STORY
 
 
-def test_a_block_ends_with_an_error_too(adding, notebook):
-    with pytest.raises(ZeroDivisionError), kp_langchain.recording_runs(notebook):
-        _ = 1 / 0
-
-    adding.invoke(GO)
-
-    assert notebook.started == 0
-
-
 @pytest.mark.usefixtures("enabled")
-def test_in_a_block_its_pipeline_counts_more(adding, notebook):
-    with kp_langchain.recording_runs(inner := type(notebook)()):
+def test_in_a_block_its_pipeline_counts_more(adding, notebook, other):
+    with kp_langchain.recording_runs(other):
         adding.invoke(GO)
 
-    assert inner.story == STORY
+    assert other.story == STORY
     assert notebook.started == 0
 
 
-def test_blocks_of_concurrent_tasks_do_not_mix(adding, notebook):
-    one, other = notebook, type(notebook)()
-
+def test_blocks_of_concurrent_tasks_do_not_mix(adding, notebook, other):
     async def run_in_block(kp):
         with kp_langchain.recording_runs(kp):
             await asyncio.sleep(0)
             await adding.ainvoke(GO)
 
     async def run_both():
-        await asyncio.gather(run_in_block(one), run_in_block(other))
+        await asyncio.gather(run_in_block(notebook), run_in_block(other))
 
     asyncio.run(run_both())
 
-    assert one.story == other.story == STORY
+    assert notebook.story == other.story == STORY
 
 
 def test_a_block_that_is_left_in_another_context_is_left(adding, notebook):

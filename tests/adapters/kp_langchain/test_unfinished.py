@@ -3,17 +3,15 @@
 import asyncio
 
 import pytest
-from langchain_core.language_models import BaseLLM
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.outputs import ChatGenerationChunk, Generation, LLMResult
+from langchain_core.outputs import ChatGenerationChunk
 from scripted_agents import add, agent
-from scripted_models import ScriptedModel, StreamingModel, calls, says
+from scripted_models import CompletingModel, ScriptedModel, StreamingModel, calls, says
 from versions import SummarizationMiddleware, create_agent
 from ways_to_run import WAYS
 
 from kp_middleware import current_trace
-from kp_middleware.recording import captured
 
 GO = {"messages": "go"}
 
@@ -64,26 +62,13 @@ def test_an_answer_that_is_whole_is_a_success(config, notebook, metadata):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_however_a_chain_is_run_its_cut_answer_is_told(config, notebook, way):
-    class Cut(StreamingModel):
-        def _stream(self, messages, stop=None, run_manager=None, **options):
-            yield from super()._stream(messages, stop, run_manager, **options)
-            last = AIMessageChunk("", response_metadata={"finish_reason": "length"})
-            yield ChatGenerationChunk(message=last)
-
-    way(Cut(turns=[half()]) | StrOutputParser(), "go", config)
+    way(StreamingModel(turns=[half()]) | StrOutputParser(), "go", config)
 
     assert (notebook.run.complete, notebook.run.error_type) == (False, "length")
 
 
 def test_a_completion_that_was_cut_is_told(config, notebook):
-    class Completing(BaseLLM):
-        _llm_type = "completing"
-
-        def _generate(self, *_, **__):
-            cut = Generation(text="The", generation_info={"finish_reason": "length"})
-            return LLMResult(generations=[[cut]])
-
-    Completing().invoke("go", config)
+    CompletingModel(words="The", info={"finish_reason": "length"}).invoke("go", config)
 
     assert (notebook.run.complete, notebook.run.error_type) == (False, "length")
 
@@ -103,58 +88,42 @@ def test_who_knows_that_a_cut_answer_will_do_may_say_so(config, notebook):
         current_trace().outcome(success=True)
         return answer.text
 
-    captured(ask, lambda: notebook.start_recording("python"))("yes or no?")
+    notebook.capture(ask)("yes or no?")
 
     assert (notebook.run.complete, notebook.run.error_type) == (True, None)
     assert notebook.trace.metadata.success is True
 
 
 def test_a_captured_function_whose_last_answer_was_cut_is_incomplete(config, notebook):
-    def ask(question):
-        return ScriptedModel(turns=[half()]).invoke(question, config).text
-
-    captured(ask, lambda: notebook.start_recording("python"))("go")
+    notebook.capture(lambda question: ScriptedModel(turns=[half()]).invoke(question, config))("go")
 
     assert (notebook.run.complete, notebook.run.error_type) == (False, "length")
 
 
-def malformed(name="add"):
-    call = {"type": "invalid_tool_call", "id": "c1", "name": name, "args": "{", "error": "no JSON"}
+def malformed():
+    call = {"type": "invalid_tool_call", "id": "c1", "name": "add", "args": "{", "error": "no JSON"}
     return AIMessage("", invalid_tool_calls=[call])
 
 
-def test_a_run_that_ends_with_a_call_that_nobody_can_do_is_no_success(config, notebook):
+def test_case_08_a_run_that_ends_with_a_call_that_nobody_can_do_is_no_success(config, notebook):
     agent(malformed()).invoke(GO, config)
 
+    assert notebook.story == ["tool_call add(arguments='{')", "error_recovery add: no JSON"]
     assert notebook.trace.metadata.success is False
     assert (notebook.run.complete, notebook.run.error_type) == (False, "InvalidToolCall")
 
 
 def test_a_run_that_goes_on_after_a_call_that_nobody_can_do_is_a_success(config, notebook):
-    class Insisting(ScriptedModel):
-        def _turn(self, messages):
-            return says("3") if messages[-1].text == "try again" else malformed()
+    model = ScriptedModel(turns=[malformed(), says("3")])
 
-    def ask(question, model):
+    def ask(question):
         model.invoke(question, config)
         return model.invoke([("ai", ""), ("user", "try again")], config).text
 
-    recorded = captured(ask, lambda: notebook.start_recording("python"))
-    recorded("1 + 2?", Insisting(turns=[]))
+    notebook.capture(ask)("1 + 2?")
 
     assert notebook.trace.metadata.success is True
     assert notebook.story[-1] == "thought: 3"
-
-
-def test_a_chains_stream_that_is_closed_early_says_so(config, notebook):
-    stream = (StreamingModel(turns=[says("one two three")]) | StrOutputParser()).stream(
-        "go", config
-    )
-    next(stream)
-
-    stream.close()
-
-    assert (notebook.run.complete, notebook.run.error_type) == (False, "GeneratorExit")
 
 
 class Slow(StreamingModel):
@@ -180,42 +149,36 @@ def test_an_agents_stream_of_tokens_that_is_broken_keeps_what_was_said(config, n
 
 
 def test_a_chains_stream_that_is_cancelled_keeps_what_was_said(config, notebook):
-    async def cancel():
-        reading, said = None, asyncio.Event()
-
-        async def read():
+    async def read():
+        async with asyncio.timeout(60) as limit:
             async for _ in (Slow(turns=[]) | StrOutputParser()).astream("go", config):
-                said.set()
+                limit.reschedule(0)
 
-        reading = asyncio.create_task(read())
-        await said.wait()
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
-
-    asyncio.run(cancel())
+    with pytest.raises(TimeoutError):
+        asyncio.run(read())
 
     assert notebook.story == ["thought: one", "observation: CancelledError"]
 
 
-def summarizing(*turns):
-    """An agent whose history another model sums up from three messages on."""
+def summarizing(model, summary, after):
+    """An agent whose history another model sums up from so many messages on."""
+    middleware = SummarizationMiddleware(
+        model=ScriptedModel(turns=[summary]), trigger=("messages", after), keep=("messages", 1)
+    )
+    return create_agent(model, [add], middleware=[middleware])
 
+
+def test_a_summary_of_the_history_is_seen_and_not_thought(config, notebook):
     class Next(ScriptedModel):
         def _turn(self, messages):
             answered = any(message.type == "tool" for message in messages)
             return self.turns[answered].model_copy(deep=True)
 
-    summary = ScriptedModel(turns=[says("They greeted.")])
-    middleware = SummarizationMiddleware(
-        model=summary, trigger=("messages", 3), keep=("messages", 1)
+    model = Next(turns=[calls("I add.", add={"a": 1, "b": 2}), says("3")])
+
+    summarizing(model, says("They greeted."), 3).invoke(
+        {"messages": [("user", "hi"), ("ai", "hello"), ("user", "1 + 2?")]}, config
     )
-    return create_agent(Next(turns=list(turns)), [add], middleware=[middleware])
-
-
-def test_a_summary_of_the_history_is_seen_and_not_thought(config, notebook):
-    summing_up = summarizing(calls("I add.", add={"a": 1, "b": 2}), says("3"))
-
-    summing_up.invoke({"messages": [("user", "hi"), ("ai", "hello"), ("user", "1 + 2?")]}, config)
 
     assert notebook.scopes == [
         ("summarization", "observation: They greeted."),
@@ -230,10 +193,7 @@ def test_a_summary_of_the_history_is_seen_and_not_thought(config, notebook):
 
 
 def test_a_summary_that_was_cut_is_not_the_runs_answer(config, notebook):
-    middleware = SummarizationMiddleware(
-        model=ScriptedModel(turns=[half("They")]), trigger=("messages", 1), keep=("messages", 1)
-    )
-    silent = create_agent(ScriptedModel(turns=[says("hi")]), [], middleware=[middleware])
+    silent = summarizing(ScriptedModel(turns=[says("hi")]), half("They"), 1)
 
     silent.invoke({"messages": [("user", "a"), ("user", "b")]}, config)
 

@@ -1,114 +1,86 @@
-"""The handler and the real pipeline, together."""
-
-import sqlite3
-import subprocess
-import sys
-from contextlib import closing
+"""The handler and the real pipeline, together: what is stored, and how an agent's run ended."""
 
 import pytest
 from langchain_core.tools import tool
-from scripted_agents import add
-from scripted_models import ScriptedModel, calls, says
-from versions import create_agent
+from langchain_notebook import story
+from scripted_agents import agent
+from scripted_models import calls, says
+from versions import InMemorySaver
+from waiting_agents import on_thread
 
 from kp_langchain import KPCallbackHandler
 from kp_middleware import KnowledgePulse
+from kp_middleware.outcomes import Judge, ToolResult, checks
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "kp.db"
+def test_a_run_is_scored_and_stored(kp):
+    adding = agent(calls(add={"a": 1, "b": 2}), says("It is 3."), name="adder")
+
+    adding.invoke({"messages": "1 + 2?"}, {"callbacks": [KPCallbackHandler(kp)]})
+
+    run = kp.run("@last")
+    assert (run.state, run.success, run.framework) == ("scored", True, "langchain")
+    assert (run.objective, run.result_summary) == ("1 + 2?", "It is 3.")
+    assert run.agent_name == "adder"
+    assert story(run) == ["tool_call add(a=1, b=2)", "observation add: 3", "thought: It is 3."]
 
 
-def rows(path, query):
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute(query).fetchall()
+def test_where_recording_is_off_nothing_is_stored(db):
+    with KnowledgePulse(db=db, embedder=None, enabled=False) as kp:
+        agent(says("Paris")).invoke({"messages": "go"}, {"callbacks": [KPCallbackHandler(kp)]})
+
+    assert not db.exists()
 
 
-def test_a_run_is_scored_and_stored(path):
-    agent = create_agent(
-        ScriptedModel(turns=[calls(add={"a": 1, "b": 2}), says("It is 3.")]), [add], name="adder"
-    )
-
-    with KnowledgePulse(db=path, embedder=None) as kp:
-        agent.invoke({"messages": "1 + 2?"}, {"callbacks": [KPCallbackHandler(kp)]})
-
-    assert rows(
-        path, "SELECT state, objective, result_summary, framework, agent_name, success FROM traces"
-    ) == [("scored", "1 + 2?", "It is 3.", "langchain", "adder", 1)]
-    assert rows(path, "SELECT type, tool FROM steps ORDER BY step_id") == [
-        ("tool_call", "add"),
-        ("observation", "add"),
-        ("thought", None),
-    ]
+@tool
+def shell(command: str) -> str:
+    """Run a command."""
+    return f"$ {command}\n====== 1 failed, 3 passed in 1.33s ======"
 
 
-def test_tools_of_the_pipeline_are_steps_of_the_run_that_they_are_called_in(path):
-    with KnowledgePulse(db=path, embedder=None) as kp:
-
-        @kp.tool
-        def shout(text: str) -> str:
-            return text.upper()
-
-        @tool
-        def speak(text: str) -> str:
-            """Speak."""
-            return shout(text)
-
-        turns = [calls(speak={"text": "hi"}), says("done")]
-        create_agent(ScriptedModel(turns=turns), [speak]).invoke(
-            {"messages": "go"}, {"callbacks": [KPCallbackHandler(kp)]}
-        )
-
-    assert rows(path, "SELECT type, tool FROM steps ORDER BY step_id") == [
-        ("tool_call", "speak"),
-        ("tool_call", "shout"),
-        ("observation", "shout"),
-        ("observation", "speak"),
-        ("thought", None),
-    ]
+@tool
+def submit(answer: str) -> dict:
+    """Submit the answer."""
+    return {"ok": answer == "3"}
 
 
-def test_an_agent_in_a_captured_function_is_one_stored_run(path):
-    agent = create_agent(ScriptedModel(turns=[says("Paris")]), [])
-
-    with KnowledgePulse(db=path, embedder=None) as kp:
-
-        @kp.capture
-        def answer(question: str) -> str:
-            config = {"callbacks": [KPCallbackHandler(kp)]}
-            return agent.invoke({"messages": question}, config)["messages"][-1].text
-
-        answer("What is the capital of France?")
-
-    assert rows(path, "SELECT objective, result_summary, framework FROM traces") == [
-        ("What is the capital of France?", "Paris", "python")
-    ]
+SUBMITTED = ToolResult("submit", lambda result: result["ok"])
 
 
-def test_where_recording_is_off_nothing_is_stored(path):
-    agent = create_agent(ScriptedModel(turns=[says("Paris")]), [])
+@pytest.mark.parametrize(
+    ("verdict", "turn", "is_right"),
+    [
+        (checks, calls(shell={"command": "pytest"}), False),
+        (SUBMITTED, calls(submit={"answer": "3"}), True),
+        (SUBMITTED, calls(submit={"answer": "4"}), False),
+    ],
+    ids=["tests", "right", "wrong"],
+)
+def test_how_a_run_ended_is_read_from_its_tools(kp, verdict, turn, is_right):
+    config = {"callbacks": [KPCallbackHandler(kp, confidence=verdict)]}
 
-    with KnowledgePulse(db=path, embedder=None, enabled=False) as kp:
-        agent.invoke({"messages": "go"}, {"callbacks": [KPCallbackHandler(kp)]})
+    agent(turn, says("Done."), tools=[shell, submit]).invoke({"messages": "1 + 2?"}, config)
 
-    assert not path.exists()
-
-
-DEFAULT = """
-from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from kp_langchain import KPCallbackHandler
-from kp_middleware import KnowledgePulse
-
-FakeListChatModel(responses=["Paris"]).invoke("go", {"callbacks": [KPCallbackHandler()]})
-KnowledgePulse.default().close()
-"""
+    run = kp.run("@last")
+    assert (run.success, run.success_source) == (is_right, "extracted")
 
 
-@pytest.mark.model
-def test_without_a_pipeline_it_is_the_default_one(path):
-    settings = {"KP_DB": str(path), "HOME": str(path.parent)}
+def test_a_judge_is_asked_about_a_whole_conversation_when_it_has_ended(kp):
+    asked = []
 
-    subprocess.run([sys.executable, "-c", DEFAULT], env=settings, check=True)
+    def judge(trace):
+        asked.append(sum(step.type == "thought" for step in trace.steps))
+        return True
 
-    assert rows(path, "SELECT result_summary FROM traces") == [("Paris",)]
+    config = on_thread(kp, confidence=Judge(judge), scope="thread")
+    chat = agent(says("Hello."), says("3."), tools=[], checkpointer=InMemorySaver())
+    chat.invoke({"messages": "Hi!"}, config)
+    chat.invoke({"messages": "1 + 2?"}, config)
+    kp.flush(20)
+    assert asked == []
+
+    kp.end_thread("T")
+    kp.flush(20)
+
+    run = kp.run("@last")
+    assert (run.success, run.success_source, asked) == (True, "extracted", [2])

@@ -1,34 +1,33 @@
 """The ways to run a LangChain runnable: each takes a runnable, its input and a config."""
 
 import asyncio
+from typing import Any
 
 from langchain_core.runnables import Runnable
 
 
-def invoke(runnable: Runnable, given: object, config: dict) -> None:
-    runnable.invoke(given, config)
+def invoke(runnable: Runnable, given: object, config: dict) -> Any:
+    return runnable.invoke(given, config)
 
 
-def ainvoke(runnable: Runnable, given: object, config: dict) -> None:
-    asyncio.run(runnable.ainvoke(given, config))
+def ainvoke(runnable: Runnable, given: object, config: dict) -> Any:
+    return asyncio.run(runnable.ainvoke(given, config))
 
 
 def stream(runnable: Runnable, given: object, config: dict) -> None:
     list(runnable.stream(given, config))
 
 
-def astream(runnable: Runnable, given: object, config: dict) -> None:
-    async def run() -> None:
-        _ = [part async for part in runnable.astream(given, config)]
+async def _read(parts: Any) -> None:
+    _ = [part async for part in parts]
 
-    asyncio.run(run())
+
+def astream(runnable: Runnable, given: object, config: dict) -> None:
+    asyncio.run(_read(runnable.astream(given, config)))
 
 
 def astream_events(runnable: Runnable, given: object, config: dict) -> None:
-    async def run() -> None:
-        _ = [event async for event in runnable.astream_events(given, config, version="v2")]
-
-    asyncio.run(run())
+    asyncio.run(_read(runnable.astream_events(given, config, version="v2")))
 
 
 def batch(runnable: Runnable, given: object, config: dict) -> None:

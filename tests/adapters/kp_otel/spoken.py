@@ -1,10 +1,19 @@
 """Spans as frameworks make them, and the steps that become of them."""
 
 import json
+from contextlib import contextmanager
 
-from opentelemetry.trace import Status, StatusCode
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import Status, StatusCode, use_span
 
 GENAI, OPENINFERENCE = "a.framework", "openinference.instrumentation.a_framework"
+
+
+def tracer_for(processor, scope=GENAI, **options):
+    """A tracer whose spans are told to this processor."""
+    provider = TracerProvider(shutdown_on_exit=False, **options)
+    provider.add_span_processor(processor)
+    return provider.get_tracer(scope)
 
 
 def says(*parts, role="assistant"):
@@ -24,11 +33,25 @@ def agent(tracer, name="cook", **more):
     return tracer.start_as_current_span(f"invoke_agent {name}", attributes=given | more)
 
 
-def model(tracer, *parts, asked=None, **more):
-    given = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": says(*parts)}
-    if asked is not None:
-        given["gen_ai.input.messages"] = says(text(asked), role="user")
-    with tracer.start_as_current_span("chat", attributes=given | more) as span:
+@contextmanager
+def left_open(tracer, **more):
+    """An agent whose span does not end with the block."""
+    given = {"gen_ai.operation.name": "invoke_agent"}
+    own = tracer.start_span("run", attributes=given | more)
+    with use_span(own, end_on_exit=False):
+        yield own
+
+
+def chat(tracer, *parts, asked=None, **more):
+    """A model's span, with what it said, if that is known at its start."""
+    given = {"gen_ai.operation.name": "chat"}
+    given |= {"gen_ai.output.messages": says(*parts)} if parts else {}
+    given |= {} if asked is None else {"gen_ai.input.messages": says(text(asked), role="user")}
+    return tracer.start_as_current_span("chat", attributes=given | more)
+
+
+def model(tracer, *parts, **more):
+    with chat(tracer, *parts, **more) as span:
         return span
 
 

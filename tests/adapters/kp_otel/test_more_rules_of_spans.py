@@ -9,12 +9,25 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
-from spoken import GENAI, OPENINFERENCE, agent, call, fail, model, says, steps, text, tool
+from spoken import (
+    GENAI,
+    OPENINFERENCE,
+    agent,
+    call,
+    chat,
+    fail,
+    left_open,
+    model,
+    says,
+    steps,
+    text,
+    tool,
+    tracer_for,
+)
 
 import kp_otel
 from kp_middleware import current_trace
 from kp_middleware.recording import Limits, Recorder, inside, shield
-from kp_otel import KPSpanProcessor
 
 
 @pytest.mark.parametrize(
@@ -34,8 +47,7 @@ def test_rule_10_the_result_is_what_the_agent_says_last(tracer, book, more, resu
 
 def test_rule_11_a_model_in_a_model_and_a_tool_in_the_same_tool_are_parts(tracer, book):
     with agent(tracer):
-        given = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": says(text("Yes."))}
-        with tracer.start_as_current_span("chat", attributes=given):
+        with chat(tracer, text("Yes.")):
             model(tracer, text("Yes."))
         with tool(tracer, "boil"), tool(tracer, "boil"):
             pass
@@ -71,10 +83,8 @@ def test_rule_11_of_two_dialects_the_one_that_began_is_heard(provider, tracer, b
 def test_rule_12_beside_the_langchain_adapter_langchain_is_not_heard(provider, book, scope, heard):
     around = Recorder(book.ended.append, Limits(), framework="langgraph")
 
-    with inside(around):
-        tracer = provider.get_tracer(scope)
-        with agent(tracer):
-            model(tracer, text("Yes."))
+    with inside(around), agent(provider.get_tracer(scope)):
+        model(provider.get_tracer(scope), text("Yes."))
     around.finish()
 
     assert [steps(run) for run in book.runs] == ([["thought Yes."]] if heard else [])
@@ -111,9 +121,8 @@ def test_rule_13_a_run_without_content_is_counted_and_said_once(
 
 
 def test_rule_14_of_too_many_attributes_the_messages_are_in_the_value(processor, book):
-    provider = TracerProvider(span_limits=SpanLimits(max_span_attributes=8), shutdown_on_exit=False)
-    provider.add_span_processor(processor)
-    tracer = provider.get_tracer(OPENINFERENCE)
+    limits = SpanLimits(max_span_attributes=8)
+    tracer = tracer_for(processor, OPENINFERENCE, span_limits=limits)
     long = [{"role": "user", "content": f"Egg {number}?"} for number in range(5)]
 
     with tracer.start_as_current_span("run", attributes={"openinference.span.kind": "AGENT"}):
@@ -130,10 +139,7 @@ def test_rule_14_of_too_many_attributes_the_messages_are_in_the_value(processor,
 
 
 def test_rule_14_a_text_that_was_cut_is_kept(processor, book):
-    limits = SpanLimits(max_span_attribute_length=60)
-    provider = TracerProvider(span_limits=limits, shutdown_on_exit=False)
-    provider.add_span_processor(processor)
-    tracer = provider.get_tracer(GENAI)
+    tracer = tracer_for(processor, span_limits=SpanLimits(max_span_attribute_length=60))
 
     with agent(tracer), tool(tracer, "boil", result=json.dumps({"egg": "x" * 100})):
         pass
@@ -142,10 +148,7 @@ def test_rule_14_a_text_that_was_cut_is_kept(processor, book):
 
 
 def test_rule_15_a_span_that_is_not_sampled_is_not_told(processor, book):
-    provider = TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False)
-    provider.add_span_processor(processor)
-
-    with agent(provider.get_tracer(GENAI)):
+    with agent(tracer_for(processor, sampler=ALWAYS_OFF)):
         assert len(processor._buffer) == 0
 
     assert book.ended == []
@@ -195,15 +198,12 @@ def test_rule_16_the_run_is_found_inside_a_span_and_not_after_it(tracer, book):
 
 
 def test_rule_17_a_root_that_was_left_over_is_no_parent_of_a_new_run(tracer, processor, book):
-    left = tracer.start_span("run", attributes={"gen_ai.operation.name": "invoke_agent"})
-    with trace.use_span(left, end_on_exit=False):
-        given = {"gen_ai.operation.name": "chat"}
-        given["gen_ai.input.messages"] = says(text("One?"), role="user")
-        with tracer.start_as_current_span("chat", attributes=given) as said:
+    with left_open(tracer):
+        with chat(tracer, asked="One?") as said:
             fail(said, ConnectionError("the model is away"))
-        operation = {"gen_ai.operation.name": "invoke_agent"}
-        with tracer.start_as_current_span("run", attributes=operation):
+        with left_open(tracer) as own:
             model(tracer, text("Yes."), asked="Two?")
+        own.end()
     processor.shutdown()
 
     first, second = book.runs
@@ -211,24 +211,16 @@ def test_rule_17_a_root_that_was_left_over_is_no_parent_of_a_new_run(tracer, pro
     assert (first.complete, second.complete) == (False, True)
 
 
-def test_rule_18_what_is_open_at_the_end_is_given_up(tracer, processor, book):
-    own = tracer.start_span("run", attributes={"gen_ai.operation.name": "invoke_agent"})
-    with trace.use_span(own, end_on_exit=False):
-        model(tracer, text("Yes."))
-
-    assert processor.force_flush()
-    processor.shutdown()
-
-    assert not book.runs[0].complete
-
-
-def test_rule_18_an_agent_that_never_ends_keeps_its_task_and_name(provider, processor, book):
+def test_rule_18_an_agent_that_is_open_at_the_end_is_given_up_with_its_task_and_name(
+    provider, processor, book
+):
     tracer = provider.get_tracer(OPENINFERENCE)
     told = {"openinference.span.kind": "AGENT", "agent.name": "cook"}
     own = tracer.start_span("run", attributes=told | {"input.value": '{"task": "Boil an egg."}'})
     with trace.use_span(own, end_on_exit=False):
         model(tracer, text("Yes."))
         model(tracer, text("No."))
+    assert processor.force_flush()
     processor.shutdown()
 
     [run] = book.runs
@@ -269,8 +261,7 @@ def test_rule_20_texts_are_bounded(tracer, book):
 
 def test_ten_thousand_open_spans_are_the_most(tracer, processor, book):
     for _ in range(100):
-        own = tracer.start_span("run", attributes={"gen_ai.operation.name": "invoke_agent"})
-        with trace.use_span(own, end_on_exit=False):
+        with left_open(tracer):
             model(tracer, text("Yes."), asked="An egg?")
             for _ in range(150):
                 tracer.start_span("open")
@@ -329,39 +320,6 @@ def test_enable_uses_the_global_provider(book, monkeypatch):
 
     assert book.runs[0].trace.metadata.task_domain == "cooking"
     processor.shutdown()
-
-
-def test_a_run_is_stored_and_scored(kp):
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(KPSpanProcessor(kp))
-    tracer = provider.get_tracer("pydantic-ai")
-
-    with agent(tracer, **{"gen_ai.conversation.id": "a thread"}):
-        model(tracer, text("I boil it."), call("boil", "c1", minutes=6), asked="An egg?")
-        with tool(tracer, "boil", "c1"):
-            pass
-        model(tracer, text("Here it is."))
-
-    [summary] = kp.runs()
-    run = kp.run(summary.id)
-    assert (run.framework, run.thread_id, run.step_count) == ("pydantic_ai", "a thread", 5)
-    assert summary.score is not None
-
-
-def test_a_part_of_a_captured_function_is_stored_with_it(kp):
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(KPSpanProcessor(kp))
-    tracer = provider.get_tracer("pydantic-ai")
-
-    @kp.capture
-    def answer(question):
-        with agent(tracer):
-            model(tracer, text("Yes."), asked=question)
-        return "Yes."
-
-    answer("An egg?")
-
-    assert kp.stats().recorded == 1
 
 
 def test_a_turn_of_a_model_takes_until_its_end_or_its_first_tool(tracer, book):

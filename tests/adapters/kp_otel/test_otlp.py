@@ -1,7 +1,6 @@
 """Runs sent as spans: what arrives at a receiver of OpenTelemetry's protocol, on loopback."""
 
 import gzip
-import http.server
 import threading
 from types import SimpleNamespace
 
@@ -15,7 +14,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from spoken import agent, call, fail, model, text, tool
 from told_runs import Book, told
 
-from kp_middleware import KnowledgePulse
+from kp_middleware import KnowledgePulse, testing
 from kp_otel import KPSpanProcessor
 from kp_otel.otlp import OTLPExporter
 
@@ -25,35 +24,25 @@ def backend():
     """A receiver that decodes what it is sent; its ``status`` answers what has spans."""
     received = SimpleNamespace(spans=[], headers=[], status=200)
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.headers.get("Content-Encoding") == "gzip":
-                body = gzip.decompress(body)
-            spans = [
-                span
-                for resource in ExportTraceServiceRequest.FromString(body).resource_spans
-                for scope in resource.scope_spans
-                for span in scope.spans
-            ]
-            received.headers.append(self.headers)
-            status = received.status if spans else 200
-            if status == 200:
-                received.spans += spans
-            self.send_response(status)
-            self.end_headers()
+    def answer(request):
+        is_packed = request.headers.get("content-encoding") == "gzip"
+        body = gzip.decompress(request.body) if is_packed else request.body
+        spans = [
+            span
+            for resource in ExportTraceServiceRequest.FromString(body).resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+        received.headers.append(request.headers)
+        status = received.status if spans else 200
+        received.spans += spans if status == 200 else []
+        return testing.Answer(status)
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    received.url = f"http://127.0.0.1:{server.server_port}/v1/traces"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
+    server = testing._wire.WireServer(answer)
+    received.url = f"http://127.0.0.1:{server.server_address[1]}/v1/traces"
+    threading.Thread(target=server.serve_forever, args=(0.01,)).start()
     yield received
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    server.stop()
 
 
 @pytest.fixture
@@ -114,13 +103,16 @@ def test_a_run_arrives_with_its_score_signals_and_the_decision(db, backend, boil
     assert {span.parent_span_id for span in inner} == {own.span_id}
     assert facts["kp.score"] == run.scoring.score
     assert facts["kp.signal.complexity"] == run.scoring.signals.complexity
+    assert (run.framework, run.step_count) == ("pydantic_ai", 7)
     assert (facts["kp.decision"], facts["kp.trace.id"]) == ("forward", run.id)
     assert (facts["gen_ai.conversation.id"], facts["gen_ai.usage.input_tokens"]) == ("a thread", 21)
     assert backend.headers[0]["authorization"] == "Bearer x"
     assert not any("anna.example" in str(span) for span in backend.spans)
 
 
-def test_what_was_sent_is_read_as_the_run_that_it_was(db, boiled, sent):
+def test_what_was_sent_is_read_as_the_run_that_it_was_and_its_ids_are_always_the_same(
+    db, boiled, sent
+):
     given = []
     kp = KnowledgePulse(db=db, embedder=None)
     kp.add_exporter(given.append, send="all")
@@ -142,18 +134,9 @@ def test_what_was_sent_is_read_as_the_run_that_it_was(db, boiled, sent):
     assert run["result_summary"] == "Here it is."
     assert {span.instrumentation_scope for span in spans} == {InstrumentationScope("kp-middleware")}
     assert all(isinstance(span, ReadableSpan) for span in spans)
-
-
-def test_the_ids_of_a_run_are_always_the_same(db, boiled, sent):
-    given = []
-    kp = KnowledgePulse(db=db, embedder=None)
-    kp.add_exporter(given.append, send="all")
-    with kp:
-        boiled(kp)
-
-    ids = [[span.context.span_id for span in sent(given[0])] for _ in range(2)]
-    assert ids[0] == ids[1]
-    assert len({*ids[0]}) == 6
+    ids = [span.context.span_id for span in spans]
+    assert ids == [span.context.span_id for span in sent(given[0])]
+    assert len({*ids}) == 6
 
 
 def test_a_run_that_the_backend_refuses_is_passed(db, backend, boiled, caplog):

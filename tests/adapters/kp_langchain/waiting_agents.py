@@ -1,4 +1,4 @@
-"""A checkpointer that another process can go on with, and the agent of both processes."""
+"""Agents that wait for a human, on threads that another process can go on with."""
 
 import pickle
 from pathlib import Path
@@ -8,6 +8,10 @@ from scripted_agents import agent
 from scripted_models import calls, says
 from versions import InMemorySaver, interrupt
 
+from kp_langchain import KPCallbackHandler
+
+GO = {"messages": "go"}
+
 
 @tool
 def risk(amount: int) -> str:
@@ -15,9 +19,18 @@ def risk(amount: int) -> str:
     return f"risked {amount}: {interrupt('may I?')}"
 
 
-def risking(checkpointer):
-    """An agent that asks a human before it risks anything."""
-    return agent(calls(risk={"amount": 5}), says("done"), tools=[risk], checkpointer=checkpointer)
+def risking(*turns, tools=(risk,), saver=None, **options):
+    """An agent that asks a human before it risks anything, or that takes other turns."""
+    turns = turns or (calls(risk={"amount": 5}), says("done"))
+    return agent(*turns, tools=tools, checkpointer=saver or InMemorySaver(), **options)
+
+
+def on_thread(kp, thread_id="T", **options):
+    """A config that records on a thread, with a handler of its own."""
+    return {
+        "callbacks": [KPCallbackHandler(kp, **options)],
+        "configurable": {"thread_id": thread_id},
+    }
 
 
 def save(saver: "InMemorySaver", path: Path) -> None:
