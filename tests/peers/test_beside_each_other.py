@@ -1,6 +1,6 @@
 """Other tracers in the same process: each sees what it sees without us, and so do we."""
 
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 
 import pytest
 from langchain_core.tools import tool
@@ -75,20 +75,18 @@ def enabled(notebook):
     kp_langchain.disable()
 
 
-@contextmanager
-def absent(_notebook):
-    yield []
-
-
 @pytest.fixture(params=[in_the_config, enabled])
 def we(request):
     return request.param
 
 
-def run(runnable, way, notebook, *, we=absent, peers=()):
+ABSENT = nullcontext([])
+
+
+def run(runnable, way, *, we=ABSENT, peers=()):
     """Run it, recorded by us and watched by the peers: what each of these has seen."""
     with ExitStack() as stack:
-        ours = stack.enter_context(we(notebook))
+        ours = stack.enter_context(we)
         watching = [stack.enter_context(peer()) for peer in peers]
         theirs = [callback for watch in watching for callback in watch.callbacks]
         with suppress(ValueError):
@@ -97,25 +95,19 @@ def run(runnable, way, notebook, *, we=absent, peers=()):
 
 
 @pytest.mark.parametrize("peer", [by_langsmith, by_langfuse, by_openinference])
-def test_a_peer_sees_agents_models_and_tools(peer, notebook):
-    [seen] = run(asking(), invoke, notebook, peers=[peer])
+def test_a_peer_sees_agents_models_and_tools(peer):
+    [seen] = run(asking(), invoke, peers=[peer])
 
     assert {"asking", "model", "ask", "inner", "add"} <= set(names_in(seen))
 
 
-def test_case_30_peers_see_what_they_see_without_us(peers, way, runnable, notebook, we):
-    without_us = run(runnable, way, notebook, peers=peers)
+def test_case_30_each_sees_what_it_sees_without_the_other(peers, way, runnable, notebook, we):
+    theirs_alone = run(runnable, way, peers=peers)
+    run(runnable, way, we=we(notebook))
 
-    beside_us = run(runnable, way, notebook, we=we, peers=peers)
-
-    assert notebook.started == 1
-    assert beside_us == without_us
-
-
-def test_case_30_we_see_what_we_see_without_peers(peers, way, runnable, notebook, we):
-    run(runnable, way, notebook, we=we)
-
-    run(runnable, way, notebook, we=we, peers=peers)
+    theirs_beside_us = run(runnable, way, we=we(notebook), peers=peers)
 
     alone, beside_peers = notebook.runs
+    assert theirs_beside_us == theirs_alone
     assert comparable(beside_peers) == comparable(alone)
+    assert notebook.started == 2

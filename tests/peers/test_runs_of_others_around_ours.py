@@ -3,7 +3,7 @@
 import pytest
 from langchain_core.tools import tool
 from langsmith import traceable
-from scripted_agents import add, agent
+from scripted_agents import ADDED, GO, add, agent
 from scripted_models import ScriptedModel, calls, says
 from watching import (
     Program,
@@ -18,10 +18,7 @@ from ways_to_run import ainvoke, invoke
 import kp_langchain
 from kp_langchain import KPCallbackHandler
 
-GO = {"messages": "go"}
-ADDS = [calls("I need to add.", add={"a": 1, "b": 2}), says("It is 3.")]
-STORY = ["thought: I need to add.", "tool_call add(a=1, b=2)", "observation add: 3"]
-STORY = [*STORY, "thought: It is 3."]
+ADDS = [calls("I need to add.", add={"a": 1, "b": 2}), says("The answer is 3.")]
 
 
 @pytest.fixture(params=["in the config", "enabled"])
@@ -45,7 +42,7 @@ ADDING = agent(*ADDS, name="adding")
 RUNNABLES = pytest.mark.parametrize(
     ("runnable", "given", "story"),
     [
-        (ADDING, GO, STORY),
+        (ADDING, GO, ADDED),
         (ScriptedModel(turns=[says("hi")]), "go", ["thought: hi"]),
         (add, {"a": 1, "b": 2}, ["tool_call add(a=1, b=2)", "observation add: 3"]),
     ],

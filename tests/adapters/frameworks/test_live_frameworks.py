@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import pytest
@@ -78,13 +77,6 @@ FRAMEWORKS = {
 }
 
 
-def is_here(module):
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 @pytest.fixture(scope="module")
 def provider():
     provider = TracerProvider(shutdown_on_exit=False)
@@ -103,8 +95,8 @@ def everyone(provider):
 
 @pytest.fixture(scope="module", params=FRAMEWORKS)
 def name(request):
-    if not is_here(FRAMEWORKS[request.param].needs):
-        pytest.skip(f"needs {FRAMEWORKS[request.param].needs}")
+    needed = FRAMEWORKS[request.param].needs
+    pytest.importorskip(needed, reason=f"needs {needed}")
     return request.param
 
 

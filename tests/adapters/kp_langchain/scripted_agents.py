@@ -13,6 +13,14 @@ from pydantic import Field
 from scripted_models import ScriptedModel
 from versions import START, MessagesState, StateGraph, create_agent
 
+GO = {"messages": "go"}
+ADDED = [  # by the agent of the fixture `adding`
+    "thought: I need to add.",
+    "tool_call add(a=1, b=2)",
+    "observation add: 3",
+    "thought: The answer is 3.",
+]
+
 
 @tool
 def add(a: int, b: int) -> int:
@@ -101,7 +109,7 @@ async def within_limit(awaitable):
 async def cancelled(runnable, config):
     """Run it, and cancel it as soon as it hangs."""
     with suppress(TimeoutError):
-        await within_limit(runnable.ainvoke({"messages": "go"}, config))
+        await within_limit(runnable.ainvoke(GO, config))
 
 
 class HangingModel(ScriptedModel):

@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 import pytest
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from scripted_agents import add, agent, graph_of, look_up, speaking
+from scripted_agents import GO, add, agent, graph_of, look_up, speaking
 from scripted_models import FlakyModel, ScriptedModel, calls, says
 from versions import (
     GraphRecursionError,
@@ -37,7 +37,6 @@ def explode(x: int) -> int:
     raise ValueError(f"bad {x}")
 
 
-GO = {"messages": "go"}
 AT_ONCE = {"initial_delay": 0.0, "backoff_factor": 0.0}
 
 
@@ -56,34 +55,36 @@ def test_case_04_an_error_that_ends_the_run_is_an_observation_and_no_success(con
     assert notebook.run.complete is True
 
 
-def test_case_04_a_soft_error_of_a_tool_is_a_recovery(config, notebook):
-    agent(calls(look_up={"word": "kp"}), says("Unknown."), tools=[look_up]).invoke(GO, config)
+@pytest.mark.parametrize(
+    ("call", "called", "recovery"),
+    [
+        (
+            {"look_up": {"word": "kp"}},
+            "look_up(word='kp')",
+            "look_up: Error: kp is not in the book",
+        ),
+        (
+            {"add": {"a": "x", "b": 1}},
+            "add(a='x', b=1)",
+            "add: ValidationError: 1 validation error for add",
+        ),
+        (
+            {"nope": {"x": 1}},
+            "nope(x=1)",
+            "nope: Error: nope is not a valid tool, try one of [add, look_up].",
+        ),
+    ],
+    ids=["a soft error", "wrong arguments", "no such tool"],
+)
+def test_case_04_a_call_that_fails_and_that_the_agent_survives_is_a_recovery(
+    config, notebook, call, called, recovery
+):
+    agent(calls(**call), says("Sorry."), tools=[add, look_up]).invoke(GO, config)
 
-    assert notebook.story == [
-        "tool_call look_up(word='kp')",
-        "error_recovery look_up: Error: kp is not in the book",
-        "thought: Unknown.",
-    ]
+    first, second, last = notebook.story
+    assert (first, last) == (f"tool_call {called}", "thought: Sorry.")
+    assert second.startswith(f"error_recovery {recovery}")
     assert notebook.trace.metadata.success is True
-    assert notebook.trace.steps[1].latency_ms > 0
-
-
-def test_case_04_wrong_arguments_are_a_recovery(config, notebook):
-    agent(calls(add={"a": "x", "b": 1}), says("Sorry.")).invoke(GO, config)
-
-    [call, recovery, _] = notebook.story
-    assert call == "tool_call add(a='x', b=1)"
-    assert recovery.startswith("error_recovery add: ValidationError: 1 validation error for add")
-
-
-def test_case_05_a_tool_that_does_not_exist_is_called_and_recovered_from(config, notebook):
-    agent(calls(nope={"x": 1}), says("Sorry.")).invoke(GO, config)
-
-    assert notebook.story == [
-        "tool_call nope(x=1)",
-        "error_recovery nope: Error: nope is not a valid tool, try one of [add].",
-        "thought: Sorry.",
-    ]
 
 
 def test_case_04_an_error_that_the_tool_node_handles_is_a_recovery(config, notebook):
@@ -118,74 +119,66 @@ def test_case_04_each_failed_attempt_of_a_retried_tool_is_one_recovery(config, n
     ]
 
 
+def failing(*errors, then=()):
+    """A model that fails with these errors, one after the other, and then says these turns."""
+    return FlakyModel(turns=[*then], errors=[*errors])
+
+
 def retrying(model, **options):
     retry = ModelRetryMiddleware(max_retries=3, jitter=False, **AT_ONCE, **options)
     return create_agent(model, [], middleware=[retry])
 
 
+def falling_back(model, second):
+    return create_agent(model, [], middleware=[ModelFallbackMiddleware(second)])
+
+
+SECOND = ScriptedModel(turns=[says("Hi.")])
+
+
 @pytest.mark.parametrize("way", [invoke, ainvoke])
-def test_case_09_each_failed_attempt_of_a_retried_model_is_one_recovery(config, notebook, way):
-    way(retrying(FlakyModel(turns=[says("Hi.")], errors=["429", "429", "500"])), GO, config)
+@pytest.mark.parametrize(
+    ("make", "given", "errors"),
+    [
+        (
+            lambda: retrying(failing("429", "429", "500", then=[says("Hi.")])),
+            GO,
+            ["429", "429", "500"],
+        ),
+        (lambda: falling_back(failing("500"), SECOND), GO, ["500"]),
+        (lambda: failing("500").with_fallbacks([SECOND]), "go", ["500"]),
+    ],
+    ids=["retries", "a fallback", "a fallback whose run has no parent"],
+)
+def test_case_09_each_failed_attempt_of_a_model_is_one_recovery(
+    config, notebook, way, make, given, errors
+):
+    way(make(), given, config)
 
-    assert notebook.story == [
-        "error_recovery: ConnectionError: 429",
-        "error_recovery: ConnectionError: 429",
-        "error_recovery: ConnectionError: 500",
-        "thought: Hi.",
-    ]
-
-
-def test_of_attempts_that_all_fail_the_last_one_ends_the_run(config, notebook):
-    model = FlakyModel(turns=[], errors=["429", "429", "429", "500"])
-
-    with pytest.raises(ConnectionError):
-        retrying(model, on_failure="error").invoke(GO, config)
-
-    assert notebook.story == [
-        *["error_recovery: ConnectionError: 429"] * 3,
-        "observation: ConnectionError: 500",
-    ]
-
-
-def test_case_09_a_fallback_models_answer_follows_the_recovery(config, notebook):
-    failing = FlakyModel(turns=[], errors=["500"])
-    fallback = ModelFallbackMiddleware(ScriptedModel(turns=[says("From the second.")]))
-
-    create_agent(failing, [], middleware=[fallback]).invoke(GO, config)
-
-    assert notebook.story == [
-        "error_recovery: ConnectionError: 500",
-        "thought: From the second.",
-    ]
+    recoveries = [f"error_recovery: ConnectionError: {error}" for error in errors]
+    assert notebook.story == [*recoveries, "thought: Hi."]
+    assert notebook.trace.outcome.result_summary == "Hi."
 
 
-def test_case_17_fallbacks_whose_runs_have_no_parent_are_one_trace(config, notebook):
-    failing = FlakyModel(turns=[], errors=["500"])
+@pytest.mark.parametrize(
+    ("make", "given", "errors"),
+    [
+        (lambda: create_agent(failing("500"), []), GO, []),
+        (
+            lambda: retrying(failing("429", "429", "429", "500"), on_failure="error"),
+            GO,
+            ["429"] * 3,
+        ),
+        (lambda: failing("500").with_fallbacks([failing("501")]), "go", ["501"]),
+    ],
+    ids=["once", "retries", "a fallback"],
+)
+def test_of_attempts_that_all_fail_one_error_ends_the_run(config, notebook, make, given, errors):
+    with pytest.raises(ConnectionError, match="500"):
+        make().invoke(given, config)
 
-    failing.with_fallbacks([ScriptedModel(turns=[says("Second.")])]).invoke("go", config)
-
-    assert notebook.story == ["error_recovery: ConnectionError: 500", "thought: Second."]
-    assert notebook.trace.outcome.result_summary == "Second."
-
-
-def test_fallbacks_that_all_fail_end_the_run(config, notebook):
-    failing = FlakyModel(turns=[], errors=["500"])
-    fallback = FlakyModel(turns=[], errors=["501"])
-
-    with pytest.raises(ConnectionError):
-        failing.with_fallbacks([fallback]).invoke("go", config)
-
-    assert sorted(notebook.story) == [
-        "error_recovery: ConnectionError: 501",
-        "observation: ConnectionError: 500",
-    ]
-
-
-def test_a_models_error_is_noted_once_though_every_level_reports_it(config, notebook):
-    with pytest.raises(ConnectionError):
-        create_agent(FlakyModel(turns=[], errors=["500"]), []).invoke(GO, config)
-
-    assert notebook.story == ["observation: ConnectionError: 500"]
+    recoveries = [f"error_recovery: ConnectionError: {error}" for error in errors]
+    assert sorted(notebook.story) == [*recoveries, "observation: ConnectionError: 500"]
 
 
 class Log(TypedDict):

@@ -2,13 +2,14 @@
 
 import time
 
+import pytest
 from langchain_core.language_models.fake import FakeListLLM
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import tool
 from pydantic import BaseModel
-from scripted_agents import add, agent, graph_of, speaking
+from scripted_agents import Shelf, add, agent, graph_of, speaking
 from scripted_models import ScriptedModel, calls, says
 from versions import ToolStrategy, needs
 
@@ -65,32 +66,55 @@ def test_a_later_human_turn_is_an_observation_with_content(config, notebook):
     assert notebook.trace.task.objective == "Book a table."
 
 
-def test_earlier_turns_of_the_conversation_are_not_steps(config, notebook):
-    history = [("user", "Hello"), ("ai", "Hi"), ("user", "What is 1 + 2?")]
-
-    agent(says("-"), says("3")).invoke({"messages": history}, config)
-
-    assert notebook.story == ["thought: 3"]
-    assert notebook.trace.task.objective == "What is 1 + 2?"
+PROMPT = ChatPromptTemplate.from_messages([("system", "Be short."), ("human", "On {topic}!")])
+CATS = ScriptedModel(turns=[says("Cats purr.")])
 
 
-def test_a_chain_is_recorded_with_its_own_input_and_output(config, notebook):
-    prompt = ChatPromptTemplate.from_messages([("system", "Be short."), ("human", "On {topic}!")])
-    chain = prompt | ScriptedModel(turns=[says("Cats purr.")]) | StrOutputParser()
+@pytest.mark.parametrize(
+    ("runnable", "given", "story", "objective", "result"),
+    [
+        (CATS, "cats?", ["thought: Cats purr."], "cats?", "Cats purr."),
+        (FakeListLLM(responses=["hi"]), "hello", ["thought: hi"], "hello", "hi"),
+        (
+            PROMPT | CATS | StrOutputParser(),
+            {"topic": "cats"},
+            ["thought: Cats purr."],
+            "cats",
+            "Cats purr.",
+        ),
+        (
+            ScriptedModel(turns=[says("-"), says("3")]),
+            [("user", "Hello"), ("ai", "Hi"), ("user", "What is 1 + 2?")],
+            ["thought: 3"],
+            "What is 1 + 2?",
+            "3",
+        ),
+        (
+            add,
+            {"a": 1, "b": 2},
+            ["tool_call add(a=1, b=2)", "observation add: 3"],
+            "add {'a': 1, 'b': 2}",
+            "3",
+        ),
+        (
+            Shelf(),
+            "books",
+            ["tool_call Shelf(query='books')", "observation Shelf: on books\n\nits index"],
+            "books",
+            "on books\n\nits index",
+        ),
+    ],
+    ids=["model", "completion", "chain", "conversation", "tool", "retriever"],
+)
+def test_case_13_a_root_of_any_kind_is_a_run(
+    config, notebook, runnable, given, story, objective, result
+):
+    runnable.invoke(given, config)
 
-    chain.invoke({"topic": "cats"}, config)
-
-    assert notebook.story == ["thought: Cats purr."]
-    assert notebook.trace.task.objective == "cats"
-    assert notebook.trace.outcome.result_summary == "Cats purr."
+    assert notebook.story == story
+    assert notebook.trace.task.objective == objective
+    assert notebook.trace.outcome.result_summary == result
     assert notebook.trace.metadata.framework == "langchain"
-
-
-def test_case_13_a_completion_model_is_a_run(config, notebook):
-    FakeListLLM(responses=["hi"]).invoke("hello", config)
-
-    assert notebook.story == ["thought: hi"]
-    assert notebook.trace.task.objective == "hello"
 
 
 def test_a_run_without_model_or_tool_is_no_trace(config, notebook):

@@ -8,7 +8,6 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGenerationChunk
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from pydantic import BaseModel
@@ -21,7 +20,7 @@ import kp_langchain
 from kp_langchain import KPCallbackHandler
 from kp_middleware import current_trace
 from kp_middleware.confidence import Field, log_probabilities
-from kp_middleware.recording import Extractors, shield
+from kp_middleware.recording import Extractors
 
 NEARLY_SURE, UNSURE = 0.9, 0.5
 
@@ -100,47 +99,14 @@ def test_log_probabilities_are_those_of_the_final_answer_however_it_is_run(
     assert confidence(notebook) == NEARLY_SURE
 
 
-def test_log_probabilities_are_found_where_the_output_does_not_hold_them(notebook, sure):
-    model = ScriptedModel(turns=[with_logs(AIMessage("The answer is 3"), NEARLY_SURE)])
-    prompt = ChatPromptTemplate.from_messages([("user", "{question}")])
-
-    (prompt | model | StrOutputParser()).invoke({"question": "1 + 2?"}, sure)
-
-    assert confidence(notebook) == NEARLY_SURE
-
-
-def test_log_probabilities_of_a_completion_model_are_found(notebook, sure):
-    logs = [None, math.log(NEARLY_SURE), math.log(NEARLY_SURE)]
-    older_form = {"logprobs": {"tokens": ["It", " is", " 3"], "token_logprobs": logs}}
-
-    CompletingModel(words="It is 3", info=older_form).invoke("1 + 2 =", sure)
-
-    assert confidence(notebook) == NEARLY_SURE
-
-
-def test_an_answer_without_log_probabilities_is_not_taken_for_an_earlier_one(notebook, sure):
-    chain(ADDING[0], AIMessage("The answer is 3")).invoke({"messages": "1 + 2?"}, sure)
-
-    assert confidence(notebook) == 0.8
-
-
-@pytest.mark.parametrize(
-    ("kept", "expected"),
-    [(".", 0.8), ("The answer is 3.", NEARLY_SURE)],
-    ids=["the last chunk's", "all"],
-)
-def test_of_blocks_log_probabilities_are_read_where_they_are_whole(notebook, sure, kept, expected):
+def in_blocks(kept):
+    """A model that answers in blocks, of whose tokens only these are told."""
+    logs = {"content": tokens(kept, NEARLY_SURE)}
     said = AIMessage(
         [{"type": "text", "text": "The answer is 3."}],
-        response_metadata={
-            "output_version": "v1",
-            "logprobs": {"content": tokens(kept, NEARLY_SURE)},
-        },
+        response_metadata={"output_version": "v1", "logprobs": logs},
     )
-
-    ScriptedModel(turns=[said]).invoke("1 + 2?", sure)
-
-    assert confidence(notebook) == expected
+    return ScriptedModel(turns=[said])
 
 
 @tool
@@ -149,22 +115,42 @@ def ask_a_colleague(question: str) -> str:
     return ScriptedModel(turns=[with_logs(AIMessage("It is 3"), UNSURE)]).invoke(question).text
 
 
+ASKED = {"messages": "1 + 2?"}
 ASKING = calls("", ask_a_colleague={"question": "1 + 2?"})
+LOGS = [None, math.log(NEARLY_SURE), math.log(NEARLY_SURE)]
+OLDER_FORM = {"logprobs": {"tokens": ["It", " is", " 3"], "token_logprobs": LOGS}}
 
 
-def test_a_model_inside_a_tool_does_not_answer_for_the_agent(notebook, sure):
-    asking = chain(ASKING, with_logs(AIMessage("It is 3"), NEARLY_SURE), tools=(ask_a_colleague,))
-    asking_again = asking | (lambda _: ask_a_colleague.invoke({"question": "Is it?"}))
+@pytest.mark.parametrize(
+    ("runnable", "given", "expected"),
+    [
+        (ScriptedModel(turns=[ADDING[1]]) | StrOutputParser(), "1 + 2?", NEARLY_SURE),
+        (CompletingModel(words="It is 3", info=OLDER_FORM), "1 + 2 =", NEARLY_SURE),
+        (chain(ADDING[0], AIMessage("The answer is 3")), ASKED, 0.8),
+        (in_blocks("."), "1 + 2?", 0.8),
+        (in_blocks("The answer is 3."), "1 + 2?", NEARLY_SURE),
+        (
+            chain(ASKING, ADDING[1], tools=(ask_a_colleague,))
+            | (lambda _: ask_a_colleague.invoke({"question": "Is it?"})),
+            ASKED,
+            NEARLY_SURE,
+        ),
+        (RunnableLambda(ask_a_colleague.invoke), "1 + 2?", UNSURE),
+    ],
+    ids=[
+        "found where the output does not hold them",
+        "of a completion model",
+        "not those of an earlier turn",
+        "not those of the last chunk alone",
+        "of blocks, all",
+        "not of a model inside a tool",
+        "of a model inside a tool, where no other speaks",
+    ],
+)
+def test_log_probabilities_are_those_of_the_final_answer(notebook, sure, runnable, given, expected):
+    runnable.invoke(given, sure)
 
-    asking_again.invoke({"messages": "1 + 2?"}, sure)
-
-    assert confidence(notebook) == NEARLY_SURE
-
-
-def test_where_only_a_model_inside_a_tool_speaks_it_counts(notebook, sure):
-    RunnableLambda(ask_a_colleague.invoke).invoke("1 + 2?", sure)
-
-    assert confidence(notebook) == UNSURE
+    assert confidence(notebook) == expected
 
 
 def test_the_agents_own_word_counts_more_than_its_output_and_any_extractor(notebook, sure):
@@ -203,27 +189,6 @@ def test_a_field_of_the_structured_response_or_of_any_other_output_tells(
     judging().invoke(given, {"callbacks": [KPCallbackHandler(notebook, confidence=field)]})
 
     assert confidence(notebook) == 0.85
-
-
-@pytest.mark.parametrize(
-    ("messages", "expected"),
-    [([with_logs(AIMessage("It is 3"), UNSURE)], 0.5), ([AIMessage("3")], 0.1)],
-)
-def test_extractors_are_asked_in_turn_and_a_wrong_one_is_counted(notebook, messages, expected):
-    before = shield.failures.total()
-    handler = KPCallbackHandler(
-        notebook,
-        confidence=[Field("certainty"), lambda output: output / 0, log_probabilities, _a_tenth],
-    )
-
-    ScriptedModel(turns=messages).invoke("1 + 2?", {"callbacks": [handler]})
-
-    assert confidence(notebook) == expected
-    assert shield.failures.total() == before + 1
-
-
-def _a_tenth(_):
-    return 0.1
 
 
 def test_a_captured_function_hears_the_models_that_answer_inside_it(config, notebook):

@@ -1,12 +1,11 @@
 """The demo's agent does real work, and its runs are worth what they should be worth."""
 
 import pytest
-from langchain_core.messages import AIMessage
 from langchain_core.tools import ToolException
 from langchain_notebook import Notebook
-from versions import how_sure, run_tasks
+from versions import run_tasks
 
-from kp_langchain.demo import Project, convert, monthly_payment, share_of_income
+from kp_langchain.demo import Project, convert, monthly_payment
 from kp_middleware.embedding import MiniLMEmbedder, Scorer
 
 
@@ -52,17 +51,6 @@ def test_some_clear_the_gate_and_the_others_do_not(runs):
     assert len(worth_sharing) == 2
     assert "mortgage" in worth_sharing[0]
     assert "repair it" in worth_sharing[1]
-
-
-def test_the_agent_says_how_sure_it_is():
-    assert how_sure({"messages": [AIMessage("It is 7. I am 90 % sure.")]}) == 0.9
-    assert how_sure({"messages": [AIMessage("It is 7.")]}) is None
-
-
-def test_money_is_converted_and_lent():
-    assert convert(100, "EUR", "USD") == 109.0
-    assert monthly_payment(300_000, 0.04, 25) == 1583.51
-    assert share_of_income(1000, 4000) == "25%"
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,11 @@ from itertools import count
 import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
-from scripted_agents import HangingModel, agent, cancelled, graph_of, hang, wait, within_limit
+from scripted_agents import GO, HangingModel, agent, cancelled, graph_of, hang, wait, within_limit
 from scripted_events import answering
 from scripted_models import ScriptedModel, calls, says
 from versions import RetryPolicy, create_agent, needs, wrap_model_call, wrap_tool_call
 
-GO = {"messages": "go"}
 SLOW = "tool_call slow(x=1)"
 
 
@@ -221,12 +220,6 @@ def test_a_captured_function_that_is_cancelled_has_recovered_from_nothing(config
 
     assert notebook.story == ["observation: CancelledError"]
     assert notebook.run.complete is False
-
-
-def test_a_run_whose_model_is_cancelled_at_once_has_the_name_of_that_model(config, notebook):
-    with pytest.raises(TimeoutError):
-        asyncio.run(within_limit(create_agent(HangingModel(), []).ainvoke(GO, config)))
-
     assert (notebook.run.model, notebook.run.error_type) == ("m-hangs", "CancelledError")
 
 

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_notebook import stored_run, stored_runs, story
-from scripted_agents import add, agent, graph_of, speaking
+from scripted_agents import GO, add, agent, graph_of, speaking
 from scripted_models import FlakyModel, calls, says
 from versions import (
     Command,
@@ -19,7 +19,7 @@ from versions import (
     interrupt,
     needs,
 )
-from waiting_agents import GO, on_thread, risk, risking
+from waiting_agents import on_thread, risk, risking
 from ways_to_run import ainvoke, astream, invoke, stream
 
 from kp_langchain import KPCallbackHandler

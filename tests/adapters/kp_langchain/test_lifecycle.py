@@ -10,12 +10,11 @@ from langchain_core.messages import HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from scripted_agents import agent, cancelled, graph_of, speaking, wait
+from scripted_agents import GO, agent, cancelled, graph_of, speaking, wait
 from scripted_events import answering
 from scripted_models import ScriptedModel, StreamingModel, calls, says
 from versions import START, Command, MessagesState, StateGraph, create_agent
 
-GO = {"messages": "go"}
 ADDS = [calls("I add.", add={"a": 1, "b": 2}), says("3")]
 
 
@@ -68,10 +67,8 @@ def test_case_20_a_stream_that_is_left_early_is_kept_as_incomplete(config, noteb
     assert notebook.run.error_type == "GeneratorExit"
 
 
-@pytest.fixture
-def counting():
-    """A chain that streams three words."""
-    return StreamingModel(turns=[says("one two three")]) | StrOutputParser()
+COUNTING_MODEL = StreamingModel(turns=[says("one two three")])
+COUNTING = COUNTING_MODEL | StrOutputParser()
 
 
 def first_of(stream):
@@ -81,23 +78,29 @@ def first_of(stream):
     return part
 
 
-def test_a_chains_stream_that_is_closed_early_keeps_what_was_said(
-    handler, config, notebook, counting
+@pytest.mark.parametrize(
+    ("runnable", "story"),
+    [
+        (COUNTING, ["thought: one two three"]),
+        (COUNTING_MODEL, ["thought: one", "observation: GeneratorExit"]),
+    ],
+    ids=["chain", "model"],
+)
+def test_a_stream_that_is_closed_early_keeps_what_was_said(
+    handler, config, notebook, runnable, story
 ):
-    first_of(counting.stream("count", config))
+    first_of(runnable.stream("count", config))
 
     run, trace = notebook.run, notebook.trace
-    assert notebook.story == ["thought: one two three"]
-    assert (trace.task.objective, trace.outcome.result_summary) == ("count", "one two three")
+    assert notebook.story == story
+    assert trace.task.objective == "count"
     assert (run.complete, run.error_type, trace.metadata.success) == (False, "GeneratorExit", False)
     assert len(handler._runs) == 0
 
 
-def test_a_chains_async_stream_that_is_closed_early_keeps_what_was_said(
-    handler, config, notebook, counting
-):
+def test_a_chains_async_stream_that_is_closed_early_keeps_what_was_said(handler, config, notebook):
     async def close_early():
-        stream = counting.astream("count", config)
+        stream = COUNTING.astream("count", config)
         await anext(stream)
         await stream.aclose()
 
@@ -110,28 +113,21 @@ def test_a_chains_async_stream_that_is_closed_early_keeps_what_was_said(
 
 
 def test_a_chains_stream_in_a_captured_function_that_is_closed_early_is_a_part_of_it(
-    handler, config, notebook, counting
+    handler, config, notebook
 ):
-    notebook.capture(lambda question: first_of(counting.stream(question, config)))("count")
+    notebook.capture(lambda question: first_of(COUNTING.stream(question, config)))("count")
 
     assert notebook.story == ["thought: one two three"]
     assert notebook.run.complete is True
     assert len(handler._runs) == 0
 
 
-def test_case_15_a_chain_tells_the_input_of_its_stream_at_the_end(config, notebook, counting):
-    list(counting.stream("count", config))
+def test_case_15_a_chain_tells_the_input_of_its_stream_at_the_end(config, notebook):
+    list(COUNTING.stream("count", config))
 
     assert notebook.run.complete is True
     assert notebook.trace.task.objective == "count"
     assert notebook.trace.outcome.result_summary == "one two three"
-
-
-def test_a_models_stream_that_is_closed_early_keeps_what_it_said(config, notebook):
-    first_of(StreamingModel(turns=[says("one two three")]).stream("count", config))
-
-    assert notebook.story == ["thought: one", "observation: GeneratorExit"]
-    assert notebook.run.complete is False
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit])

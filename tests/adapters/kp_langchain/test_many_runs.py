@@ -6,21 +6,21 @@ import gc
 import tracemalloc
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from scripted_agents import agent, cancelled, wait
+from scripted_agents import GO, agent, cancelled, wait
 from scripted_events import answering
 from scripted_models import ScriptedModel, calls, says
 
 import kp_langchain
 import kp_middleware
 from kp_langchain import KPCallbackHandler
-from kp_middleware.recording import Limits, Recorder, shield
+from kp_middleware.recording import shield
 
-GO = {"messages": "go"}
 OURS = [
     tracemalloc.Filter(inclusive=True, filename_pattern=str(Path(package.__file__).parent / "*"))
     for package in (kp_langchain, kp_middleware)
@@ -42,24 +42,11 @@ def allocated():
     return sum(trace.size for trace in snapshot.traces)
 
 
-class Counter:
-    """A pipeline that keeps nothing of what it is given."""
-
-    def __init__(self):
-        self.started = self.ended = 0
-
-    def start_recording(self, framework):
-        self.started += 1
-        return Recorder(self.end, Limits(), framework=framework)
-
-    def end(self, _recorder):
-        self.ended += 1
-
-
 @pytest.mark.slow
-def test_a_thousand_cancelled_runs_leave_nothing(memory):
+def test_a_thousand_cancelled_runs_leave_nothing(memory, handler, config, notebook):
     waiting = agent(calls(wait={"seconds": 60}), tools=[wait])
-    config = {"callbacks": [handler := KPCallbackHandler(counter := Counter())]}
+    ended = []
+    notebook.ended = SimpleNamespace(append=lambda recorder: ended.append(recorder.complete))
 
     async def cancel_many(times):
         for _ in range(times):
@@ -70,7 +57,7 @@ def test_a_thousand_cancelled_runs_leave_nothing(memory):
     asyncio.run(cancel_many(10))
     after = memory()
 
-    assert counter.started == counter.ended == 1100
+    assert (notebook.started, ended) == (1100, [False] * 1100)
     assert len(handler._runs) == len(handler._runs._roots) == 0
     assert after - before < 400 * 1024  # the ids of what is over are known for a while
 
@@ -157,48 +144,31 @@ def test_calls_that_nobody_runs_take_no_more_and_more_memory(handler):
     assert len(handler._runs._live[live].conversation.pending_calls) == 1024
 
 
-class SwitchedOff:
-    """A pipeline that records nothing."""
-
-    def __init__(self):
-        self.asked = 0
-
-    def start_recording(self, _framework):
-        self.asked += 1
-
-
-def test_where_recording_is_off_it_is_asked_once_a_run():
-    off = SwitchedOff()
-    handler = KPCallbackHandler(off)
+def test_where_recording_is_off_it_is_asked_once_a_run(notebook):
+    asked = []
+    notebook.start_recording = asked.append
+    handler = KPCallbackHandler(notebook)
 
     agent(*ADDS).invoke(GO, {"callbacks": [handler]})
 
-    assert off.asked == 1
+    assert len(asked) == 1
     assert len(handler._runs) == 0
 
 
-class Broken:
-    """A pipeline with a bug."""
+def broken(notebook, bug=RuntimeError):
+    """A handler whose pipeline has a bug."""
 
-    def __init__(self, bug=RuntimeError):
-        self.bug = bug
+    def fail(_framework):
+        raise bug("a bug of ours")
 
-    def start_recording(self, _framework):
-        raise self.bug("a bug of ours")
+    notebook.start_recording = fail
+    return KPCallbackHandler(notebook)
 
 
-def test_case_27_a_bug_of_ours_does_not_reach_the_agent():
-    handler = KPCallbackHandler(Broken())
-
-    result = agent(*ADDS).invoke(GO, {"callbacks": [handler]})
+def test_case_27_a_bug_of_ours_does_not_reach_the_agent(notebook):
+    result = agent(*ADDS).invoke(GO, {"callbacks": [broken(notebook)]})
 
     assert result["messages"][-1].text == "3"
-
-
-def test_a_failure_of_ours_is_counted_by_the_event_that_it_was_in(handler):
-    handler.on_retriever_end([], run_id=None)
-
-    assert shield.failures["KPCallbackHandler.on_retriever_end: AttributeError"] == 1
 
 
 @pytest.mark.parametrize(
@@ -210,15 +180,14 @@ def test_a_failure_of_ours_is_counted_by_the_event_that_it_was_in(handler):
         ("on_retriever_start", ({}, "x")),
     ],
 )
-def test_case_27_each_hook_counts_its_bugs_and_logs_them_once(caplog, hook, told):
+def test_case_27_each_hook_counts_its_bugs_and_logs_them_once(notebook, caplog, hook, told):
     bug = type(f"BugOf_{hook}", (RuntimeError,), {})  # of a kind that was never logged before
-    call = getattr(KPCallbackHandler(Broken(bug)), hook)
-    before = shield.failures.total()
+    call = getattr(broken(notebook, bug), hook)
 
     for _ in range(3):
         call(*told, run_id=uuid.uuid4())
 
-    assert shield.failures.total() == before + 3
+    assert shield.failures[f"KPCallbackHandler.{hook}: {bug.__name__}"] == 3
     assert len([record for record in caplog.records if "not recorded" in record.message]) == 1
 
 

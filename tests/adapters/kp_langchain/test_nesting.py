@@ -6,15 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from langchain_core.tools import tool
 from langchain_notebook import story
-from scripted_agents import agent, graph_of, speaking
+from scripted_agents import GO, agent, graph_of, speaking
 from scripted_models import FlakyModel, ScriptedModel, calls, says
 from versions import create_agent, needs
 from ways_to_run import ainvoke, invoke
 
 from kp_langchain import KPCallbackHandler
 from kp_middleware.recording import current_trace, recorded_tool
-
-GO = {"messages": "go"}
 
 
 def delegating(inner, **options):

@@ -4,10 +4,10 @@ import pytest
 from langchain_core.tools import tool
 from langchain_notebook import stored_run, stored_runs, story
 from pydantic import BaseModel
-from scripted_agents import add, graph_of
+from scripted_agents import GO, add, graph_of
 from scripted_models import calls, says
 from versions import Command, HumanInTheLoopMiddleware, InMemorySaver, interrupt, needs
-from waiting_agents import GO, on_thread, risking
+from waiting_agents import on_thread, risking
 
 pytestmark = needs("answers that are refused")
 
@@ -121,13 +121,3 @@ def test_a_captured_function_may_ask_again_itself(kp, config):
     assert (run.state, run.result_summary) == ("scored", "done")
     assert story(run)[2] == "observation: perhaps"
     assert calls_in(run) == ["tool_call risk(amount=5)"]
-
-
-def test_a_run_whose_answer_was_refused_may_end_there(kp, config):
-    graph = using(risk)()
-    graph.invoke(GO, config)
-    refuse(graph, "perhaps", config)
-
-    kp.end_thread("T")
-
-    assert (stored_run(kp).state, stored_run(kp).scoring) == ("incomplete", None)

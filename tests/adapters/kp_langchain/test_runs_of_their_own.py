@@ -290,13 +290,16 @@ def uses_slow(handler, *, inside):
     return run_id
 
 
-def test_what_a_background_run_gives_up_is_a_recovery_in_its_own_trace(handler, notebook):
+def test_of_a_background_run_what_it_gives_up_and_what_ends_late_stand_after_their_calls(
+    handler, notebook
+):
     outer = began(handler, inside=None)
     background = began(handler, inside=outer)
-    uses_slow(handler, inside=background)
+    uses_slow(handler, inside=background)  # never ends
+    tool = uses_slow(handler, inside=background)
 
     handler.on_chain_end({}, run_id=outer)
-    handler.on_tool_end("done", run_id=uses_slow(handler, inside=background))
+    handler.on_tool_end("done", run_id=tool)
     handler.on_chain_end({}, run_id=background)
 
     assert story(notebook.runs[1]) == [
@@ -305,18 +308,6 @@ def test_what_a_background_run_gives_up_is_a_recovery_in_its_own_trace(handler, 
         "tool_call slow(input='x')",
         "observation slow: done",
     ]
-
-
-def test_the_result_of_a_background_run_stands_after_its_call(handler, notebook):
-    outer = began(handler, inside=None)
-    background = began(handler, inside=outer)
-    tool = uses_slow(handler, inside=background)
-
-    handler.on_chain_end({}, run_id=outer)
-    handler.on_tool_end("done", run_id=tool)
-    handler.on_chain_end({}, run_id=background)
-
-    assert story(notebook.runs[1]) == ["tool_call slow(input='x')", "observation slow: done"]
 
 
 def test_each_of_two_agents_that_a_tool_begins_in_the_background_is_its_own(config, notebook):

@@ -7,22 +7,18 @@ import weakref
 import pytest
 from langchain_core.runnables import RunnableLambda
 from langchain_notebook import Notebook
-from scripted_agents import Shelf, add, agent
+from scripted_agents import ADDED, GO, agent
 from scripted_models import ScriptedModel, calls, says
 from ways_to_run import WAYS
 
 from kp_langchain import KPCallbackHandler
-
-GO = {"messages": "go"}
-STORY = ["thought: I need to add.", "tool_call add(a=1, b=2)", "observation add: 3"]
-STORY = [*STORY, "thought: The answer is 3."]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_handlers_make_one_trace_in_each_pipeline(adding, notebook, other, way):
     way(adding, GO, {"callbacks": [KPCallbackHandler(kp) for kp in (notebook, notebook, other)]})
 
-    assert notebook.story == other.story == STORY
+    assert notebook.story == other.story == ADDED
     assert notebook.started == other.started == 1
 
 
@@ -33,7 +29,7 @@ def test_case_18_handlers_for_all_runs_and_for_this_make_one_trace(
 
     prepared.invoke(GO, config)
 
-    assert notebook.story == STORY
+    assert notebook.story == ADDED
 
 
 def test_a_handler_in_a_models_constructor_beside_one_of_the_run_adds_nothing(config, notebook):
@@ -49,7 +45,7 @@ def test_a_run_inside_with_handlers_again_stays_in_the_trace(adding, handler, co
 
     RunnableLambda(lambda _: adding.invoke(GO, again)).invoke("outer", config)
 
-    assert notebook.story == STORY
+    assert notebook.story == ADDED
     assert notebook.trace.task.objective == "outer"
 
 
@@ -60,42 +56,9 @@ def test_a_run_inside_with_a_handler_of_another_pipeline_is_a_trace_there(
 
     RunnableLambda(lambda _: adding.invoke(GO, elsewhere)).invoke("outer", config)
 
-    assert other.story == STORY
+    assert other.story == ADDED
     assert other.trace.task.objective == "go"
     assert notebook.started == 1
-
-
-@pytest.mark.parametrize(
-    ("runnable", "given", "story", "objective", "result"),
-    [
-        (ScriptedModel(turns=[says("hi")]), "hello", ["thought: hi"], "hello", "hi"),
-        (
-            add,
-            {"a": 1, "b": 2},
-            ["tool_call add(a=1, b=2)", "observation add: 3"],
-            "add {'a': 1, 'b': 2}",
-            "3",
-        ),
-        (
-            Shelf(),
-            "books",
-            ["tool_call Shelf(query='books')", "observation Shelf: on books\n\nits index"],
-            "books",
-            "on books\n\nits index",
-        ),
-    ],
-    ids=["model", "tool", "retriever"],
-)
-def test_case_11_roots_of_any_kind_are_one_trace(
-    notebook, runnable, given, story, objective, result
-):
-    twice = {"callbacks": [KPCallbackHandler(notebook), KPCallbackHandler(notebook)]}
-
-    runnable.invoke(given, twice)
-
-    assert notebook.story == story
-    assert notebook.trace.task.objective == objective
-    assert notebook.trace.outcome.result_summary == result
 
 
 def test_case_25_a_handler_for_each_of_many_concurrent_runs_keeps_them_apart(notebook):

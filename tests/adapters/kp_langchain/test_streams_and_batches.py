@@ -84,13 +84,3 @@ def test_case_01_every_stream_mode_gives_the_same_trace(config, notebook, stream
 
     invoked, streamed = notebook.runs
     assert comparable(streamed) == comparable(invoked)
-
-
-def test_case_01_each_input_of_a_batch_is_one_trace(config, notebook):
-    agent = create_agent(StreamingModel(turns=TURNS), TOOLS)
-
-    agent.batch([{"messages": f"question {number}"} for number in range(20)], config)
-
-    asked = {run.trace.task.objective for run in notebook.runs}
-    assert asked == {f"question {number}" for number in range(20)}
-    assert {len(run.trace.steps) for run in notebook.runs} == {7}

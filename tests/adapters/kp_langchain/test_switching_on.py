@@ -8,17 +8,13 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_notebook import story
 from langsmith import RunTree, tracing_context
-from scripted_agents import agent
+from scripted_agents import ADDED, GO, agent
 from scripted_models import calls, says
 from ways_to_run import WAYS
 
 import kp_langchain
 from kp_langchain import KPCallbackHandler
 from kp_middleware import KnowledgePulse
-
-GO = {"messages": "go"}
-STORY = ["thought: I need to add.", "tool_call add(a=1, b=2)", "observation add: 3"]
-STORY = [*STORY, "thought: The answer is 3."]
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +33,7 @@ def enabled(notebook):
 def test_every_way_to_run_is_recorded_without_a_handler(adding, notebook, way):
     way(adding, GO, {})
 
-    assert notebook.story == STORY
+    assert notebook.story == ADDED
 
 
 def test_enabling_again_records_once_in_the_last_pipeline(adding, notebook, other):
@@ -48,31 +44,24 @@ def test_enabling_again_records_once_in_the_last_pipeline(adding, notebook, othe
     adding.invoke(GO)
 
     assert other.started == 0
-    assert notebook.story == STORY
+    assert notebook.story == ADDED
 
 
 @pytest.mark.usefixtures("enabled")
-def test_after_disabling_nothing_is_recorded(adding, notebook):
-    kp_langchain.disable()
-    kp_langchain.disable()
-
-    adding.invoke(GO)
-
-    assert notebook.started == 0
-
-
-@pytest.mark.usefixtures("enabled")
-def test_a_run_that_is_going_on_is_recorded_to_its_end(notebook):
+def test_after_disabling_what_goes_on_is_recorded_to_its_end_and_nothing_else(adding, notebook):
     @tool
     def switch_off(really: bool) -> str:
-        """Disable."""
+        """Disable, twice."""
+        kp_langchain.disable()
         kp_langchain.disable()
         return str(really)
 
     agent(calls(switch_off={"really": True}), says("done"), tools=[switch_off]).invoke(GO)
+    adding.invoke(GO)
 
     assert notebook.story[-1] == "thought: done"
     assert notebook.run.complete is True
+    assert notebook.started == 1
 
 
 @pytest.mark.usefixtures("enabled")
@@ -80,7 +69,7 @@ def test_a_run_in_a_function_that_langsmith_traces_is_recorded(adding, notebook)
     with tracing_context(parent=RunTree(name="outer"), enabled=False):
         adding.invoke(GO)
 
-    assert notebook.story == STORY
+    assert notebook.story == ADDED
 
 
 @pytest.mark.usefixtures("enabled")
@@ -88,7 +77,7 @@ def test_a_run_that_is_given_the_handler_as_well_is_one_trace(adding, config, no
     RunnableLambda(lambda _: adding.invoke(GO, config)).invoke("outer")
     adding.invoke(GO, config)
 
-    assert [story(run) for run in notebook.runs] == [STORY] * 2
+    assert [story(run) for run in notebook.runs] == [ADDED] * 2
     assert [run.trace.task.objective for run in notebook.runs] == ["outer", "go"]
 
 
@@ -96,7 +85,7 @@ def test_a_run_that_is_given_the_handler_as_well_is_one_trace(adding, config, no
 def test_a_run_with_a_handler_of_another_pipeline_is_recorded_by_that(adding, notebook, other):
     adding.invoke(GO, {"callbacks": [KPCallbackHandler(other)]})
 
-    assert other.story == STORY
+    assert other.story == ADDED
     assert notebook.started == 0
 
 
@@ -116,7 +105,7 @@ def test_a_thread_that_has_begun_before_is_recorded(adding, notebook):
     may_run.set()
     thread.join()
 
-    assert notebook.story == STORY
+    assert notebook.story == ADDED
 
 
 def test_the_domain_and_the_confidence_are_those_that_were_given(adding, notebook):
@@ -180,7 +169,7 @@ def test_a_block_is_recorded_and_nothing_around_it_though_it_ends_with_an_error(
         fail_in_a_block()
     adding.invoke(GO)
 
-    assert notebook.story == STORY
+    assert notebook.story == ADDED
 
 
 @pytest.mark.usefixtures("enabled")
@@ -188,7 +177,7 @@ def test_in_a_block_its_pipeline_counts_more(adding, notebook, other):
     with kp_langchain.recording_runs(other):
         adding.invoke(GO)
 
-    assert other.story == STORY
+    assert other.story == ADDED
     assert notebook.started == 0
 
 
@@ -203,7 +192,7 @@ def test_blocks_of_concurrent_tasks_do_not_mix(adding, notebook, other):
 
     asyncio.run(run_both())
 
-    assert notebook.story == other.story == STORY
+    assert notebook.story == other.story == ADDED
 
 
 def test_a_block_that_is_left_in_another_context_is_left(adding, notebook):

@@ -2,12 +2,15 @@
 
 import threading
 
+import pytest
 from langchain_core.messages import ToolMessage
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import create_retriever_tool, tool
-from scripted_agents import Shelf, add, agent
+from scripted_agents import Shelf, add, agent, look_up
 from scripted_models import ScriptedModel, calls, says
-from versions import Command
+from versions import AgentExecutor, Command, create_tool_calling_agent
+from ways_to_run import ainvoke, astream, invoke, stream
 
 
 def test_case_02_parallel_calls_are_announced_together_and_may_end_in_another_order(
@@ -114,3 +117,45 @@ def test_case_03_a_tool_that_a_node_calls_itself_is_another_call_than_the_model_
         "observation add: 10",
         "observation add: 3",
     ]
+
+
+PROMPT = ChatPromptTemplate.from_messages(
+    [("human", "{input}"), ("placeholder", "{agent_scratchpad}")]
+)
+
+
+def executor(*turns, tools=(add,)):
+    tools = list(tools)
+    agent = create_tool_calling_agent(ScriptedModel(turns=list(turns)), tools, PROMPT)
+    return AgentExecutor(agent=agent, tools=tools)
+
+
+@pytest.mark.parametrize("way", [invoke, ainvoke, stream, astream])
+def test_case_12_its_actions_are_not_counted_twice(config, notebook, way):
+    way(executor(calls("I add.", add={"a": 1, "b": 2}), says("It is 3.")), {"input": "1+2"}, config)
+
+    assert notebook.story == [
+        "thought: I add.",
+        "tool_call add(a=1, b=2)",
+        "observation add: 3",
+        "thought: It is 3.",
+    ]
+    assert notebook.trace.task.objective == "1+2"
+    assert notebook.trace.outcome.result_summary == "It is 3."
+
+
+def test_case_03_tool_runs_that_do_not_say_their_call_are_matched_by_tool(config, notebook):
+    both = calls("Both.", add={"a": 1, "b": 2}, look_up={"word": "kp"})
+
+    executor(both, says("done"), tools=[add, look_up]).invoke({"input": "1+2"}, config)
+
+    assert sorted(notebook.story) == sorted(
+        [
+            "thought: Both.",
+            "tool_call add(a=1, b=2)",
+            "tool_call look_up(word='kp')",
+            "observation add: 3",
+            "observation look_up: Error: kp is not in the book",
+            "thought: done",
+        ]
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from langchain_core.tools import tool
 from langchain_notebook import stored_run, stored_runs, story
-from scripted_agents import agent
+from scripted_agents import GO, agent
 from scripted_models import calls, says
 from versions import Command, InMemorySaver, interrupt
 from waiting_agents import risking, save
@@ -18,7 +18,6 @@ from waiting_agents import risking, save
 from kp_langchain import KPCallbackHandler, recording_runs
 from kp_middleware import current_trace
 
-GO = {"messages": "go"}
 THREAD = {"configurable": {"thread_id": "T"}}
 
 

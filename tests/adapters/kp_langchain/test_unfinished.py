@@ -6,16 +6,14 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGenerationChunk
-from scripted_agents import add, agent
+from scripted_agents import GO, add, agent
 from scripted_models import CompletingModel, ScriptedModel, StreamingModel, calls, says
 from versions import SummarizationMiddleware, create_agent
 from ways_to_run import WAYS
 
 from kp_middleware import current_trace
 
-GO = {"messages": "go"}
-
-CUT = {  # what providers say of an answer that is not whole, and the reason in it
+ENDS = {  # what providers say of an answer, and the reason in it why that is not whole
     "OpenAI": ({"finish_reason": "length"}, "length"),
     "OpenAI's filter": ({"finish_reason": "content_filter"}, "content_filter"),
     "OpenAI's responses": (
@@ -28,36 +26,27 @@ CUT = {  # what providers say of an answer that is not whole, and the reason in 
     "Google's filter": ({"finish_reason": "SAFETY"}, "SAFETY"),
     "Bedrock": ({"stopReason": "max_tokens"}, "max_tokens"),
     "Ollama": ({"done_reason": "length"}, "length"),
+    "OpenAI, whole": ({"finish_reason": "stop"}, None),
+    "Anthropic, whole": ({"stop_reason": "end_turn"}, None),
+    "Anthropic, at a word": ({"stop_reason": "stop_sequence"}, None),
+    "Google, whole": ({"finish_reason": "STOP"}, None),
+    "OpenAI's responses, whole": ({"status": "completed", "incomplete_details": None}, None),
+    "no reason": ({"finish_reason": None}, None),
 }
-WHOLE = [
-    {"finish_reason": "stop"},
-    {"stop_reason": "end_turn"},
-    {"finish_reason": "STOP"},
-    {"stop_reason": "stop_sequence"},
-    {"status": "completed", "incomplete_details": None},
-    {"finish_reason": None},
-]
 
 
 def half(text="The answer is", **metadata):
     return AIMessage(text, response_metadata=metadata or {"finish_reason": "length"})
 
 
-@pytest.mark.parametrize(("metadata", "reason"), CUT.values(), ids=CUT)
+@pytest.mark.parametrize(("metadata", "reason"), ENDS.values(), ids=ENDS)
 def test_an_answer_that_was_cut_leaves_the_run_incomplete(config, notebook, metadata, reason):
     ScriptedModel(turns=[half(**metadata)]).invoke("go", config)
 
-    assert (notebook.run.complete, notebook.run.error_type) == (False, reason)
-    assert notebook.trace.metadata.success is False
+    is_whole = reason is None
+    assert (notebook.run.complete, notebook.run.error_type) == (is_whole, reason)
+    assert notebook.trace.metadata.success is is_whole
     assert notebook.story == ["thought: The answer is"]
-
-
-@pytest.mark.parametrize("metadata", WHOLE, ids=str)
-def test_an_answer_that_is_whole_is_a_success(config, notebook, metadata):
-    ScriptedModel(turns=[half(**metadata)]).invoke("go", config)
-
-    assert (notebook.run.complete, notebook.run.error_type) == (True, None)
-    assert notebook.trace.metadata.success is True
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -82,22 +71,20 @@ def test_an_agent_that_is_cut_and_goes_on_is_a_success(config, notebook):
     assert (notebook.run.complete, notebook.run.error_type) == (True, None)
 
 
-def test_who_knows_that_a_cut_answer_will_do_may_say_so(config, notebook):
+@pytest.mark.parametrize(
+    ("known", "ended"), [({}, (False, "length", False)), ({"success": True}, (True, None, True))]
+)
+def test_a_captured_function_whose_last_answer_was_cut_may_say_that_it_will_do(
+    config, notebook, known, ended
+):
     def ask(question):
-        answer = ScriptedModel(turns=[half("y")]).invoke(question, config)
-        current_trace().outcome(success=True)
-        return answer.text
+        ScriptedModel(turns=[half("y")]).invoke(question, config)
+        current_trace().outcome(**known)
 
     notebook.capture(ask)("yes or no?")
 
-    assert (notebook.run.complete, notebook.run.error_type) == (True, None)
-    assert notebook.trace.metadata.success is True
-
-
-def test_a_captured_function_whose_last_answer_was_cut_is_incomplete(config, notebook):
-    notebook.capture(lambda question: ScriptedModel(turns=[half()]).invoke(question, config))("go")
-
-    assert (notebook.run.complete, notebook.run.error_type) == (False, "length")
+    run = notebook.run
+    assert (run.complete, run.error_type, run.trace.metadata.success) == ended
 
 
 def malformed():

@@ -65,7 +65,6 @@ _NAMES: Final = {  # the module that each is in, what it needs, and why
     "ToolStrategy": ("langchain.agents.structured_output", *_AGENTS),
     "wrap_model_call": ("langchain.agents.middleware", *_AGENTS),
     "wrap_tool_call": ("langchain.agents.middleware", *_AGENTS),
-    "how_sure": ("kp_langchain.demo", *_AGENTS),
     "run_tasks": ("kp_langchain.demo", *_AGENTS),
     "Command": ("langgraph.types", *_GRAPHS),
     "GraphRecursionError": ("langgraph.errors", *_GRAPHS),

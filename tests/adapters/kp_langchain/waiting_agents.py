@@ -10,8 +10,6 @@ from versions import InMemorySaver, interrupt
 
 from kp_langchain import KPCallbackHandler
 
-GO = {"messages": "go"}
-
 
 @tool
 def risk(amount: int) -> str:

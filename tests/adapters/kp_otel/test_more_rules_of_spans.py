@@ -2,8 +2,9 @@
 
 import contextvars
 import json
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from opentelemetry import trace
@@ -125,15 +126,21 @@ def test_rule_14_of_too_many_attributes_the_messages_are_in_the_value(processor,
     tracer = tracer_for(processor, OPENINFERENCE, span_limits=limits)
     long = [{"role": "user", "content": f"Egg {number}?"} for number in range(5)]
 
-    with tracer.start_as_current_span("run", attributes={"openinference.span.kind": "AGENT"}):
-        kind = {"openinference.span.kind": "LLM"}
-        with tracer.start_as_current_span("llm", attributes=kind) as said:
-            for number, message in enumerate(long):
-                for key, value in message.items():
-                    said.set_attribute(f"llm.input_messages.{number}.message.{key}", value)
-            said.set_attribute("input.value", json.dumps({"messages": long}))
-            said.set_attribute("llm.output_messages.0.message.role", "assistant")
-            said.set_attribute("llm.output_messages.0.message.content", "Yes.")
+    said = {
+        f"llm.input_messages.{number}.message.{key}": value
+        for number, message in enumerate(long)
+        for key, value in message.items()
+    } | {
+        "input.value": json.dumps({"messages": long}),
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "Yes.",
+    }
+
+    with (
+        tracer.start_as_current_span("run", attributes={"openinference.span.kind": "AGENT"}),
+        tracer.start_as_current_span("llm", attributes={"openinference.span.kind": "LLM"}) as span,
+    ):
+        span.set_attributes(said)
 
     assert steps(book.runs[0])[0] == "observation " + " ".join(one["content"] for one in long)
 
@@ -162,9 +169,8 @@ def test_rule_16_tools_may_run_in_other_threads(tracer, book):
                 pass
 
         model(tracer, *(call("boil", f"c{number}", eggs=number) for number in range(8)))
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-        [thread.start() for thread in threads]
-        [thread.join() for thread in threads]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
         model(tracer, text("Yes."))
 
     kinds = [step.type for step in book.runs[0].trace.steps]
@@ -177,13 +183,9 @@ def test_rule_16_what_another_thread_tells_late_has_the_place_of_its_start(trace
         model(tracer, text("Yes."))
         given = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "boil"}
         around = contextvars.copy_context()
-
-        def tell():
-            around.run(tracer.start_span, "boil", attributes=given, start_time=began_ns).end()
-
-        thread = threading.Thread(target=tell)
-        thread.start()
-        thread.join()
+        begin = partial(tracer.start_span, "boil", attributes=given, start_time=began_ns)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: around.run(begin).end()).result()
 
     assert steps(book.runs[0]) == ["tool_call boil", "observation boil null", "thought Yes."]
 

@@ -248,13 +248,19 @@ class CancelledError(Exception):
     """Named as asyncio's."""
 
 
+def calls_its_answer(tracer):
+    """Pydantic AI: a structured result is a call that no tool answers."""
+    model(tracer, text("I count."), call("final_result", "c1", eggs=2))
+
+
 @pytest.mark.parametrize(
-    ("work", "complete"),
+    ("work", "told", "complete"),
     [
-        (lambda tracer: model(tracer, text("Yes.")), True),
-        (lambda tracer: model(tracer, call("boil", "c1", minutes=6)), False),
+        (lambda tracer: model(tracer, text("Yes.")), {}, True),
+        (lambda tracer: model(tracer, call("boil", "c1", minutes=6)), {}, False),
         (
             lambda tracer: [model(tracer, text("Hm.")), tool(tracer, "boil").__enter__().end()],
+            {},
             False,
         ),
         (
@@ -262,14 +268,20 @@ class CancelledError(Exception):
                 model(tracer, call("final_answer", "c1", answer="egg")),
                 tool(tracer, "final_answer", "c1").__enter__().end(),
             ],
+            {},
             True,
         ),
-        (lambda tracer: fail(model(tracer), CancelledError()), True),
+        (lambda tracer: fail(model(tracer), CancelledError()), {}, True),
+        (calls_its_answer, {"gen_ai.agent.call.id": "1", "final_result": '{"eggs": 2}'}, True),
+        (lambda tracer: model(tracer, text("Hm.")), {"gen_ai.agent.call.id": "1"}, False),
     ],
-    ids=["answered", "called", "result last", "final answer", "ended before"],
+    ids=[
+        *("answered", "called", "result last", "final answer", "ended before"),
+        *("tells its result", "should tell its result"),
+    ],
 )
-def test_rule_9_a_run_without_a_last_word_is_incomplete(book, tracer, work, complete):
-    with left_open(tracer) as own:
+def test_rule_9_a_run_without_a_last_word_is_incomplete(book, tracer, work, told, complete):
+    with left_open(tracer, **told) as own:
         model(tracer, text("I begin."))
         work(tracer)
     own.end()
@@ -284,17 +296,6 @@ def test_rule_9_a_cancelled_tool_makes_a_run_incomplete(tracer, book):
         model(tracer, text("Yes."))
 
     assert (book.runs[0].complete, book.runs[0].error_type) == (False, "CancelledError")
-
-
-@pytest.mark.parametrize(
-    ("more", "complete"), [({"final_result": '{"eggs": 2}'}, True), ({}, False)]
-)
-def test_rule_9_an_agent_that_tells_its_result_is_believed(tracer, book, more, complete):
-    """Pydantic AI: a structured result is a call that no tool answers; without one, it was left."""
-    with agent(tracer, **{"gen_ai.agent.call.id": "1"}, **more):
-        model(tracer, text("I count."), *([call("final_result", "c1", eggs=2)] if more else []))
-
-    assert book.runs[0].complete is complete
 
 
 def test_rule_9_a_cancellation_may_be_told_beside_the_status(provider, tracer, book):
