@@ -1,14 +1,23 @@
-"""Other tracers in the same process: each sees what it sees without us, and so do we."""
+"""Other tracers in the same process, beside, around and inside what we record."""
 
+import asyncio
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 
 import pytest
 from langchain_core.tools import tool
 from langchain_notebook import comparable
-from scripted_agents import add, agent
-from scripted_models import StreamingModel, calls, says
+from langsmith import traceable
+from scripted_agents import ADDED, GO, add, agent
+from scripted_models import ScriptedModel, StreamingModel, calls, says
 from versions import create_agent
-from watching import by_langfuse, by_langsmith, by_openinference, names_in
+from watching import (
+    Program,
+    by_langfuse,
+    by_langsmith,
+    by_openinference,
+    is_in_a_span,
+    names_in,
+)
 from ways_to_run import ainvoke, astream, invoke, stream
 
 import kp_langchain
@@ -20,7 +29,7 @@ PEERS = {
     "OpenInference": (by_openinference,),
     "all": (by_langsmith, by_langfuse, by_openinference),
 }
-TURNS = [calls("I need to add.", add={"a": 1, "b": 2}), says("It is 3.")]
+TURNS = [calls("I need to add.", add={"a": 1, "b": 2}), says("The answer is 3.")]
 
 
 @tool
@@ -48,39 +57,32 @@ def asking():
     return agent(*turns, tools=[ask], name="asking")
 
 
-@pytest.fixture(params=PEERS.values(), ids=PEERS)
-def peers(request):
-    return request.param
-
-
-@pytest.fixture(params=[invoke, ainvoke, stream, astream])
-def way(request):
-    return request.param
-
-
-@pytest.fixture(params=[adding, failing, asking])
-def runnable(request):
-    return request.param()
-
-
 @contextmanager
 def in_the_config(notebook):
-    yield [KPCallbackHandler(notebook)]
+    yield {"callbacks": [KPCallbackHandler(notebook)]}
 
 
 @contextmanager
 def enabled(notebook):
     kp_langchain.enable(notebook)
-    yield []
+    yield {"callbacks": []}
     kp_langchain.disable()
 
 
 @pytest.fixture(params=[in_the_config, enabled])
-def we(request):
-    return request.param
+def config(request, notebook):
+    """With it, a run is recorded into the notebook."""
+    with request.param(notebook) as config:
+        yield config
 
 
-ABSENT = nullcontext([])
+@pytest.fixture
+def langsmith():
+    with by_langsmith() as watch:
+        yield watch
+
+
+ABSENT = nullcontext({"callbacks": []})
 
 
 def run(runnable, way, *, we=ABSENT, peers=()):
@@ -90,7 +92,7 @@ def run(runnable, way, *, we=ABSENT, peers=()):
         watching = [stack.enter_context(peer()) for peer in peers]
         theirs = [callback for watch in watching for callback in watch.callbacks]
         with suppress(ValueError):
-            way(runnable, {"messages": "go"}, {"callbacks": [*ours, *theirs]})
+            way(runnable, GO, {"callbacks": [*ours["callbacks"], *theirs]})
     return [watch.seen() for watch in watching]
 
 
@@ -101,7 +103,12 @@ def test_a_peer_sees_agents_models_and_tools(peer):
     assert {"asking", "model", "ask", "inner", "add"} <= set(names_in(seen))
 
 
-def test_case_30_each_sees_what_it_sees_without_the_other(peers, way, runnable, notebook, we):
+@pytest.mark.parametrize("peers", PEERS.values(), ids=PEERS)
+@pytest.mark.parametrize("way", [invoke, ainvoke, stream, astream])
+@pytest.mark.parametrize("make", [adding, failing, asking])
+@pytest.mark.parametrize("we", [in_the_config, enabled])
+def test_case_30_each_sees_what_it_sees_without_the_other(notebook, peers, way, make, we):
+    runnable = make()
     theirs_alone = run(runnable, way, peers=peers)
     run(runnable, way, we=we(notebook))
 
@@ -111,3 +118,103 @@ def test_case_30_each_sees_what_it_sees_without_the_other(peers, way, runnable, 
     assert theirs_beside_us == theirs_alone
     assert comparable(beside_peers) == comparable(alone)
     assert notebook.started == 2
+
+
+ADDING = agent(*TURNS, name="adding")
+RUNNABLES = pytest.mark.parametrize(
+    ("runnable", "given", "story"),
+    [
+        (ADDING, GO, ADDED),
+        (ScriptedModel(turns=[says("hi")]), "go", ["thought: hi"]),
+        (add, {"a": 1, "b": 2}, ["tool_call add(a=1, b=2)", "observation add: 3"]),
+    ],
+    ids=["agent", "model", "tool"],
+)
+
+
+@RUNNABLES
+@pytest.mark.parametrize(
+    "run_traced",
+    [
+        lambda runnable, *given: traceable(runnable.invoke, name="outer")(*given),
+        lambda runnable, *given: asyncio.run(traceable(runnable.ainvoke, name="outer")(*given)),
+    ],
+    ids=["sync", "async"],
+)
+@pytest.mark.usefixtures("langsmith")
+def test_a_run_in_a_traceable_function_is_recorded(
+    notebook, config, run_traced, runnable, given, story
+):
+    run_traced(runnable, given, config)
+
+    assert notebook.story == story
+    assert notebook.run.complete is True
+
+
+def test_a_traceable_function_is_seen_with_the_agent_inside_it(langsmith, config):
+    traceable(ADDING.invoke, name="ask")(GO, config)
+
+    assert names_in(langsmith.seen())[:3] == ["ask", "adding", "model"]
+
+
+def delegating(runnable, given):
+    """An agent with a tool in which a traceable function runs that."""
+
+    @traceable
+    def run(_):
+        return str(runnable.invoke(given))
+
+    @tool
+    def delegate(task: str) -> str:
+        """Give it to a traceable function."""
+        run(task)
+        return "done"
+
+    return agent(calls(delegate={"task": "t"}), says("bye"), tools=[delegate])
+
+
+@RUNNABLES
+@pytest.mark.usefixtures("langsmith")
+def test_runs_in_a_traceable_function_in_a_tool_are_in_the_trace(
+    notebook, config, runnable, given, story
+):
+    delegating(runnable, given).invoke(GO, config)
+
+    assert notebook.story == [
+        "tool_call delegate(task='t')",
+        *story,
+        "observation delegate: done",
+        "thought: bye",
+    ]
+
+
+def parents_of_spans(watch, config):
+    """Of a span around a run, one in its tool and one after it."""
+    program = Program()
+
+    @tool
+    def measure(what: str) -> str:
+        """Measure, in a span."""
+        with program.span("inside"):
+            return what
+
+    measuring = agent(calls(measure={"what": "x"}), says("done"), tools=[measure])
+    with program.span("around"):
+        measuring.invoke(GO, {"callbacks": [*config["callbacks"], *watch.callbacks]})
+    with program.span("after"):
+        pass
+    return program.parents()
+
+
+@pytest.mark.parametrize("peer", [by_langfuse, by_openinference])
+def test_opentelemetrys_context_is_that_which_it_is_without_us(peer, notebook, config):
+    with peer() as watch:
+        beside_us = parents_of_spans(watch, config)
+    kp_langchain.disable()
+    with peer() as watch:
+        without_us = parents_of_spans(watch, {"callbacks": []})
+
+    assert beside_us == without_us
+    assert beside_us["after"] is None
+    assert notebook.started == 1
+    assert not is_in_a_span()

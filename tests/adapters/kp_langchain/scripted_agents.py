@@ -28,12 +28,6 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-@tool
-def divide(a: int, b: int) -> float:
-    """Divide a number by another."""
-    return a / b
-
-
 def _look_up(word: str) -> str:
     """Look a word up."""
     raise ToolException(f"Error: {word} is not in the book")

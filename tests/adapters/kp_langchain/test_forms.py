@@ -88,12 +88,20 @@ def test_case_07_reasoning_is_found_in_every_form(config, notebook, message):
 
 
 @pytest.mark.parametrize(
-    ("more", "thoughts"),
-    [({}, []), ({"reasoning_content": "Hm."}, ["thought: Hm."])],
-    ids=["alone", "after reasoning"],
+    ("response", "thoughts"),
+    [
+        (answering(AIMessage(" \n")), []),
+        (
+            answering(AIMessage(" \n", additional_kwargs={"reasoning_content": "Hm."})),
+            ["thought: Hm."],
+        ),
+        (LLMResult(generations=[]), []),
+        (LLMResult(generations=[[]]), []),
+    ],
+    ids=["blank", "blank after reasoning", "empty", "no candidate"],
 )
-def test_blank_text_is_no_part_of_a_thought(more, thoughts):
-    run = recorded(response=answering(AIMessage(" \n", additional_kwargs=more)), result="3")
+def test_what_is_not_there_is_no_part_of_a_thought(response, thoughts):
+    run = recorded(response=response, result="3")
 
     assert story(run) == [*thoughts, "tool_call add", "observation add: 3"]
 
@@ -112,17 +120,6 @@ def test_a_completion_is_a_turn():
     [facts] = run.facts
     assert story(run) == ["thought: Yes."]
     assert (facts.model, facts.input_tokens, facts.output_tokens) == ("m-1", 3, 1)
-
-
-@pytest.mark.parametrize(
-    "response",
-    [LLMResult(generations=[]), LLMResult(generations=[[]])],
-    ids=["empty", "no candidate"],
-)
-def test_no_response_is_an_empty_turn(response):
-    run = recorded(response=response, result="3")
-
-    assert story(run) == ["tool_call add", "observation add: 3"]
 
 
 @pytest.mark.parametrize(

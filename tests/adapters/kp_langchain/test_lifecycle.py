@@ -79,21 +79,21 @@ def first_of(stream):
 
 
 @pytest.mark.parametrize(
-    ("runnable", "story"),
+    ("runnable", "story", "result"),
     [
-        (COUNTING, ["thought: one two three"]),
-        (COUNTING_MODEL, ["thought: one", "observation: GeneratorExit"]),
+        (COUNTING, ["thought: one two three"], "one two three"),
+        (COUNTING_MODEL, ["thought: one", "observation: GeneratorExit"], ""),
     ],
     ids=["chain", "model"],
 )
 def test_a_stream_that_is_closed_early_keeps_what_was_said(
-    handler, config, notebook, runnable, story
+    handler, config, notebook, runnable, story, result
 ):
     first_of(runnable.stream("count", config))
 
     run, trace = notebook.run, notebook.trace
     assert notebook.story == story
-    assert trace.task.objective == "count"
+    assert (trace.task.objective, trace.outcome.result_summary) == ("count", result)
     assert (run.complete, run.error_type, trace.metadata.success) == (False, "GeneratorExit", False)
     assert len(handler._runs) == 0
 

@@ -105,20 +105,6 @@ def test_where_too_many_runs_never_end_the_oldest_are_given_up_and_in_the_end_fo
     assert (handler.trace_id(oldest), handler.trace_id(uuid.uuid4())) == (None, None)
 
 
-@pytest.mark.slow
-def test_case_26_a_thousand_runs_at_once_stay_apart(config, notebook):
-    running = agent(*ADDS)
-
-    async def run_many():
-        questions = [{"messages": f"question {number}"} for number in range(1000)]
-        await asyncio.gather(*[running.ainvoke(question, config) for question in questions])
-
-    asyncio.run(run_many())
-
-    assert len({run.trace.task.objective for run in notebook.runs}) == 1000
-    assert {len(run.trace.steps) for run in notebook.runs} == {4}
-
-
 def test_case_26_a_run_of_ten_thousand_steps_is_bounded(handler, notebook):
     root, run = uuid.uuid4(), uuid.uuid4()
     handler.on_chain_start(None, "go", run_id=root)

@@ -121,25 +121,19 @@ def test_the_domain_and_the_confidence_are_those_that_were_given(adding, noteboo
 
 
 @pytest.mark.parametrize("word", ["false", "False", "0", "off", " no "])
-def test_where_recording_is_switched_off_nothing_is_switched_on(
-    adding, notebook, monkeypatch, word
+def test_where_recording_is_switched_off_nothing_is_switched_on_and_no_pipeline_needed(
+    adding, notebook, monkeypatch, caplog, word
 ):
     monkeypatch.setenv("KP_ENABLED", word)
+    monkeypatch.setenv("KP_THREAD_IDLE_S", "often")  # of which a pipeline would complain
     kp_langchain.enable(notebook)
 
     with kp_langchain.recording_runs(notebook) as handler:
         adding.invoke(GO, {"callbacks": [handler]})
-
-    assert notebook.started == 0
-
-
-def test_a_block_that_records_nothing_needs_no_pipeline(monkeypatch, caplog):
-    monkeypatch.setenv("KP_ENABLED", "false")
-    monkeypatch.setenv("KP_THREAD_IDLE_S", "often")
-
     with kp_langchain.recording_runs() as handler:
         assert handler.trace_id() is None
 
+    assert notebook.started == 0
     assert not caplog.records
 
 

@@ -2,18 +2,6 @@
 
 from types import SimpleNamespace
 
-_TYPES = {
-    "AgentSpanData": "agent",
-    "ResponseSpanData": "response",
-    "GenerationSpanData": "generation",
-    "FunctionSpanData": "function",
-    "HandoffSpanData": "handoff",
-    "GuardrailSpanData": "guardrail",
-    "TaskSpanData": "custom",
-    "TurnSpanData": "custom",
-    "CustomSpanData": "custom",
-}
-
 
 class Plain(SimpleNamespace):
     """An object of the SDK, as a pydantic model gives itself."""

@@ -1,10 +1,13 @@
-"""Recorded spans of real frameworks, played to a processor as it heard them."""
+"""Recorded spans of real frameworks, played to a processor as it heard them, or in a file."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+
+from kp_middleware.imports import ImportContext, RunDefaults, read_runs
 
 START_NS = 1_763_800_000 * 10**9
 
@@ -37,6 +40,15 @@ def play(document, processor):
         pool.shutdown()
 
 
+def kept_by_the_collector(document, path):
+    """The runs that are read from a file in which the collector kept the spans."""
+    lines = [json.dumps(as_otlp(span)) for span in reversed(document["spans"])]
+    path.write_text("\n".join(lines))
+    found = [run.to_recorded(RunDefaults()) for run in read_runs(path, ImportContext("otlp"))]
+    runs = [run for run in found if run is not None]
+    return sorted(runs, key=lambda run: run.trace.metadata.created_at)
+
+
 def at(ms):
     return START_NS + round(ms * 1e6)
 
@@ -63,3 +75,42 @@ def ended(span):
         start_time=at(span["start_ms"]),
         end_time=at(span["end_ms"]),
     )
+
+
+def as_otlp(span):
+    def pairs(attributes):
+        return [{"key": key, "value": any_value(value)} for key, value in attributes.items()]
+
+    codes = {"UNSET": 0, "OK": 1, "ERROR": 2}
+    status = {"code": codes[span["status"]["code"]], "message": span["status"]["description"]}
+    one = {
+        "traceId": "07",
+        "spanId": span["span"],
+        "parentSpanId": span["parent"] or "",
+        "name": span["name"],
+        "startTimeUnixNano": str(START_NS + round(span["start_ms"] * 1e6)),
+        "endTimeUnixNano": str(START_NS + round(span["end_ms"] * 1e6)),
+        "attributes": pairs(span["attributes"]),
+        "events": [
+            {"name": event["name"], "attributes": pairs(event["attributes"])}
+            for event in span["events"]
+        ],
+        "status": status,
+    }
+    scopes = [{"scope": {"name": span["scope"]["name"]}, "spans": [one]}]
+    return {"resourceSpans": [{"scopeSpans": scopes}]}
+
+
+def any_value(value):
+    match value:
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(value)}
+        case float():
+            return {"doubleValue": value}
+        case str():
+            return {"stringValue": value}
+        case list():
+            return {"arrayValue": {"values": [any_value(one) for one in value]}}
+    return {}

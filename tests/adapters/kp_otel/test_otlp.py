@@ -45,38 +45,28 @@ def backend():
     server.stop()
 
 
-@pytest.fixture
-def sent():
-    """Gives the spans that are sent of a run."""
-
-    def of(run):
-        memory = InMemorySpanExporter()
-        OTLPExporter(exporter=memory)(run)
-        return memory.get_finished_spans()
-
-    return of
+def sent(run):
+    """The spans that are sent of a run."""
+    memory = InMemorySpanExporter()
+    OTLPExporter(exporter=memory)(run)
+    return memory.get_finished_spans()
 
 
-@pytest.fixture
-def boiled(provider):
-    """Records an agent that boils an egg in a pipeline."""
-
-    def record(kp):
-        provider.add_span_processor(KPSpanProcessor(kp))
-        tracer = provider.get_tracer("pydantic-ai")
-        with agent(tracer, **{"gen_ai.conversation.id": "a thread"}):
-            asked = "An egg for anna.example@gmail.com?"
-            spent = {"gen_ai.usage.input_tokens": 7, "gen_ai.response.model": "m"}
-            model(tracer, text("I boil."), call("boil", "c1", minutes=6), asked=asked, **spent)
-            with tool(tracer, "boil", "c1", result=None) as boil:
-                fail(boil, ValueError("no gas"))
-            model(tracer, call("boil", "c2", minutes=7), **spent)
-            with tool(tracer, "boil", "c2", result="soft"):
-                pass
-            model(tracer, text("Here it is."), **spent)
-        assert not kp.flush(30).unscored
-
-    return record
+def boil(provider, kp):
+    """Record an agent that boils an egg in a pipeline."""
+    provider.add_span_processor(KPSpanProcessor(kp))
+    tracer = provider.get_tracer("pydantic-ai")
+    with agent(tracer, **{"gen_ai.conversation.id": "a thread"}):
+        asked = "An egg for anna.example@gmail.com?"
+        spent = {"gen_ai.usage.input_tokens": 7, "gen_ai.response.model": "m"}
+        model(tracer, text("I boil."), call("boil", "c1", minutes=6), asked=asked, **spent)
+        with tool(tracer, "boil", "c1", result=None) as boil:
+            fail(boil, ValueError("no gas"))
+        model(tracer, call("boil", "c2", minutes=7), **spent)
+        with tool(tracer, "boil", "c2", result="soft"):
+            pass
+        model(tracer, text("Here it is."), **spent)
+    assert not kp.flush(30).unscored
 
 
 def attributes(span):
@@ -87,11 +77,11 @@ def attributes(span):
     }
 
 
-def test_a_run_arrives_with_its_score_signals_and_the_decision(db, backend, boiled):
+def test_a_run_arrives_with_its_score_signals_and_the_decision(db, backend, provider):
     kp = KnowledgePulse(db=db, embedder=None, threshold=0.0)
     kp.add_exporter(OTLPExporter(backend.url, headers={"authorization": "Bearer x"}), send="all")
     with kp:
-        boiled(kp)
+        boil(provider, kp)
 
     run = kp.run("@last")
     own, *inner = backend.spans
@@ -110,14 +100,12 @@ def test_a_run_arrives_with_its_score_signals_and_the_decision(db, backend, boil
     assert not any("anna.example" in str(span) for span in backend.spans)
 
 
-def test_what_was_sent_is_read_as_the_run_that_it_was_and_its_ids_are_always_the_same(
-    db, boiled, sent
-):
+def test_what_was_sent_is_read_as_the_run_that_it_was_and_its_ids_are_always_the_same(db, provider):
     given = []
     kp = KnowledgePulse(db=db, embedder=None)
     kp.add_exporter(given.append, send="all")
     with kp:
-        boiled(kp)
+        boil(provider, kp)
 
     book = Book()
     processor = KPSpanProcessor(book)
@@ -139,12 +127,12 @@ def test_what_was_sent_is_read_as_the_run_that_it_was_and_its_ids_are_always_the
     assert len({*ids}) == 6
 
 
-def test_a_run_that_the_backend_refuses_is_passed(db, backend, boiled, caplog):
+def test_a_run_that_the_backend_refuses_is_passed(db, backend, provider, caplog):
     backend.status = 400
     kp = KnowledgePulse(db=db, embedder=None)
     kp.add_exporter(OTLPExporter(backend.url), send="all")
     with kp:
-        boiled(kp)
+        boil(provider, kp)
         backend.status = 200
         kp.capture(lambda question: question)("Another?")
         kp.flush(30)

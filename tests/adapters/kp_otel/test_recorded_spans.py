@@ -1,7 +1,7 @@
 """What frameworks told OpenTelemetry becomes the runs that it should."""
 
 import pytest
-from played import play
+from played import kept_by_the_collector, play
 from told_runs import FOLDER, expected, load, names, told
 
 from kp_otel import KPSpanProcessor
@@ -29,7 +29,9 @@ def processor(book):
 
 
 @pytest.mark.parametrize("name", AS_EXPECTED)
-def test_spans_become_the_runs_that_they_should(name, book, processor):
+def test_spans_become_the_runs_that_they_should_live_and_from_a_file(
+    name, book, processor, tmp_path
+):
     document, wanted = load("dumps", name), expected(name)
 
     play(document, processor)
@@ -38,6 +40,9 @@ def test_spans_become_the_runs_that_they_should(name, book, processor):
     processor.shutdown()
 
     found = [told(run) for run in book.runs]
+    if not document["never_ended"]:
+        kept = kept_by_the_collector(document, tmp_path / "otlp.jsonl")
+        assert [told(run) for run in kept] == found
     for run, want in zip(found, wanted, strict=True):
         if want["agent_name"] is None:
             run["agent_name"] = None  # it has the name of its span
@@ -49,29 +54,38 @@ def test_spans_become_the_runs_that_they_should(name, book, processor):
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_CONTENT))
-def test_a_run_without_content_is_counted_and_not_kept(name, book, processor):
-    play(load("dumps", name), processor)
+def test_a_run_without_content_is_counted_and_not_kept(name, book, processor, tmp_path):
+    document = load("dumps", name)
 
-    assert book.runs == []
+    play(document, processor)
+
+    assert book.runs == kept_by_the_collector(document, tmp_path / "otlp.jsonl") == []
     assert processor.without_content == len(expected(name))
 
 
 @pytest.mark.parametrize("name", sorted(NOTHING_DONE))
-def test_a_run_in_which_nothing_was_done_is_not_kept(name, book, processor):
-    play(load("dumps", name), processor)
+def test_a_run_in_which_nothing_was_done_is_not_kept(name, book, processor, tmp_path):
+    document = load("dumps", name)
+
+    play(document, processor)
     processor.shutdown()
 
     assert book.runs == []
+    if not document["never_ended"]:
+        assert kept_by_the_collector(document, tmp_path / "otlp.jsonl") == []
 
 
 @pytest.mark.parametrize("name", sorted(TWO_IN_A_TRACE))
-def test_two_runs_in_one_trace_are_two(name, book, processor):
-    play(load("dumps", name), processor)
+def test_two_runs_in_one_trace_are_two(name, book, processor, tmp_path):
+    document = load("dumps", name)
 
-    assert [(run.trace.task.objective, len(run.trace.steps)) for run in book.runs] == [
-        ("Good morning.", 2),
-        ("Which order?", 2),
-    ]
+    play(document, processor)
+
+    for runs in (book.runs, kept_by_the_collector(document, tmp_path / "otlp.jsonl")):
+        assert [(run.trace.task.objective, len(run.trace.steps)) for run in runs] == [
+            ("Good morning.", 2),
+            ("Which order?", 2),
+        ]
 
 
 def test_a_handoff_answers_its_call(book, processor):
