@@ -98,6 +98,7 @@ def test_case_04_an_error_that_the_tool_node_handles_is_a_recovery(config, noteb
         "error_recovery explode: ValueError: bad 1",
         "thought: Sorry.",
     ]
+    assert notebook.trace.steps[1].latency_ms > 0
 
 
 @needs("tool calls with ids")

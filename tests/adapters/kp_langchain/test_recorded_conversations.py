@@ -93,10 +93,6 @@ def whole(runs):
     return reduce(lambda first, second: joined(first, second, Limits()), runs)
 
 
-def succeeded(recording):
-    return recording["reward"] == 1.0
-
-
 def redacted(document):
     trace = ReasoningTrace.model_validate(document)
     return redact_trace(trace, level="private").trace
@@ -130,7 +126,7 @@ STORED = AIRLINE[::4]  # redaction takes its time
 def test_a_thread_is_the_document_of_its_conversation(notebook, recording):
     hold(recording, KPCallbackHandler(notebook, scope="thread"))
 
-    thread = ended(whole(notebook.runs), success=succeeded(recording), confidence=0.8)
+    thread = ended(whole(notebook.runs), success=recording["reward"] == 1, confidence=0.8)
     assert comparable(thread.trace) == comparable(document_of(recording))
 
 
@@ -140,7 +136,7 @@ def test_a_thread_is_stored_as_that_document_without_its_secrets(kp, connection,
         stored(connection)[0][0] for _ in held(recording, KPCallbackHandler(kp, scope="thread"))
     ]
 
-    kp.end_thread("conversation", success=succeeded(recording), confidence=0.8)
+    kp.end_thread("conversation", success=recording["reward"] == 1, confidence=0.8)
 
     [(state, document)] = stored(connection)
     assert states == ["paused"] * len(human_turns(recording))
@@ -152,12 +148,12 @@ def test_a_thread_is_stored_as_that_document_without_its_secrets(kp, connection,
 def test_a_thread_is_that_document_also_in_an_event_loop(notebook, recording):
     hold(recording, KPCallbackHandler(notebook, scope="thread"), ainvoke)
 
-    thread = ended(whole(notebook.runs), success=succeeded(recording), confidence=0.8)
+    thread = ended(whole(notebook.runs), success=recording["reward"] == 1, confidence=0.8)
     assert comparable(thread.trace) == comparable(document_of(recording))
 
 
 def test_how_sure_the_agent_is_holds_where_its_thread_ends_without_success(kp, connection, ours):
-    unsuccessful = next(recording for recording in ours if not succeeded(recording))
+    unsuccessful = next(recording for recording in ours if recording["reward"] < 1)
     hold(unsuccessful, KPCallbackHandler(kp, scope="thread", confidence=lambda _: 0.8))
 
     kp.end_thread("conversation", success=False)

@@ -12,7 +12,6 @@ from waiting_agents import on_thread
 from ways_to_run import ainvoke, astream, invoke, stream
 
 ASKED = {"messages": "How much is 1 + 2?"}
-UNRECORDED = {"configurable": {"thread_id": "T"}}
 
 
 def failing_once():
@@ -41,7 +40,7 @@ def test_a_run_that_goes_on_after_a_failure_has_its_objective(kp, run):
 
 def test_what_failed_before_anybody_recorded_is_heard_from_the_conversation(kp):
     graph = failing_once()
-    fail(invoke, graph, ASKED, UNRECORDED)
+    fail(invoke, graph, ASKED, {"configurable": {"thread_id": "T"}})
 
     graph.invoke(None, on_thread(kp))
 

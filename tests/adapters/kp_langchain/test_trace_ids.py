@@ -21,10 +21,6 @@ from kp_middleware import current_trace
 THREAD = {"configurable": {"thread_id": "T"}}
 
 
-def ids_in(kp):
-    return [run.id for run in stored_runs(kp)]
-
-
 @pytest.fixture
 def leads_to(kp, connection):
     """The id of the trace that commands find by an id, and that feedback with it reaches."""
@@ -46,7 +42,9 @@ def test_a_trace_is_found_by_the_run_id_of_its_config_or_is_the_one_that_began_l
     for run_id in (first, second):
         agent(says("done")).invoke(GO, {"callbacks": [handler], "run_id": run_id})
 
-    assert [handler.trace_id(first), handler.trace_id(second)] == ids_in(kp)
+    assert [handler.trace_id(first), handler.trace_id(second)] == [
+        run.id for run in stored_runs(kp)
+    ]
     assert (before, handler.trace_id()) == (None, handler.trace_id(second))
 
 
@@ -77,7 +75,7 @@ def test_in_a_captured_function_it_is_that_function_s(kp):
 
     kp.capture(lambda text: agent(says(text)).invoke(GO, {"callbacks": [handler]}))("done")
 
-    assert [handler.trace_id()] == ids_in(kp)
+    assert handler.trace_id() == stored_run(kp).id
 
 
 def test_a_block_has_a_handler_that_knows_whether_it_records_or_not(kp, monkeypatch):
