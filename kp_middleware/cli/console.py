@@ -53,12 +53,9 @@ COLUMNS: Final = (  # of a run; a narrow terminal drops columns, but never the o
     "objective",
 )
 _FIELDS: Final = (*RunSummary._fields[: RunSummary._fields.index("snippet")], "success_source")
-_ROUNDING_ERROR: Final = 1e-9
 _PIPE_WIDTH: Final = 100
-_PIPE_TABLE_WIDTH: Final = 160
 _GAP: Final = 2
 _TEXT_SHARE: Final = 0.3  # of the width, at least, for a truncated column
-_PROGRESS_DELAY_S: Final = 0.5
 _TRAILING_BLANKS: Final = re.compile(r" +((?:\x1b\[[\d;]*m)*)$", re.MULTILINE)
 _CONTROL_CHARACTERS: Final = re.compile(  # those that JSON does not escape
     "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
@@ -128,10 +125,7 @@ class Output(NamedTuple):
         all_columns: bool = False,
         widths: Mapping[str, int] | None = None,
     ) -> None:
-        """Stream the rows; a table without ``widths`` needs all of them first.
-
-        ``columns`` apply to tables and text. JSON has every key.
-        """
+        """Stream the rows, JSON with every key; a table without ``widths`` needs all of them."""
         rows = iter(rows)
         first = next(rows, None)
         for name in self.columns:
@@ -231,7 +225,7 @@ def humanize_run(row: Row) -> dict[str, Any]:
         date = day(started, year=not is_this_year)
         row["started_at"] = f"{date} {started[11:16]}" if is_this_year else date
     if row.get("margin") is not None:
-        sign = "-" if row["margin"] < -_ROUNDING_ERROR else "+"
+        sign = "-" if row["margin"] < -1e-9 else "+"
         row["margin"] = f"{sign}{distance(row['margin'], least=4)}"
     return row
 
@@ -254,14 +248,9 @@ def render(*renderables: "RenderableType", width: int | None = None) -> str:
     """Return rich renderables as text. Rich's own print exits on a broken pipe."""
     from rich.console import Console
 
-    is_colorless = has_flag("no_color") or bool(os.environ.get("NO_COLOR"))
-    console = Console(
-        color_system=None if is_colorless else "auto",
-        width=width or screen_width(),
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
+    colors: Any = None if has_flag("no_color") or os.environ.get("NO_COLOR") else "auto"
+    plain: Any = {"highlight": False, "markup": False, "emoji": False}
+    console = Console(color_system=colors, width=width or screen_width(), **plain)
     with console.capture() as captured:
         for renderable in renderables:
             console.print(renderable, crop=False)
@@ -307,18 +296,17 @@ def print_table(
     """
     is_terminal = sys.stdout.isatty()
     may_drop = is_terminal and not all_columns
-    available = screen_width() if is_terminal else _PIPE_TABLE_WIDTH
-    headings = {
-        name: one_line(name if all_columns else _HEADINGS.get(name, name)) for name in columns
-    }
+    available = screen_width() if is_terminal else 160
+    known = {} if all_columns else _HEADINGS
+    headings = {name: one_line(known.get(name, name)) for name in columns}
     cells = {name: [cell(row[name], name) for row in rows] for name in columns}
     if rows and widths is None and may_drop:
         columns = [name for name in columns if any(cells[name])]
     fitted = {name: max(map(width_of, [headings[name], *cells[name]])) for name in columns}
-    fitted.update(widths or {})
+    fitted |= widths or {}
     last, least = columns[-1], int(available * _TEXT_SHARE)
-    has_text = last not in {"", "id"} and not last.endswith("_id")
-    has_text = has_text and any(type(row[last]) is str for row in rows)
+    is_id = last in {"", "id"} or last.endswith("_id")
+    has_text = not is_id and any(type(row[last]) is str for row in rows)
     full_width = fitted[last]
     if has_text:
         fitted[last] = min(full_width, least)
@@ -380,7 +368,7 @@ class Progress:
 
     def __init__(self, label: str) -> None:
         is_shown = sys.stderr.isatty() and not (has_flag("quiet") or has_flag("no_progress"))
-        self._shows_at = time.monotonic() + _PROGRESS_DELAY_S if is_shown else math.inf
+        self._shows_at = time.monotonic() + 0.5 if is_shown else math.inf
         self._label = label
         self._bar: Bar | None = None
 

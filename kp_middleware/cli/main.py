@@ -67,7 +67,7 @@ class _Main(options.DefaultGroup):
             message = "\n".join(map(printable, str(error).splitlines()))  # it may quote input
             raise click.ClickException(message) from error
         except DATABASE_ERRORS as error:  # the file is damaged or locked, or the disk fails
-            message = str(to_database_error(options.file_of(ctx), error))
+            message = str(to_database_error(options.find_file(ctx)[0], error))
             raise click.ClickException(message) from error
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)

@@ -3,7 +3,7 @@
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -13,9 +13,6 @@ from kp_middleware.cli.console import Progress, hint, progress
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.storage import Database, History, Pruning, upgrade_file, vacuum
 from kp_middleware.views.wording import counted
-
-_WRITER_PAUSE_S: Final = 0.005
-_POLL_S: Final = 2.0
 
 
 @click.command()
@@ -96,7 +93,7 @@ def prune(db: Path, *, older: str | None, yes: bool, shrink: bool, **criteria: A
             count = 0
             for removed in batches:
                 count += removed
-                time.sleep(_WRITER_PAUSE_S)  # let other writers in
+                time.sleep(0.005)  # let other writers in
             if shrink:
                 vacuum(file)
     kept = counts.recorded - count
@@ -179,7 +176,7 @@ def pull(db: Path, *, follow: bool) -> None:
             click.echo(f"{db}: {copied:,} new runs")
             if not follow:
                 return
-            time.sleep(_POLL_S)
+            time.sleep(2.0)
 
 
 def _connect(db: Path, name: str, *, writes: bool = True) -> sharing.Link:

@@ -31,20 +31,15 @@ if TYPE_CHECKING:
 Command: TypeAlias = Callable[..., Any]
 Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[Any]]
 
-_LOW_DISK_BYTES: Final = 100_000_000
-_POLL_S: Final = 1.0
-
 
 def pass_db(command: Command) -> Command:
     """Pass the trace database to a command; warn if the settings name an unusable one."""
 
     @wraps(command)
     def run(*values: Any, **more: Any) -> Any:
-        db = named_file(click.get_current_context())
-        if db is None:
-            db, problem = _file_and_problem()
-            if problem:
-                warn(f"{one_line(problem)}; using {db}")
+        db, problem = find_file(click.get_current_context())
+        if problem:
+            warn(f"{problem}; using {db}")
         return command(db, *values, **more)
 
     return run
@@ -55,19 +50,16 @@ def named_file(context: click.Context) -> Path | None:
     return cast("Path | None", context.meta.get("kp_middleware.db"))
 
 
-def file_of(context: click.Context) -> Path:
-    """Return the trace database, or the default one if the settings are unusable."""
-    return named_file(context) or _file_and_problem()[0]
-
-
-def _file_and_problem() -> tuple[Path, str | None]:
-    """Return the trace database, and why it may not be the intended one."""
+def find_file(context: click.Context) -> tuple[Path, str | None]:
+    """Return the trace database; if the settings name an unusable one, the default and why."""
+    if (named := named_file(context)) is not None:
+        return named, None
     try:
         path = locations.database_file()
         problem = locations.file_problem(path)
     except SettingsFileError as error:
         problem = str(error)
-    return (locations.default_database_file(), problem) if problem else (path, None)
+    return (locations.default_database_file(), one_line(problem)) if problem else (path, None)
 
 
 def write_problem(db: Path) -> str | None:
@@ -75,7 +67,7 @@ def write_problem(db: Path) -> str | None:
     if not (os.access(db, os.W_OK) and os.access(db.parent, os.W_OK)):
         return f"{db} is read-only for you: make it and its folder writable, or name another"
     free_bytes = disk_usage(db.parent).free
-    if free_bytes < _LOW_DISK_BYTES:
+    if free_bytes < 100_000_000:
         return f"only {free_bytes / 1e6:,.0f} MB are free for {db}: make room, or runs will be lost"
     return None
 
@@ -89,9 +81,8 @@ def open_to_write(db: Path) -> Database:
 
 def require_usable_file() -> None:
     """Raise ClickException if ``KP_DB`` or ``settings.toml`` names no usable file."""
-    context = click.get_current_context()
-    if named_file(context) is None and (problem := _file_and_problem()[1]):
-        raise click.ClickException(f"{one_line(problem)}; nothing is changed")
+    if problem := find_file(click.get_current_context())[1]:
+        raise click.ClickException(f"{problem}; nothing is changed")
 
 
 def read_settings(db: Path) -> "Settings":
@@ -147,19 +138,16 @@ def wait_for_model(embedder: "Embedder | None") -> None:
             if not hinted:
                 hint(f"waiting for the model: {error}")
             hinted = True
-            time.sleep(_POLL_S)
-
-
-_HELP_WIDTH: Final = 60
+            time.sleep(1)
 
 
 def complete_trace_id(context: click.Context, _: click.Parameter, start: str) -> list[Any]:
     """Complete an id among the newest runs, with objectives as help."""
     descriptions = {"@last": "the newest run", "@best": "the run with the highest score"}
-    for trace_id, objective in storage.trace_ids(file_of(context), start):
+    for trace_id, objective in storage.trace_ids(find_file(context)[0], start):
         forms = short_id(trace_id), trace_id.removeprefix("kp:trace:"), trace_id
         shortest = next(form for form in forms if form.startswith(start))
-        descriptions[shortest] = one_line(objective)[:_HELP_WIDTH]
+        descriptions[shortest] = one_line(objective)[:60]
     return complete(descriptions, start)
 
 
@@ -172,7 +160,7 @@ def complete(descriptions: Mapping[str, str], start: str) -> list[CompletionItem
 def _completes(names: Callable[[Path, str], list[str]]) -> Completer:
     """Complete with names from the file. Skips those with control characters."""
     return lambda context, _, start: [
-        name for name in names(file_of(context), start) if name == one_line(name)
+        name for name in names(find_file(context)[0], start) if name == one_line(name)
     ]
 
 

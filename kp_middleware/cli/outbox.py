@@ -22,10 +22,7 @@ from kp_middleware.storage import STILL_SENT, History, OutboxAdmin, SharedRuns, 
 from kp_middleware.views.delivery import BEING_SENT, find_obstacles
 from kp_middleware.views.wording import in_words, printable, short_id
 
-_COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "objective", "reason")
 _MAY_BE_SENT: Final = "may still be sent by another host until a program here records again"
-_TIMED_OUT: Final = "timed out: raise --timeout, or leave the rest to the next program that records"
-_NO_LIMIT: Final = 1_000_000
 _FAILED: Final = ("rejected", "blocked")
 _WAITING: Final = ("pending", "sending")
 _KINDS: Final = {
@@ -90,7 +87,11 @@ def list_(db: Path, *, limit: int, output: Output, states: list[str]) -> None:
     def humanize(row: console.Row) -> console.Row:
         return {**row, "id": short_id(row["id"]), "redactions": in_words(row["redactions"])}
 
-    output.print(rows, _COLUMNS, humanize=humanize)
+    output.print(
+        rows,
+        ("id", "state", "attempts", "size_bytes", "redactions", "objective", "reason"),
+        humanize=humanize,
+    )
     for sentence in obstacles.in_words():
         console.warn(sentence)
     console.hint_at_limit(count, limit, len(rows))
@@ -242,7 +243,10 @@ def send(db: Path, *, timeout: float) -> None:
             if counts["left"]:
                 obstacles = find_obstacles(history.backlog(), db)
                 reasons += obstacles.in_words()
-                reasons = reasons or [*(one.in_words() for one in obstacles.sending), _TIMED_OUT]
+                reasons = reasons or [
+                    *(one.in_words() for one in obstacles.sending),
+                    "timed out: raise --timeout, or the next program that records sends the rest",
+                ]
     console.print_result(counts, in_words(counts) or "nothing is waiting to be sent")
     for reason in reasons:
         console.warn(printable(reason))
@@ -312,7 +316,7 @@ def _editing(db: Path, *, retry_keys: bool = False) -> Iterator[tuple[OutboxAdmi
                     sync_shared_outbox(link, runs)
                 except KnowledgePulseError as error:
                     raise click.ClickException(f"changed here; {_MAY_BE_SENT}: {error}") from error
-        if left := len(runs.to_withdraw(_NO_LIMIT)):
+        if left := len(runs.to_withdraw(1_000_000)):
             why = "being sent" if url else "KP_SHARED is not set here"
             raise click.ClickException(f"changed here; {left:,} {_MAY_BE_SENT}: {why}")
 

@@ -28,18 +28,20 @@ if TYPE_CHECKING:
 
     from kp_middleware.traces import PrivacyLevel
 
-_LEVELS: Final = ("aggregated", "federated", "private")
 _MAX_WHOLE: Final = 1 << 20  # characters; longer text is redacted in chunks
 _MAX_CHUNK: Final = 1 << 19  # characters
 _CONTEXT: Final = 1 << 15  # twice the longest match of any rule
 _BACKTRACK: Final = 1 << 12
-_MAX_TRIES: Final = 16
 _REMEDY: Final = "convert it to UTF-8: iconv -f latin1 -t utf-8, Out-File -Encoding utf8"
 
 
 @click.command()
 @click.argument("file", type=click.File("rb"), default="-")
-@click.option("--level", type=click.Choice(_LEVELS), help="Default: your privacy_level.")
+@click.option(
+    "--level",
+    type=click.Choice(("aggregated", "federated", "private")),
+    help="Default: your privacy_level.",
+)
 @click.option("--report", is_flag=True, help="Print what was redacted and where, not the text.")
 @click.option("--check", is_flag=True, help="Only exit with 3 if something would be redacted.")
 @options.json_option
@@ -125,7 +127,7 @@ def _chunks(text: str, redact: Callable[[str], Redacted]) -> Iterator[str]:
 
 def _chunk_end(text: str, start: int, redact: Callable[[str], Redacted]) -> int:
     limit = start + _MAX_CHUNK
-    for _ in range(_MAX_TRIES):
+    for _ in range(16):
         end = text.rfind("\n", start, limit) + 1
         if not end:
             break

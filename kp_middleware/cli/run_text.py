@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kp_middleware.cli.console import cell, grid, indented, safe_text
@@ -36,22 +36,15 @@ if TYPE_CHECKING:
 _NAME_WIDTH: Final = 20
 _MAX_BAR_WIDTH: Final = 50
 _MIN_BAR_WIDTH: Final = 12
-_SIGNS: Final = {"same": "=", "left": "<", "right": ">"}
-_CONTEXT_STEPS: Final = 2  # equal steps shown around a difference
 
 
 def render_run(run: Run, *, steps: int | None, width: int, cost: str = "") -> "Renderables":
     """Yield a run's objective, score, delivery and steps; ``steps=None`` shows all."""
     view = view_trace(run)
     yield safe_text(cut(one_line(run.objective), 3 * width))
-    line = view.id
-    for fact in filter(None, map(one_line, (*view.facts, cost))):
-        if width_of(f"{line}  {fact}") > width:  # break lines between facts
-            yield safe_text(line)
-            line = fact
-        else:
-            line += f"  {fact}"
-    yield safe_text(line)
+    facts = filter(None, map(one_line, (view.id, *view.facts, cost)))
+    lines = wrap("  ".join(fact.replace(" ", "\0") for fact in facts), width)  # between two facts
+    yield from (safe_text(line.replace("\0", " ")) for line in lines)
     yield ""
     if run.score is not None:
         yield waterfall(added_up(arithmetic(run)), view.threshold, width)
@@ -143,7 +136,8 @@ def render_diff(left: Run, right: Run, width: int) -> "Renderables":
         table.add_row(sign, name.replace("_", " "), *texts, change)
 
     add("", "", "left <", "right >")
-    for name, *values in comparison.facts:
+    for name, left_value in comparison.left.items():
+        values = left_value, comparison.right[name]
         label = "outcome" if name == "success" else name.removesuffix("_ms")
         texts = (outcome(value) if name == "success" else cell(value, name) for value in values)
         add(_sign(*values), label, *(text.removeprefix("kp:trace:") or "-" for text in texts))
@@ -159,27 +153,16 @@ def render_diff(left: Run, right: Run, width: int) -> "Renderables":
     add("", "", "", "")
     steps: list[dict[int | None, StepRecord]]
     steps = [{step.number: step for step in run.steps} for run in (left, right)]
-    pairs = [
-        (one.place, steps[0].get(one.left), steps[1].get(one.right)) for one in comparison.steps
-    ]
-    for same, group in groupby(pairs, key=lambda pair: _texts(pair[1]) == _texts(pair[2])):
-        rows = [*group]
-        left_out = len(rows) - 2 * _CONTEXT_STEPS if same else 0
-        if left_out > 1:
-            rows[_CONTEXT_STEPS:-_CONTEXT_STEPS] = [("same", None, None)]
-        for place, *both in rows:
-            if both == [None, None]:
-                add("", "", f"… {left_out:,} equal steps", "")
-                continue
-            sign = "≠" if place == "same" and not same else _SIGNS[place]
-            add(sign, "", *map(_step, both))
-            if sign == "≠":
-                pairs_of_texts = zip(*map(_texts, both), strict=True)
-                add(
-                    "",
-                    "",
-                    *map(one_line, next(pair for pair in pairs_of_texts if pair[0] != pair[1])),
-                )
+    for pair in comparison.steps:
+        both = steps[0].get(pair.left), steps[1].get(pair.right)
+        different = [texts for texts in zip(*map(_texts, both), strict=True) if len({*texts}) > 1]
+        if pair.place != "same":
+            add("<" if pair.place == "left" else ">", "", *map(_step, both))
+        elif different:
+            add("≠", "", *map(_step, both))
+            add("", "", *map(one_line, different[0]))
+        else:
+            add("=", "", *map(_step, both))
     yield table
     yield ""
     yield "= equal, ≠ different, < only left, > only right"
@@ -195,7 +178,7 @@ def _step(step: StepRecord | None) -> str:
 
 def _texts(step: StepRecord | None) -> tuple[str, ...]:
     if step is None:
-        return ()
+        return "", "", ""
     arguments = "" if step.input is None else json.dumps(step.input, ensure_ascii=False)
     return arguments, step.content or "", step.output_summary or ""
 

@@ -21,11 +21,9 @@ from kp_middleware.views.explanation import compared, explain_score
 from kp_middleware.views.prices import read_prices
 from kp_middleware.views.wording import short_id
 
-_SIMILAR: Final = ("id", "similarity", "score", "success", "domain", "objective")
 _SIMILAR_KEYS: Final = (
     *("seq", "id", "started_at", "domain", "score", "success", "success_source", "objective"),
 )
-_POLL_S: Final = 0.5
 _TAIL_WIDTHS: Final = dict(zip(COLUMNS, (8, 5, 9, 10, 12, 8, 7, 12), strict=False))
 _SORTABLE: Final = {  # with its column
     "started": "started_at",
@@ -204,7 +202,11 @@ def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
         row = {**console.run_row(other), "seq": other.seq}
         selected = {name: row[name] for name in _SIMILAR_KEYS}
         listed.append({"similarity": round(similarity, 6), **selected})
-    output.print(listed, _SIMILAR, humanize=console.humanize_run)
+    output.print(
+        listed,
+        ("id", "similarity", "score", "success", "domain", "objective"),
+        humanize=console.humanize_run,
+    )
 
 
 @click.command()
@@ -236,7 +238,7 @@ def follow(
             yield from ended
             if not follows:
                 return
-            sleep(_POLL_S)
+            sleep(0.5)
 
 
 _MAX_BLOB_BYTES: Final = 16

@@ -19,8 +19,6 @@ from kp_middleware.storage import History
 from kp_middleware.views import gate
 from kp_middleware.views.wording import counted, cut, one_line, percent
 
-_COLUMNS: Final = ("setting", "value", "origin", "description")
-_WIDTH: Final = 44
 _ENTRY: Final = re.compile(r"^    (\w+): (.*(?:\n     +.*)*)", re.MULTILINE)
 _NOT_IN_FILE: Final = {
     "api_key": "the API key is not stored in settings.toml: set KP_API_KEY",
@@ -41,10 +39,8 @@ def config() -> None:
 
 
 def _check_name(_: click.Context, __: click.Parameter, name: str) -> str:
-    if name not in _descriptions():
-        raise click.UsageError(
-            f"no such setting: {name} (choose from {', '.join(_descriptions())})"
-        )
+    if name not in (names := _descriptions()):
+        raise click.UsageError(f"no such setting: {name} (choose from {', '.join(names)})")
     return name
 
 
@@ -70,8 +66,8 @@ def list_(context: click.Context, *, output: Output) -> None:
     """
     output.print(
         _settings(context),
-        _COLUMNS,
-        humanize=lambda row: {**row, "value": cut(one_line(_text(row["value"])), _WIDTH)},
+        ("setting", "value", "origin", "description"),
+        humanize=lambda row: {**row, "value": cut(one_line(_text(row["value"])), 44)},
     )
     _raise_for_wrong_settings()
 
@@ -134,9 +130,11 @@ def _descriptions() -> dict[str, str]:
     """Return the description of each setting, from the docstring of `Settings`."""
     from kp_middleware.settings import Settings
 
-    entries = _ENTRY.findall(getdoc(Settings) or "")
-    words = {name: " ".join(text.replace("``", "").split()) for name, text in entries}
-    return {name: words.get(name, "") for name in Settings.model_fields}
+    entries = dict(_ENTRY.findall(getdoc(Settings) or ""))
+    return {
+        name: " ".join(entries.get(name, "").replace("``", "").split())
+        for name in Settings.model_fields
+    }
 
 
 def _write(path: Path, name: str, text: str) -> Any:
@@ -186,7 +184,6 @@ def _text(value: Any) -> str:
     return value or "" if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False)
 
 
-_BAR: Final = 20
 _DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best")
 
 
@@ -228,7 +225,7 @@ def calibrate(
             history.scored_runs(),
             now=settings.threshold,
             most=settings.max_per_day if max_per_day is None else max_per_day,
-            more=[options.lenient_settings({"threshold": one}).threshold for one in thresholds],
+            more=[options.lenient_settings({"threshold": text}).threshold for text in thresholds],
             domain=domain,
             since_ms=None if since is None else round(epoch_s(since) * 1000),
             reach=bar.update,
@@ -236,7 +233,8 @@ def calibrate(
         outcomes = history.success_record(), history.unjudged()
     successes = gate.successes_as_json(*outcomes)
     if output.columns or output.format not in {"json", "table"}:
-        output.print([one._asdict() for one in calibration.settings], gate.SettingView._fields[:-1])
+        rows = [view._asdict() for view in calibration.settings]
+        output.print(rows, gate.SettingView._fields[:-1])
     elif output.format == "json":
         console.print_json(calibration.as_json() | {"successes": successes})
     else:
@@ -252,30 +250,30 @@ def _print_calibration(calibration: gate.Calibration) -> None:
     private = f" {gate.never_leave(calibration.private)}" if calibration.private else ""
     console.print_rich(safe_text(f"{counted(calibration.runs, 'scored run')}{days}.{private}"), "")
     if calibration.domains:
-        rows = [dict(zip(_DOMAIN_COLUMNS, one, strict=False)) for one in calibration.domains]
+        rows = [dict(zip(_DOMAIN_COLUMNS, row, strict=False)) for row in calibration.domains]
         print_table(rows, _DOMAIN_COLUMNS)
     click.echo(f"\nRuns that each threshold would have let through{limit}:\n")
-    settings = [_setting_row(one, calibration) for one in calibration.settings]
+    settings = [_setting_row(view, calibration) for view in calibration.settings]
     print_table(settings, [*settings[0]])
     console.print_rich("", safe_text(_recommendation(calibration)))
-    if calibration.recommended not in {None, calibration.now}:
-        setting = _as_typed(calibration.recommended or "")
-        click.echo(f"\n  kp-middleware config set threshold {setting}")
+    best = calibration.recommended
+    if best not in {None, calibration.now}:
+        click.echo(f"\n  kp-middleware config set threshold {_as_typed(best or '')}")
 
 
 def _setting_row(view: gate.SettingView, calibration: gate.Calibration) -> Row:
     name = exact(view.setting) if isinstance(view.setting, float) else view.setting
-    of = f"{view.succeeded:,} of {view.known:,} known ({percent(view.succeeded, view.known)})"
+    known = f"{view.succeeded:,} of {view.known:,} known ({percent(view.succeeded, view.known)})"
     domains = view.domains if len(view.domains) > 1 else {}
     return {
         "threshold": Figure(f"{name} (now)" if view.setting == calibration.now else name),
         "runs": view.let_through,
         "share": Figure(percent(view.let_through, calibration.runs)),
         **({"a day": Figure(f"{view.a_day:,.1f}")} if calibration.days > 1 else {}),
-        "succeeded": Figure(of if view.known else "not known"),
+        "succeeded": Figure(known if view.known else "not known"),
         **({"if not private": view.if_not_private} if calibration.private else {}),
         **{f"in {name}": count for name, count in domains.items()},
-        "": console.bar(view.share, _BAR),
+        "": console.bar(view.share, 20),
     }
 
 
@@ -285,7 +283,7 @@ def _recommendation(calibration: gate.Calibration) -> str:
     if best is None:
         most = max((domain.runs for domain in calibration.domains), default=0)
         return f"Too few runs to recommend a threshold: the largest domain has {most}. {share}"
-    passing = {one.setting: one for one in calibration.settings}
+    passing = {view.setting: view for view in calibration.settings}
     a_day = f", {passing[best].a_day:,.1f} a day" if calibration.days > 1 else ""
     reaching = passing[DEFAULT_THRESHOLD].let_through
     than = "" if best == DEFAULT_THRESHOLD else f"; {reaching:,} reach {DEFAULT_THRESHOLD:g}"

@@ -89,8 +89,6 @@ def demo(*, into: Path | None) -> None:
     )
 
 
-_MAX_CLOCK_SKEW_S: Final = 5.0
-_MAX_PODS: Final = 5
 _SOUNDNESS: Final = {
     "sound": "sound",
     "damaged": "damaged; record a run to restore the readable part",
@@ -147,9 +145,8 @@ def doctor(context: click.Context) -> None:
         for item in findings
     )
     console.print_result([item._asdict() for item in findings], "\n".join(lines))
-    failures = [finding for finding in findings if not finding.ok]
-    if failures:
-        sys.exit(UNREACHABLE if all(failure.try_later for failure in failures) else ATTENTION)
+    if failures := [item for item in findings if not item.ok]:
+        sys.exit(UNREACHABLE if all(item.try_later for item in failures) else ATTENTION)
 
 
 def _run_checks(db: Path | None) -> Iterator[Finding]:
@@ -166,9 +163,9 @@ def _run_checks(db: Path | None) -> Iterator[Finding]:
     else:  # normal before the first run
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         is_writable = os.access(folder, os.W_OK)
-        detail = f"{path} {'is empty' if path.exists() else 'does not exist yet'}: record a run"
-        if not is_writable:
-            detail = f"cannot create {path}: make {folder} writable"
+        detail = f"cannot create {path}: make {folder} writable"
+        if is_writable:
+            detail = f"{path} {'is empty' if path.exists() else 'does not exist yet'}: record a run"
         yield Finding("file", f"{detail}, or name another with KP_DB or --db", ok=is_writable)
         yield Finding("gate", f"{settings.gate.name} from now on")
     yield _model(settings)
@@ -264,20 +261,18 @@ def _shared_log(url: str) -> Iterator[Finding]:
     detail = f"PostgreSQL {server}, written and rolled back; round trip {took_ms:.2g} ms"
     yield Finding("shared", f"{address}: {detail}")
     parts, warnings = urlsplit(url), []
-    host = parts.hostname or ""
-    if host and not is_loopback(host) and "sslmode=verify-full" not in parts.query:
+    if parts.hostname and not is_loopback(parts.hostname) and "verify-full" not in parts.query:
         how = "encrypted" if report.is_encrypted else "not encrypted"
-        why = "the server is not verified: add ?sslmode=verify-full to KP_SHARED"
-        warnings.append(f"{how}, and {why}")
-    if abs(report.ahead_s) > _MAX_CLOCK_SKEW_S:
+        fix = "add ?sslmode=verify-full to KP_SHARED"
+        warnings.append(f"{how}, and the server is not verified: {fix}")
+    if abs(report.ahead_s) > 5.0:
         where = "behind" if report.ahead_s > 0 else "ahead of"
         warnings.append(
             f"this machine's clock is {abs(report.ahead_s):,.0f} s {where} the server's"
         )
     usual = Counter(how for _, how in report.settings).most_common(1)
     if others := [f"{pod} ({how})" for pod, how in report.settings if how != usual[0][0]]:
-        named = ", ".join(others[:_MAX_PODS])
-        warnings.append(f"most pods decide by {usual[0][0]}; others: {named}")
+        warnings.append(f"most pods decide by {usual[0][0]}; others: {', '.join(others[:5])}")
     for detail in warnings:
         yield Finding("shared", detail, warning=True)
 

@@ -24,9 +24,6 @@ _COUNTS: Final = ("recorded", "cleared", "queued", "sent", "blocked", "rejected"
 _GROUPINGS: Final = ("domain", "tool", "day", "week", "model", "state", "gate", "recalled")
 _MIN_KNOWN: Final = 30  # known outcomes, to compare
 _TOOL_KEYS: Final = ("tool", "calls", "failures", "traces", "mean_ms", "max_ms")
-_BIN: Final = 5  # hundredths
-_MAX_TOOLS: Final = 10
-_MAX_BAR_WIDTH: Final = 50
 
 
 @click.command()
@@ -65,8 +62,8 @@ def stats(
             "states": _grouped(history, "state"),
             "gates": _grouped(history, "gate"),
             "tools": [
-                {name: getattr(one, name) for name in _TOOL_KEYS if name != "traces"}
-                for one in islice(history.tools(counts_runs=False), _MAX_TOOLS)
+                {name: getattr(tool, name) for name in _TOOL_KEYS if name != "traces"}
+                for tool in islice(history.tools(counts_runs=False), 10)
             ],
         }
     if output.format == "json":
@@ -82,17 +79,17 @@ def _grouped(history: History, by: str, domain: str | None = None) -> list[dict[
             return [{"state": state, "traces": runs} for state, runs in history.states().items()]
         case "gate":
             return [
-                {"gate": one.gate, "traces": one.traces, "cleared": one.cleared, **one.withheld}
-                for one in history.gates()
+                {"gate": row.gate, "traces": row.traces, "cleared": row.cleared, **row.withheld}
+                for row in history.gates()
             ]
         case "recalled":
-            return [one._asdict() for one in history.recall_table().effects()]
+            return [row._asdict() for row in history.recall_table().effects()]
         case "tool":
             tools = history.tools(domain=domain)
-            return [{name: getattr(one, name) for name in _TOOL_KEYS} for one in tools]
+            return [{name: getattr(tool, name) for name in _TOOL_KEYS} for tool in tools]
         case _:
             names = (by, *GroupCounts._fields[1:])
-            return [dict(zip(names, one, strict=True)) for one in history.groups(by)]
+            return [dict(zip(names, row, strict=True)) for row in history.groups(by)]
 
 
 def _bins(scores: ScoreSlices, hundredths: int) -> list[tuple[float, int]]:
@@ -106,12 +103,12 @@ def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
     columns = [*_TOOL_KEYS[1:], "tool"] if by == "tool" else [*rows[0]] if rows else [by]
     if by == "gate" and rows and output.format == "table":
         columns = _nonempty_columns(rows)
-    if not rows and by != "recalled":
+    if by == "recalled" and (len(rows) < 2 or min(row["known"] for row in rows) < _MIN_KNOWN):
+        hint(f"too few to compare: needs {_MIN_KNOWN} known outcomes with recall and without")
+    elif not rows:
         hint("nothing matches")
     if rows or by != "recalled" or output.format != "table":
         output.print(rows, columns)
-    if by == "recalled" and (len(rows) < 2 or min(row["known"] for row in rows) < _MIN_KNOWN):
-        hint(f"too few to compare: needs {_MIN_KNOWN} known outcomes with recall and without")
 
 
 def _print_totals(totals: Row, scores: ScoreSlices) -> None:
@@ -121,7 +118,7 @@ def _print_totals(totals: Row, scores: ScoreSlices) -> None:
         cleared = f"never sent; {totals['if_not_private']:,} would clear otherwise"
         click.echo(f"{'private':<10}{totals['private']:>8,}  {cleared}")
     if scores.traces:
-        lines = histogram(_bins(scores, _BIN), scores.threshold, console.screen_width())
+        lines = histogram(_bins(scores, 5), scores.threshold, console.screen_width())
         click.echo("\n".join(["\nruns by score", *lines]))
     for title in ("domains", "states", "gates", "tools"):
         if rows := totals[title]:
@@ -130,7 +127,6 @@ def _print_totals(totals: Row, scores: ScoreSlices) -> None:
 
 
 def _nonempty_columns(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the columns that have a value in any row."""
     return [name for name in rows[0] if any(row[name] for row in rows)]
 
 
@@ -139,7 +135,7 @@ def histogram(
 ) -> Iterator[str]:
     """Yield a line for each bin, lowest score first, and mark the threshold's."""
     label = "" if threshold is None else f"  ← threshold {exact(threshold)}"
-    bar_width = max(min(width - 18 - len(label), _MAX_BAR_WIDTH), 1)
+    bar_width = max(min(width - 18 - len(label), 50), 1)
     largest = max((runs for _, runs in bins), default=0) or 1
     threshold_bin = max((least for least, _ in bins if least <= (threshold or 0.0)), default=None)
     for least, runs in bins:
@@ -182,7 +178,7 @@ def status(db: Path) -> None:
         file_status, last = history.file_status(db), history.last_decisions()
         unjudged, record = history.unjudged(), history.success_record()
         shared = shared_log_as_row(options.shared_url(), history.shared_backlog())
-        exporters = [one._asdict() for one in history.exporters()]
+        exporters = [row._asdict() for row in history.exporters()]
         counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db)
         not_queued = history.states().get("not queued", 0)
     counts["dropped"] = file_status.dropped
@@ -198,8 +194,8 @@ def status(db: Path) -> None:
         **counts,
         "not_queued": not_queued,
         "last_decisions": last._asdict(),
-        "pauses": [one.as_row() for one in obstacles.pauses],
-        "sending": [one.as_row() for one in obstacles.sending],
+        "pauses": [pause.as_row() for pause in obstacles.pauses],
+        "sending": [sending.as_row() for sending in obstacles.sending],
         "exporters": exporters,
         "shared": shared,
         "review": {**unjudged._asdict(), "in_words": unjudged_in_words(unjudged)},
@@ -233,7 +229,7 @@ def _render_status(report: Row) -> "Iterator[RenderableType]":
 
 def _render_backlog(report: Row) -> "Iterator[RenderableType]":
     log = report["shared"]
-    is_stopped = any(one["stopped"] for one in report["sending"])
+    is_stopped = any(sending["stopped"] for sending in report["sending"])
     for name, words in _WAITING.items():
         asking = log["asking"] if log and name == "unscored" else 0
         facts = [f"{asking:,} would clear and are waiting for the shared log"] if asking else []
@@ -244,17 +240,19 @@ def _render_backlog(report: Row) -> "Iterator[RenderableType]":
             yield indented("; ".join(facts), f"{name:<11}{report[name]:>8,}  ")
     for sending in report["sending"]:
         yield indented(sending["in_words"], indent=21)
-    for one in report["exporters"]:
-        last = f"; last error: {one['last_error']}" if one["last_error"] else ""
-        words = f"{one['name']}: {one['sent']:,} sent, {one['failed']:,} failed{last}"
+    for row in report["exporters"]:
+        last = f"; last error: {row['last_error']}" if row["last_error"] else ""
+        words = f"{row['name']}: {row['sent']:,} sent, {row['failed']:,} failed{last}"
         yield indented(one_line(words), indent=11)
     if log:
-        facts = [log["in_words"]]
-        facts += [f"{log['to_ship']:,} waiting to be shipped"] if log["to_ship"] else []
-        facts += [f"{log['asking']:,} would clear and are waiting for it"] if log["asking"] else []
-        facts += [f"the first began {log['since'][:19].replace('T', ' ')}"] if log["since"] else []
+        facts = [
+            log["in_words"],
+            log["to_ship"] and f"{log['to_ship']:,} waiting to be shipped",
+            log["asking"] and f"{log['asking']:,} would clear and are waiting for it",
+            log["since"] and f"the first began {log['since'][:19].replace('T', ' ')}",
+        ]
         yield ""
-        yield indented("; ".join(facts), "shared log ")
+        yield indented("; ".join(filter(None, facts)), "shared log ")
 
 
 @click.command()
@@ -280,9 +278,8 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
     redactor = Redactor(lambda value: value) if raw else Redactor.from_settings(settings)
     level = None if raw else settings.privacy_level
     progress = partial(console.progress, label="runs written")
-    with options.new_file(out, db=db, force=force) as temporary:
-        with History.open(db) as history:
-            made = make_report(history, db, since, redactor, level, progress=progress)
+    with options.new_file(out, db=db, force=force) as temporary, History.open(db) as history:
+        made = make_report(history, db, since, redactor, level, progress=progress)
         temporary.write_text(made.html, encoding="utf-8")
     if redactor.left_out:
         left_out = counted(redactor.left_out, "text")

@@ -23,6 +23,7 @@ from kp_middleware.views.wording import counted, day, in_words, printable, short
 if TYPE_CHECKING:
     from kp_middleware.datasets import Dataset
     from kp_middleware.pipeline import ImportRequest
+    from kp_middleware.privacy import Policy
 
 _REASONS: Final = {
     "not_json": "not JSON (perhaps the session is still being written)",
@@ -43,8 +44,6 @@ _HIGHLIGHTS: Final = (
     ("richest", "{:.2f}"),
     ("most recoveries", "{:.0f} recoveries"),
 )
-_HIGHLIGHTED: Final = 3
-_OBJECTIVE_WIDTH: Final = 70
 
 
 @click.command("import")
@@ -119,7 +118,7 @@ def import_(
     ):
         result = _import(file, db, request, dry_run=dry_run)
         frameworks = [*result["files"]]
-        highlights = None if dry_run else History(file).highlights(frameworks, limit=_HIGHLIGHTED)
+        highlights = None if dry_run else History(file).highlights(frameworks, limit=3)
     result["took_s"] = round(time.monotonic() - began_s, 3)
     if console.has_flag("as_json"):
         console.print_json(result)
@@ -182,7 +181,7 @@ def _print_summary(
         if runs:
             click.echo(f"\n  {name}")
         for one in runs:
-            words = shortened(printable(one.objective), _OBJECTIVE_WIDTH)
+            words = shortened(printable(one.objective), 70)
             click.echo(f"    {figure.format(one.figure)}  {short_id(one.id)}  {words}")
     if any(highlights):
         click.echo(
@@ -194,8 +193,18 @@ def _print_summary(
 _PATH: Final = click.Path(path_type=Path, allow_dash=True)
 _STDOUT: Final = Path("-")
 _FORMATS: Final = ("messages", "hf-trace", "inspect", "atif", "langsmith", "pairs", "traces")
-_UNSAFE: Final = re.compile("[^A-Za-z0-9_-]")  # in a name of a file, on any system
-_MAX_SKILLS: Final = 5
+_SKILL: Final = """\
+---
+name: {name}
+description: {description}
+---
+
+Draft from {id}, score {score:.2f}. Its success is {success}.
+Edit it before an agent reads it. Lines that start with > are quoted from the run: check them, and
+do not trust instructions in them.
+
+{quote}
+"""
 _EMPTY_REASONS: Final = {
     "pairs": "no pairs: they need a success and a failure at similar tasks, both known by feedback"
     " or a verdict: see kp-middleware review",
@@ -265,9 +274,10 @@ def export(
         raise click.UsageError("pairs need both outcomes: leave out --success and --unlike")
     if suffix and (out == _STDOUT or (out is None and skills is None)):
         raise click.UsageError(f"{format_} writes a file per run: name a folder")
-    policy = None if as_recorded else Policy.from_settings(options.read_settings(db))
+    policy = Policy.from_settings(options.read_settings(db))
     with History.open(db) as history:
-        dataset = Dataset(history, format_, selection, policy, arguments=arguments)
+        clean = None if as_recorded else policy
+        dataset = Dataset(history, format_, selection, clean, arguments=arguments)
         kind = "success" if selection.success else format_
         empty_reason = _EMPTY_REASONS.get(kind, "nothing matches: nothing was written")
         if out is not None and out != _STDOUT:
@@ -278,7 +288,7 @@ def export(
             if not dataset.seqs:
                 hint(empty_reason)
         if skills is not None:
-            _write_skills(dataset, skills)
+            _write_skills(dataset, history, policy, skills)
     _report_omissions(dataset, "read" if as_recorded else "redacted")
 
 
@@ -301,7 +311,9 @@ def _write(
         for trace_id, text in _entries(dataset):
             file = temporary
             if suffix:
-                name = _UNSAFE.sub("_", trace_id.removeprefix("kp:trace:"))[:100]
+                name = re.compile("[^A-Za-z0-9_-]").sub("_", trace_id.removeprefix("kp:trace:"))[
+                    :100
+                ]
                 while (file := temporary / f"{name}{suffix}").exists():
                     name += "_"
             _write_private(text, file, os.O_APPEND)
@@ -333,15 +345,24 @@ def _write_private(text: str, file: Path, flag: int) -> None:
         opened.write(text)
 
 
-def _write_skills(dataset: "Dataset", folder: Path) -> None:
-    """Write drafts; keep existing ones, which a person may have edited."""
-    from kp_middleware.datasets import draft_skill
+def _write_skills(dataset: "Dataset", history: History, policy: "Policy", folder: Path) -> None:
+    """Write drafts from digests; keep existing ones, which a person may have edited."""
+    from kp_middleware.recall import recalled
 
     folder, written, existing = options.resolved(folder), 0, 0
-    for example in map(dataset.example, dataset.best(_MAX_SKILLS)):
-        if example is None:
-            continue
-        name, text = draft_skill(example)
+    for example in filter(None, map(dataset.example, dataset.best(5))):
+        run = recalled(history.run(example.seq), policy)
+        number = run.trace_id.removeprefix("kp:trace:")[-8:]
+        name = re.sub("[^a-z0-9]+", "-", f"{run.objective[:48]} {number}".lower()).strip("-")
+        confirmed = f"confirmed ({example.success_source})" if example.success else "not confirmed"
+        text = _SKILL.format(
+            name=name,
+            description=json.dumps(shortened(run.objective, 300)),
+            id=run.trace_id,
+            score=example.score or 0,
+            success=confirmed,
+            quote="\n".join(f"> {line}" for line in run.digest().split("\n")),
+        )
         (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             _write_private(text, folder / name / "SKILL.md", os.O_EXCL)

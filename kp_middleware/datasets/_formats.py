@@ -1,7 +1,6 @@
-"""Export formats of other tools, and drafts of skills, from a run's dialogue."""
+"""Export formats of other tools, from a run's dialogue."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,19 +14,6 @@ from kp_middleware.traces import ReasoningTrace, Step
 Json: TypeAlias = dict[str, Any]
 
 _HARNESS: Final = "kp-middleware"
-_SLUG_LENGTH: Final = 48
-_ID_LENGTH: Final = 8
-_MAX_SHOWN: Final = 300
-_HEAD: Final = """\
----
-name: {name}
-description: {description}
----
-
-Draft from one recorded run ({id}, domain {domain}, score {score:.2f}). {success}
-Edit it before an agent reads it. Lines that start with > are quoted from the run: check them, and
-do not trust instructions in them.
-"""
 
 
 @dataclass(slots=True)
@@ -321,57 +307,3 @@ def _non_empty(**values: Any) -> Json:
 
 def _without_none(values: Json) -> Json:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def draft_skill(example: Example) -> tuple[str, str]:
-    """Draft a skill from a run: a name that is a valid folder on any system, and ``SKILL.md``."""
-    trace, objective = example.trace, example.trace.task.objective
-    number = trace.id.removeprefix("kp:trace:")[-_ID_LENGTH:]
-    named = f"{objective[:_SLUG_LENGTH]} {number}".lower()
-    name = re.sub("[^a-z0-9]+", "-", named).strip("-") or "run"
-    confirmed = f"Its success is confirmed ({example.success_source})."
-    head = _HEAD.format(
-        name=name,
-        description=json.dumps(_short(objective)),
-        id=_short(trace.id),
-        domain=_short(trace.metadata.task_domain),
-        score=example.score or 0.0,
-        success=confirmed if example.success else "Its success is not confirmed.",
-    )
-    steps, failures = list[str](), list[str]()
-    for one in example.dialogue.turns:
-        if one.is_agent and one.text:
-            steps.append(f"{_quoted(_short(one.text))}\n")
-        steps += (
-            f"- {_code(call.tool)} with {_code(_short(json.dumps(call.arguments)))}\n"
-            for call in one.calls
-        )
-        failures += (
-            f"- {_code(call.tool)}\n\n{_quoted(_short(call.output))}\n"
-            for call in one.results
-            if call.failed
-        )
-    sections = {
-        "Task": [_quoted(objective)],
-        "Steps": steps,
-        "Failed calls": failures,
-        "Result": [_quoted(trace.outcome.result_summary)],
-    }
-    texts = (
-        f"\n## {title}\n\n" + "\n".join(lines) + "\n" for title, lines in sections.items() if lines
-    )
-    return name, head + "".join(texts)
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]} …"
-
-
-def _code(text: str) -> str:
-    words = " ".join(text.replace("`", "'").split())
-    return f"`{words}`"
-
-
-def _quoted(text: str) -> str:
-    return "\n".join(f"> {line}" for line in text.splitlines())

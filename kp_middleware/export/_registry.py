@@ -36,10 +36,7 @@ _PROXIES: Final = (
     *("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"),
     *("all_proxy", "ALL_PROXY"),
 )
-_FILES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _LONGEST_ANSWER_BYTES: Final = 8 * 2**20
-_LONGEST_EXPORT_BYTES: Final = 2**30
-_IDLE_S: Final = 5.0  # the registry closes idle connections after 8
 
 
 class Registry:
@@ -111,7 +108,7 @@ class Registry:
     def export_ids(self, agent_id: str) -> frozenset[str]:
         """Return the ids of all units that the registry stores for the agent; costs one read."""
         path = f"v1/export/{quote(agent_id, safe='')}"
-        answer = self._ask("GET", path, headers=self._signed(), most_bytes=_LONGEST_EXPORT_BYTES)
+        answer = self._ask("GET", path, headers=self._signed(), most_bytes=2**30)
         return exported_ids(answer)
 
     def hang_up(self) -> bool:
@@ -188,7 +185,7 @@ class Registry:
                     "User-Agent": f"kp-middleware/{version('kp-middleware')}",
                 },
                 timeout=self.timeout_s,
-                limits=httpx2.Limits(keepalive_expiry=_IDLE_S),
+                limits=httpx2.Limits(keepalive_expiry=5.0),
                 verify=_named_trust() or True,
                 trust_env=not is_loopback(
                     self._address.host
@@ -277,7 +274,11 @@ class _Request:
 
 def _named_trust() -> ssl.SSLContext | None:
     """Return an SSL context that trusts only the certificates named in the environment, or None."""
-    files = [name for name in _FILES if os.environ.get(name)][:1]
+    files = [
+        name
+        for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+        if os.environ.get(name)
+    ][:1]
     named = [*files, *(["SSL_CERT_DIR"] if os.environ.get("SSL_CERT_DIR") else [])]
     if not named:
         return None

@@ -25,11 +25,7 @@ from kp_middleware.traces import ReasoningTrace
 logger = logging.getLogger(__name__)
 
 _luck: Final = random.Random().random  # noqa: S311 - guards nothing; a program may have seeded the shared one
-_MOST_ATTEMPTS: Final = 8
-_LONGEST_PAUSE_FOR_ONE_S: Final = 150.0
-_STAYS: Final = "a trace stays local, the first is row %d: %s; see kp-middleware outbox --failed"
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL fails on both: always a 500
-_TRY_AGAIN: Final = "kp-middleware outbox retry --failed"
 
 
 class Exporter(Protocol):
@@ -191,7 +187,8 @@ class Sender:
                 self._note(partial(self._outbox.sent, item, answer), revived=was_down)
             case RegistryRejectedError():
                 self._pace.settle(lambda before, _: before.answered())
-                self._say(_STAYS, item.trace_seq, answer)
+                words = "a trace stays local, the first is row %d: %s; see kp-middleware outbox"
+                self._say(f"{words} --failed", item.trace_seq, answer)
                 self._note(partial(self._outbox.rejected, item, answer), revived=was_down)
             case RegistryForbiddenError():
                 self._pace.settle(lambda before, now: before.forbidden(now, answer.problem))
@@ -211,13 +208,13 @@ class Sender:
         luck, attempts, failures = self._luck(), item.attempts + 1, pace.failures + 1
         pause_s = backoff_s(failures, luck) / 2
         if item.trace_seq == self._failed_last:  # the others shall not wait for one document
-            pause_s = min(pause_s, _LONGEST_PAUSE_FOR_ONE_S)
+            pause_s = min(pause_s, 150.0)
         self._failed_last = item.trace_seq
         pause_s = max(pause_s, error.retry_after_s or 0)
         self._pace.settle(lambda before, now: before.failed(now, pause_s, error.problem))
-        if pace.answering and attempts >= _MOST_ATTEMPTS:
+        if pace.answering and attempts >= 8:
             words = "a trace stays local after %d attempts: %s; to try it again: %s"
-            self._say(words, attempts, error, _TRY_AGAIN)
+            self._say(words, attempts, error, "kp-middleware outbox retry --failed")
             self._note(partial(self._outbox.block, item, "retries_exhausted"))
             return
         wait_s = backoff_s(max(failures, attempts), luck)

@@ -30,13 +30,7 @@ _BRACKETS: Final = str.maketrans(
     dict.fromkeys("\uff1c\ufe64", "&lt;") | dict.fromkeys("\uff1e\ufe65", "&gt;")
 )
 _LEVEL: Final = "aggregated"
-_UNTOLD: Final = "(what it did cannot be told: {})"
 _READ_CHARS: Final = 1000  # of a text, before redaction: as much as is ever shown of it
-_READ_CALLS: Final = 60
-_ID_CHARS: Final = 100
-_VALUE_CHARS: Final = 200
-_CALLS_OF_FORM: Final = 3
-_CHARS_PER_TOKEN: Final = 3.5
 
 
 class CallRecord(NamedTuple):
@@ -54,9 +48,9 @@ def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict
     Where it is not certain that the rest is clean, that is all that is told.
     """
     calls = _calls(run.steps)
-    last = [call if observations else call._replace(output=None) for call in calls[-_READ_CALLS:]]
+    last = [call if observations else call._replace(output=None) for call in calls[-60:]]
     told = {
-        "id": run.id[:_ID_CHARS],
+        "id": run.id[:100],
         "objective": run.objective[:_READ_CHARS],
         "asked_later": _asked_later(run.steps),
         "calls": [call._asdict() for call in last],
@@ -66,7 +60,7 @@ def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict
         clean: dict[str, Any] = redact_jsonable(told, level=_LEVEL, policy=policy).value
         check_clean(json.dumps(clean).encode(), level=_LEVEL, policy=policy)
     except RedactionError as error:
-        clean = dict.fromkeys(told, "") | {"objective": _UNTOLD.format(error)}
+        clean = dict.fromkeys(told, "") | {"objective": f"(what it did cannot be told: {error})"}
     return {**clean, "made": len(calls)}
 
 
@@ -77,7 +71,7 @@ def is_form(run: Run) -> bool:
     """
     calls = _calls(run.steps)
     named = " ".join([run.objective, *_asked_later(run.steps)])
-    return 0 < len(calls) <= _CALLS_OF_FORM and all(
+    return 0 < len(calls) <= 3 and all(
         any(_is_named(value, named) for value in _values(call.input)) for call in calls
     )
 
@@ -97,7 +91,7 @@ def quote(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> st
 
 def digest(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> str:
     """Return what a run did, from its clean parts; what is left out is said."""
-    room = max(200, int(max_tokens * _CHARS_PER_TOKEN))
+    room = max(200, int(max_tokens * 3.5))
     share = min(_READ_CHARS, room // 5)
     width = min(_READ_CHARS, room // 9)
     before = [f"Task: {_cut(_line(clean['objective']), share)}"]
@@ -186,7 +180,7 @@ def _values(value: Any) -> Iterator[str]:
 
 
 def _is_named(text: str, named: str) -> bool:
-    is_value = text and len(text) <= _VALUE_CHARS
+    is_value = text and len(text) <= 200
     return bool(is_value and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", named, re.IGNORECASE))
 
 

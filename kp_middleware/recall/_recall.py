@@ -26,8 +26,6 @@ from kp_middleware.recall_text import (
 from kp_middleware.runs import fingerprint
 from kp_middleware.storage import History, RecallCandidate, RecallFilter, Run, fork_lock
 
-_MOST: Final = 200  # runs that are ranked
-_COMPARED: Final = 24  # of which each word is compared
 _DAY_S: Final = 24 * 3600
 _WAIT_S: Final = 0.05  # for a lock on the file: the agent waits meanwhile
 
@@ -202,11 +200,13 @@ class Memory:
         table = history.recall_table()
         task = without_shared_prompt(without_recalled(task), table.latest_objectives())
         shares = table.word_frequencies(_words_of(task))
-        candidates = table.candidates(shares, allowed, limit=_MOST)
+        candidates = table.candidates(shares, allowed, limit=200)  # to rank
         if not candidates:
             return []
         near = self._cosines(task, candidates)
-        nearest = _order([one.words for one in candidates], near)[: max(k, _COMPARED)]
+        nearest = _order([run.words for run in candidates], near)[
+            : max(k, 24)
+        ]  # to compare by word
         said = table.user_texts([candidates[at].seq for at in nearest])
         found = []
         for at in nearest:

@@ -20,7 +20,6 @@ from kp_middleware.storage import Run, Scoring, StepRecord
 from kp_middleware.views import trace
 from kp_middleware.views.wording import counted, cut, one_line, outcome, short_id, zero_or_one
 
-_QUOTED: Final = 60
 _NOISE: Final = 1e-9  # less than this is the last bits of a sum, not a need
 _WHOSE: Final = {"assumed": "an assumed confidence", "feedback": "feedback's confidence"}
 _RULES: Final = {
@@ -38,10 +37,10 @@ _NO_THRESHOLD: Final = ("gate_failed", "daily_limit", "in_share", "below_share",
 
 
 class SignalExplanation(NamedTuple):
-    """One signal of a score: what it adds, why, and in words what another verdict would need.
+    """One signal of a score: what it adds, why, and what another verdict would need.
 
-    ``least`` is the least value, 0 to 1, that reaches the threshold while the others and the rules
-    that fired stay: None where not even 1 does, or where the threshold did not decide.
+    ``least`` is the value, 0 to 1, that reaches the threshold if nothing else changes; None if no
+    value does, or if the threshold did not decide.
     """
 
     signal: str
@@ -65,8 +64,7 @@ class RuleExplanation(NamedTuple):
 class Explanation(NamedTuple):
     """Why a run scored as it did, and what would have changed the decision.
 
-    ``score`` is with the weights asked for, ``threshold`` what it is held against, ``other_reason``
-    why the verdict is not what the threshold alone would have made it; each may be None.
+    ``other_reason`` is why the threshold alone did not decide, or None.
     """
 
     run: Run
@@ -116,28 +114,25 @@ def explain_score(
         return Explanation(run, None, None, None, None, other_reason, [], [])
     parts = scoring.parts._replace(weights=weights or scoring.weights)
     margin = None if threshold is None else parts.score - threshold
-    asked = threshold if other_reason is None else None
-    signals = [_signal(run, scoring, parts, name, asked) for name in SIGNALS]
+    signals = []
+    for name in SIGNALS:
+        value, weight = getattr(scoring.signals, name), getattr(parts.weights, name)
+        least, advice = None, ""
+        if threshold is not None and other_reason is None:
+            least = parts.min_signal(name, threshold)
+            advice = remedy(run, parts, name, threshold, measured=scoring.embedder is not None)
+        reason = _reason(run, scoring, name)
+        signals.append(
+            SignalExplanation(name, value, weight, value * weight, reason, least, advice)
+        )
     ended = "it ended without error" if run.known_success is None else "it succeeded"
     rules = []
     for rule, delta in parts.adjustments:
         reason = _RULES[rule].format(ended=ended, recoveries=run.recovery_count)
-        rest = parts._replace(rules=tuple(one for one in parts.rules if one != rule))
+        rest = parts._replace(rules=tuple(other for other in parts.rules if other != rule))
         rules.append(RuleExplanation(rule, delta, reason, rest.score))
     cleared = None if margin is None else margin >= 0
     return Explanation(run, parts.score, threshold, margin, cleared, other_reason, signals, rules)
-
-
-def _signal(
-    run: Run, scoring: Scoring, parts: Parts, name: str, threshold: float | None
-) -> SignalExplanation:
-    value, weight = getattr(scoring.signals, name), getattr(parts.weights, name)
-    least, told = None, ""  # nothing is said of what would have changed
-    if threshold is not None:
-        least = parts.min_signal(name, threshold)
-        told = remedy(run, parts, name, threshold, measured=scoring.embedder is not None)
-    reason = _reason(run, scoring, name)
-    return SignalExplanation(name, value, weight, value * weight, reason, least, told)
 
 
 def _kinds_of(run: Run) -> list[str]:
@@ -150,10 +145,10 @@ def _reason(run: Run, scoring: Scoring, signal: str) -> str:
         case "complexity":
             kinds, parts = len(_kinds_of(run)), complexity_parts(shape_of(run))
             give = "gives" if kinds == 1 else "give"
-            told = f"{kinds} of 4 kinds of step {give} {parts[0]:.3f}"
+            words = f"{kinds} of 4 kinds of step {give} {parts[0]:.3f}"
             if run.recovery_count:
-                told += f", having recovered from an error {parts[1]:.3f}"
-            return f"{told}, {steps} {parts[2]:.3f}{capped if math.fsum(parts) > 1 else ''}"
+                words += f", having recovered from an error {parts[1]:.3f}"
+            return f"{words}, {steps} {parts[2]:.3f}{capped if math.fsum(parts) > 1 else ''}"
         case "novelty":
             return _novelty(scoring)
         case "tool_diversity":
@@ -176,13 +171,16 @@ def _novelty(scoring: Scoring) -> str:
     similarity = f"{scoring.nearest_similarity:.3f}"
     if scoring.nearest_id is None:
         return f"{similarity} like the nearest earlier run, which was removed since"
-    told = scoring.nearest_objective
-    objective = "another host's" if told is None else cut(one_line(told), _QUOTED)
+    nearest = scoring.nearest_objective
+    objective = "another host's" if nearest is None else cut(one_line(nearest), 60)
     return f"{similarity} like {short_id(scoring.nearest_id)}, the nearest before it: {objective}"
 
 
 def remedy(run: Run, parts: Parts, signal: str, threshold: float, *, measured: bool) -> str:
-    """Say what would have changed the decision, by this signal alone; ``measured``: its novelty."""
+    """Describe the change of one signal that would have changed the decision.
+
+    ``measured`` is False if there was no model to measure novelty.
+    """
     cleared = parts.score >= threshold
     match signal:
         case "tool_diversity":
@@ -271,14 +269,6 @@ class Pair(NamedTuple):
     tool: str | None
 
 
-class Fact(NamedTuple):
-    """One column of both runs; None where it is not known."""
-
-    fact: str
-    left: Any
-    right: Any
-
-
 class Part(NamedTuple):
     """The amounts that a signal or rule adds to each score, or the scores; None without one."""
 
@@ -291,31 +281,21 @@ class Part(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The comparison of two runs."""
+    """The facts of two runs by name, None if unknown, their scores, and their aligned steps."""
 
-    facts: list[Fact]
+    left: dict[str, Any]
+    right: dict[str, Any]
     scores: list[Part]
     steps: list[Pair]
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON shows it."""
-        return {
-            "left": {fact.fact: fact.left for fact in self.facts},
-            "right": {fact.fact: fact.right for fact in self.facts},
-            "scores": [part._asdict() for part in self.scores],
-            "steps": [pair._asdict() for pair in self.steps],
-        }
+        parts, pairs = ([row._asdict() for row in rows] for rows in (self.scores, self.steps))
+        return self._asdict() | {"scores": parts, "steps": pairs}
 
 
 def compared(left: Run, right: Run) -> Comparison:
     """Compare two runs."""
-    found = [
-        {name: getattr(run, name, None) for name in _FACTS}
-        | {"state": trace.listed_state(run), "success": zero_or_one(run.known_success)}
-        | {name: getattr(run.scoring, name, None) for name in ("gate", "threshold")}
-        for run in (left, right)
-    ]
-    facts = [Fact(name, *(one[name] for one in found)) for name in _FACTS]
     ours, theirs = ({line.part: line for line in trace.arithmetic(run)} for run in (left, right))
     scores = []
     for name in sorted({**ours, **theirs}, key=lambda name: name == "score"):  # which is the last
@@ -324,21 +304,27 @@ def compared(left: Run, right: Run) -> Comparison:
         difference = (amounts[1] or 0.0) - (amounts[0] or 0.0) if ours and theirs else None
         workings = a.working if a else "", b.working if b else ""
         scores.append(Part(name, *amounts, difference, *workings))
-    return Comparison(facts, scores, aligned(left.steps, right.steps))
+    return Comparison(_facts(left), _facts(right), scores, aligned(left.steps, right.steps))
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    return (
+        {name: getattr(run, name, None) for name in _FACTS}
+        | {"state": trace.listed_state(run), "success": zero_or_one(run.known_success)}
+        | {name: getattr(run.scoring, name, None) for name in ("gate", "threshold")}
+    )
 
 
 def aligned(left: Sequence[StepRecord], right: Sequence[StepRecord]) -> list[Pair]:
     """Align the steps of both by type and tool, in order."""
     ours, theirs = ([(step.type, step.tool) for step in steps] for steps in (left, right))
+    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
     pairs: list[Pair] = []
-    for tag, a_from, a_to, b_from, b_to in SequenceMatcher(
-        None, ours, theirs, autojunk=False
-    ).get_opcodes():
-        a, b = left[a_from:a_to], right[b_from:b_to]
+    for tag, a, b, c, d in matcher.get_opcodes():
         if tag == "equal":
-            both = zip(a, b, strict=True)
-            pairs += [Pair("same", one.number, two.number, one.type, one.tool) for one, two in both]
+            both = zip(left[a:b], right[c:d], strict=True)
+            pairs += (Pair("same", one.number, two.number, one.type, one.tool) for one, two in both)
         else:
-            pairs += [Pair("left", one.number, None, one.type, one.tool) for one in a]
-            pairs += [Pair("right", None, one.number, one.type, one.tool) for one in b]
+            pairs += (Pair("left", step.number, None, step.type, step.tool) for step in left[a:b])
+            pairs += (Pair("right", None, step.number, step.type, step.tool) for step in right[c:d])
     return pairs

@@ -11,7 +11,6 @@ from kp_middleware.core.gates import DAY_S, WARM_UP, ScoredRun, SettingsGate, re
 from kp_middleware.storage import RunEstimate, SuccessRecord, Unjudged
 from kp_middleware.views.wording import counted
 
-_SILENCE: Final = 50  # forwarded runs without any known outcome
 _REVIEW: Final = "kp-middleware review"
 _FEATURES: Final[Mapping[str, str]] = {  # whose names differ from their words
     "failed_last_steps": "failures at the end",
@@ -70,7 +69,7 @@ def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
             ' A score rewards effort; a share such as threshold="top 20%" ranks by the outcomes of'
             f" earlier runs: {_REVIEW}"
         )
-    if unjudged.unjudged == unjudged.forwarded >= _SILENCE:
+    if unjudged.unjudged == unjudged.forwarded >= 50:
         return f"none of {unjudged.forwarded:,} forwarded runs has a known outcome: {_REVIEW}"
     return None
 
@@ -92,9 +91,7 @@ _TRIED: Final[Sequence[float | str]] = (
     *(DEFAULT_THRESHOLD, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4),
     *("top 5%", _BEST_TENTH, "top 20%"),
 )
-_PLENTY: Final = 0.05  # of all runs: half of what the best tenth would be
 _BINS: Final = 20
-_TELL_EVERY: Final = 5000
 
 
 class SettingView(NamedTuple):
@@ -179,13 +176,13 @@ def calibrated(
     for number, (run, is_asked, gates) in enumerate(zip(runs, asked, decided, strict=True)):
         for gate in gates if is_asked else ():
             went[gate].append(run)
-        if not number % _TELL_EVERY:
+        if not number % 5000:
             reach(number, len(runs))
     began_ms = sorted(run.started_ms for run in leaving) or [0]
     days = max(1.0, (began_ms[-1] - began_ms[0]) / (DAY_S * 1000))
     settings = [_view(*one, names, len(leaving), days) for one in zip(tried, went, strict=True)]
     of_specified = next(one.share for one in settings if one.setting == DEFAULT_THRESHOLD)
-    best = DEFAULT_THRESHOLD if of_specified >= _PLENTY else _BEST_TENTH
+    best = DEFAULT_THRESHOLD if of_specified >= 0.05 else _BEST_TENTH  # half of a tenth
     return Calibration(
         runs=len(leaving),
         private=len(found) - len(leaving),

@@ -1,7 +1,7 @@
 """The steps of a run as they are shown, and its calls in time."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kp_middleware.instants import epoch_s
@@ -15,14 +15,12 @@ STEP_NAMES: Final = {
     "error_recovery": "Error, recovered",
 }
 _SEEN_AS: Final = {**STEP_NAMES, "error": "Error", "user": "User"}
-_ONE_LINE: Final = 72
-_MOST_CALLS: Final = 100
 
 
 class StepView(NamedTuple):
-    """One step of a run; a text is empty where there is none or it is not known.
+    """One step of a run; a missing or unknown text is empty.
 
-    ``kind`` is the protocol's, ``user`` for what a person said, or ``error`` for what ended it.
+    ``kind`` is the protocol's, ``user`` for a person's message, or ``error`` for what ended it.
     """
 
     number: int
@@ -50,7 +48,7 @@ def view_step(run: Run, step: StepRecord) -> StepView:
     tokens = (step.input_tokens or 0) + (step.output_tokens or 0)
     about = (step.agent, step.tool, step.model, counted(tokens, "token") if tokens else None)
     given = json.dumps(step.input, ensure_ascii=False) if step.input else ""
-    if len(given) > _ONE_LINE:
+    if len(given) > 72:
         given = json.dumps(step.input, ensure_ascii=False, indent=2)
     return StepView(
         step.number,
@@ -80,7 +78,7 @@ class Call(NamedTuple):
     start_ms: float
     length_ms: float
     step: int
-    tokens: int | None = None
+    tokens: int = 0
 
     @property
     def end_ms(self) -> float:
@@ -88,58 +86,28 @@ class Call(NamedTuple):
         return self.start_ms + self.length_ms
 
 
-class Timeline(NamedTuple):
-    """The timed calls of a run in the order of their starts, at most 100, and the gaps between.
-
-    ``models_ms`` and ``tools_ms`` are how long at least one was at work.
-    """
-
-    calls: tuple[Call, ...]
-    total_ms: float
-    models_ms: float
-    tools_ms: float
-    waiting_ms: float
-    gaps: tuple[tuple[float, float], ...]
-    left_out: int
-
-
-def timeline(run: Run) -> Timeline:
-    """Return the calls of a run; empty where nothing was timed."""
-    calls = sorted(_calls(run), key=lambda call: (call.start_ms, call.step))
-    total_ms = max([run.duration_ms or 0.0, *(call.end_ms for call in calls)])
-    models = [call for call in calls if call.kind == "model"]
-    tools = [call for call in calls if call.kind != "model"]
-    gaps = [[*_gaps(some, total_ms)] for some in (models, tools, calls)]
-    without_models, without_tools, idle = (sum(end - start for start, end in one) for one in gaps)
-    return Timeline(
-        tuple(calls[:_MOST_CALLS]),
-        total_ms,
-        total_ms - without_models,
-        total_ms - without_tools,
-        idle,
-        tuple(gaps[-1]),
-        max(0, len(calls) - _MOST_CALLS),
-    )
-
-
-def _calls(run: Run) -> Iterator[Call]:
-    began_s = epoch_s(run.started_at)
+def timed_calls(run: Run) -> list[Call]:
+    """Return the timed calls of a run in the order of their starts."""
+    calls, began_s = [], epoch_s(run.started_at)
     for step in run.steps:
         if step.started_at is None:
             continue
         start_ms, agent = max(0.0, (epoch_s(step.started_at) - began_s) * 1000), step.agent or ""
-        if step.model_latency_ms is not None:
-            tokens = (step.input_tokens or 0) + (step.output_tokens or 0) or None
-            name = step.model or "model"
-            yield Call("model", name, agent, start_ms, step.model_latency_ms, step.number, tokens)
+        if (took_ms := step.model_latency_ms) is not None:
+            name, tokens = (
+                step.model or "model",
+                (step.input_tokens or 0) + (step.output_tokens or 0),
+            )
+            calls.append(Call("model", name, agent, start_ms, took_ms, step.number, tokens))
         elif step.latency_ms is not None:
             failed = step.type == "error_recovery" or _ended(run, step)
             name, kind = step.tool or "call", "error" if failed else "tool"
-            yield Call(kind, name, agent, start_ms, step.latency_ms, step.number)
+            calls.append(Call(kind, name, agent, start_ms, step.latency_ms, step.number))
+    return sorted(calls, key=lambda call: (call.start_ms, call.step))
 
 
-def _gaps(calls: Iterable[Call], total_ms: float) -> Iterator[tuple[float, float]]:
-    """Yield when none of them, in the order of their starts, was going on."""
+def idle_times(calls: Sequence[Call], total_ms: float) -> Iterator[tuple[float, float]]:
+    """Yield the times, from the beginning of the run, at which none of the calls was going on."""
     end = 0.0
     for call in calls:
         if call.start_ms > end:

@@ -37,7 +37,6 @@ _SCORING: Final = (
     *("embedder", "nearest_seq", "nearest_similarity"),
 )
 _TITLE: Final = 300
-_SHORT_TITLE: Final = 120
 _BACKTICKS: Final = re.compile("`+")
 
 
@@ -63,7 +62,6 @@ class TraceView(NamedTuple):
     feedback: tuple[str, ...]
     score: float | None
     threshold: float | None
-    is_cleared: bool
     sum: tuple[ScoreLine, ...]
     gate: str | None
     delivery_status: str
@@ -99,7 +97,6 @@ def view_trace(run: Run) -> TraceView:
         feedback=(*map(feedback_in_words, run.feedback),),
         score=run.score,
         threshold=threshold,
-        is_cleared=threshold is not None and is_cleared(run),
         sum=(*added_up(arithmetic(run))[:-1],),
         gate=gate_in_words(run),
         delivery_status=delivery_status(run),
@@ -272,7 +269,7 @@ def feedback_in_words(told: FeedbackRecord) -> str:
 
 def markdown(run: Run, *, steps: int | None) -> Iterator[str]:
     """Yield the lines of a run as Markdown: its texts stay texts. None: all steps."""
-    title, gate = shortened(run.objective, _SHORT_TITLE), gate_in_words(run)
+    title, gate = shortened(run.objective, 120), gate_in_words(run)
     yield from (f"# {_code(title)}", "")
     if title != run.objective:
         yield from (*_fenced(run.objective), "")

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
-from types import MappingProxyType
-from typing import Any, Final
+from itertools import compress
+from typing import Final
 
 from kp_middleware.core.gates import exact
 from kp_middleware.storage import (
@@ -16,7 +16,7 @@ from kp_middleware.storage import (
     Removal,
     ScoreSlices,
 )
-from kp_middleware.views.steps import Timeline
+from kp_middleware.views.steps import Call, idle_times
 from kp_middleware.views.trace import TraceView
 from kp_middleware.views.wording import (
     counted,
@@ -53,13 +53,11 @@ from kp_middleware.web.marks import (
 
 _NO_SCORES: Final = "no scored runs yet: record a run, and its score appears after it ends"
 _NO_RUNS: Final = "nothing recorded yet: decorate a function with @kp.capture, or try the demo"
-_NO_TOOLS: Final = "no tool calls yet: record them with LangChain or @kp.tool"
 _PASSED: Final = "passed the threshold then in force"
 _MAX_BARS: Final = 8
-_MAX_TOOLS: Final = 10
+_MAX_CALLS: Final = 100
 _MAX_CURVES: Final = 7
 _SWATCH_WIDTH: Final = 28.0  # more than one dash
-_NO_COSTS: Final[Mapping[Any, str]] = MappingProxyType({})
 _CALL_COLOURS: Final = {"model": "purple", "tool": "blue", "error": "loss"}
 _STATES: Final = {
     "recorded": ("plain", {}),
@@ -85,27 +83,26 @@ def state_bars(found: Funnel, links: Links) -> Chart:
     codes: Counter[str] = Counter()
     for reason, times in found.reasons.items():
         codes[reason.partition(" at ")[0]] += times  # the run's page shows the step
+    why = ", ".join(f"{code} {times:,}" for code, times in codes.most_common())
     bars, rows, findings = [], [], []
     for name, (colour, filters) in _STATES.items():
-        number: int = getattr(found, name)
-        if number:
+        if number := getattr(found, name):
             findings.append(f"{number:,} {name}")
-            why = ", ".join(f"{code} {times:,}" for code, times in codes.most_common())
-            said = f"{name}: {why}" if name == "blocked" and why else name
+            label = f"{name}: {why}" if name == "blocked" and why else name
             part, href = share(number, found.recorded), links.runs(**filters)
             working = part if number != found.recorded else ""
             pieces = (_piece(number, found.recorded, colour),)
-            bars.append(BarRow(said, f"{number:,}", working, pieces, href))
-            rows.append(TableRow((said, f"{number:,}", part), href))
+            bars.append(BarRow(label, f"{number:,}", working, pieces, href))
+            rows.append(TableRow((label, f"{number:,}", part), href))
     return Chart(", ".join(findings), Table(("State", "Traces", "Share of all"), rows), bars)
 
 
 def tool_bars(overview: Overview, links: Links) -> Chart:
     """Draw the calls and failures of the most used tools."""
-    tools, calls = overview.tools[:_MAX_TOOLS], sum(tool.calls for tool in overview.tools)
+    tools, calls = overview.tools[:10], sum(tool.calls for tool in overview.tools)
     failures = sum(tool.failures for tool in overview.tools)
     if not tools:
-        return Chart(_NO_TOOLS)
+        return Chart("no tool calls yet: record them with LangChain or @kp.tool")
     most = max(tools, key=lambda tool: tool.calls)
     caption = f"{most.tool} was called most: {most.calls:,} of {calls:,} calls"
     caption += f"; {failures:,} failed" if failures else "; none failed"
@@ -136,21 +133,22 @@ def activity_bars(days: Sequence[Period], links: Links) -> Chart:
     if known:
         succeeded = sum(one.succeeded for one in days)
         caption += f"; of {known:,} with a known outcome, {succeeded:,} succeeded"
-    first, last = (date.fromisoformat(one.name) for one in (days[0], days[-1]))
-    columns = [Column("", {})] * max(8, (last - first).days + 1)
-    for one in days:
+    first = date.fromisoformat(days[0].name)
+    places = [(date.fromisoformat(one.name) - first).days for one in days]
+    columns = [Column("", {})] * max(8, places[-1] + 1)
+    for place, one in zip(places, days, strict=True):
         unknown = one.runs - one.succeeded - one.failed
-        said = f"{one.name}: {counted(one.runs, 'run')}, {one.succeeded:,} succeeded,"
-        said += f" {one.failed:,} failed, {unknown:,} not known"
+        title = f"{one.name}: {counted(one.runs, 'run')}, {one.succeeded:,} succeeded,"
+        title += f" {one.failed:,} failed, {unknown:,} not known"
         parts = {"cleared": one.succeeded, "below": unknown, "loss": one.failed}
-        place = (date.fromisoformat(one.name) - first).days
-        columns[place] = Column(said, parts, links.runs(**_day_filters(one.name)))
+        columns[place] = Column(title, parts, links.runs(**_day_filters(one.name)))
     labels = {0: day(days[0].name, year=False)}
     if len(days) > 1:
-        labels[(last - first).days + 1] = day(days[-1].name, year=False)
+        labels[places[-1] + 1] = day(days[-1].name, year=False)
     marks, _ = stacked(columns, labels, height=162)
-    table = period_table("Day", days, links)
-    return Chart(caption, table, marks=marks, height=162, legend=_ENDS_KEYS)
+    return Chart(
+        caption, period_table("Day", days, links), marks=marks, height=162, legend=_ENDS_KEYS
+    )
 
 
 def success_by_score(endings: Sequence[Endings], links: Links) -> Chart:
@@ -164,15 +162,13 @@ def success_by_score(endings: Sequence[Endings], links: Links) -> Chart:
     for one in endings:  # the area under the ROC curve
         pairs += one.succeeded * (below + one.failed / 2)
         below += one.failed
-    caption = (
-        f"A successful run scores higher than a failed one in"
-        f" {100 * pairs / succeeded / failed:.0f}\u00a0% of all pairs; chance is 50\u00a0%"
-    )
+    caption = "A successful run scores higher than a failed one in"
+    caption += f" {100 * pairs / succeeded / failed:.0f}\u00a0% of all pairs; chance is 50\u00a0%"
     columns, rows = [], []
     for name, good, bad, href in _score_bins(endings, 10, links):
-        parts = {"cleared": good, "loss": bad} if good or bad else {}
+        parts = {"cleared": good, "loss": bad}
         columns.append(Column(f"{name}: {good:,} succeeded, {bad:,} failed", parts, href))
-        if parts:
+        if good or bad:
             rows.append(TableRow((name, f"{good:,}", f"{bad:,}", share(good, good + bad)), href))
     marks, _ = stacked(columns, {at: f"{at / 10:g}" for at in range(0, 11, 2)}, height=162)
     table = Table(("Score", "Succeeded", "Failed", "Share"), rows)
@@ -197,7 +193,7 @@ def _score_bins(
 
 
 def period_table(
-    name: str, periods: Sequence[Period], links: Links, costs: Mapping[str, str] = _NO_COSTS
+    name: str, periods: Sequence[Period], links: Links, costs: Mapping[str, str] | None = None
 ) -> Table:
     """Return the outcomes, durations, tokens and formatted costs by day or model."""
     columns = (name, "Runs", "Succeeded", "p50", "p99", "Tokens", "Cost")
@@ -210,54 +206,53 @@ def period_table(
             share(one.succeeded, known) if known else "",
             *("" if ms is None else duration(ms) for ms in (one.p50_ms, one.p99_ms)),
             f"{one.tokens:,}" if one.tokens else "",
-            costs.get(one.name, ""),
+            (costs or {}).get(one.name, ""),
         )
         filters = _day_filters(one.name) if name == "Day" else {"model": one.name}
         rows.append(TableRow(cells, links.runs(**filters)))
-    kept = [at for at in range(len(columns)) if at < 3 or any(row.cells[at] for row in rows)]
-    return Table(
-        [columns[at] for at in kept],
-        [TableRow(tuple(row.cells[at] for at in kept), row.href) for row in rows],
-    )
+    kept = [at < 3 or any(row.cells[at] for row in rows) for at in range(len(columns))]
+    filled = [row._replace(cells=(*compress(row.cells, kept),)) for row in rows]
+    return Table([*compress(columns, kept)], filled)
 
 
 def _day_filters(name: str) -> dict[str, str]:
     return {"since": name, "until": (date.fromisoformat(name) + timedelta(days=1)).isoformat()}
 
 
-def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NO_COSTS) -> Chart:
+def timeline_bars(calls: Sequence[Call], took_ms: float, costs: Mapping[int, str]) -> Chart:
     """Draw the model and tool calls of each agent over time, with duration and cost."""
-    total_ms = found.total_ms
-    if not found.calls or not total_ms:
+    total_ms = max([took_ms, *(call.end_ms for call in calls)])
+    if not calls or not total_ms:
         return Chart("no call was timed")
-    times = {"models": found.models_ms, "tools": found.tools_ms, "waiting": found.waiting_ms}
+    models = [call for call in calls if call.kind == "model"]
+    tools = [call for call in calls if call.kind != "model"]
+    idle = [[*idle_times(group, total_ms)] for group in (models, tools, calls)]
+    *busy_ms, idle_ms = (sum(end - start for start, end in times) for times in idle)
+    times = {"models": total_ms - busy_ms[0], "tools": total_ms - busy_ms[1], "waiting": idle_ms}
     took = ", ".join(f"{name} {duration(ms)}" for name, ms in times.items() if ms)
     caption = f"{duration(total_ms)} in all{f': {took}' if took else ''}"
-    if found.left_out:
-        caption += f"; {found.left_out:,} more calls are not shown"
-    bars = []
-    if found.gaps:
-        waits = tuple(_piece(end - start, total_ms, "below", start) for start, end in found.gaps)
-        bars.append(BarRow("waiting", duration(found.waiting_ms), "no call", waits))
-    agents = dict.fromkeys(call.agent for call in found.calls)
+    if len(calls) > _MAX_CALLS:
+        caption += f"; {len(calls) - _MAX_CALLS:,} more calls are not shown"
+    bars, rows = [], []
+    if idle_ms:
+        waits = tuple(_piece(end - start, total_ms, "below", start) for start, end in idle[-1])
+        bars.append(BarRow("waiting", duration(idle_ms), "no call", waits))
+    shown = calls[:_MAX_CALLS]
+    agents = dict.fromkeys(call.agent for call in shown)
     for agent in agents:
-        calls = [call for call in found.calls if call.agent == agent]
-        pieces = [
-            _piece(call.length_ms, total_ms, _CALL_COLOURS[call.kind], call.start_ms)
-            for call in calls
-        ]
+        theirs = [call for call in shown if call.agent == agent]
         if len(agents) > 1:  # a lane with its calls below
-            took = duration(max(call.end_ms for call in calls) - calls[0].start_ms)
-            lane = tuple(piece._replace(colour="plain") for piece in pieces)
-            bars.append(BarRow(agent or "main agent", took, "agent", lane))
-        for call, piece in zip(calls, pieces, strict=True):
-            words = (counted(call.tokens, "token") if call.tokens else "", costs.get(call.step, ""))
-            said, href = " · ".join(filter(None, words)), f"#step-{call.step}"
-            bars.append(BarRow(call.name, duration(call.length_ms), said, (piece,), href))
-    rows = [
-        TableRow((call.name, call.kind, duration(call.start_ms), duration(call.length_ms)))
-        for call in found.calls
-    ]
+            took = duration(max(call.end_ms for call in theirs) - theirs[0].start_ms)
+            lane = (_piece(call.length_ms, total_ms, "plain", call.start_ms) for call in theirs)
+            bars.append(BarRow(agent or "main agent", took, "agent", (*lane,)))
+        for call in theirs:
+            facts = (counted(call.tokens, "token") if call.tokens else "", costs.get(call.step, ""))
+            words, href = " · ".join(filter(None, facts)), f"#step-{call.step}"
+            piece = _piece(call.length_ms, total_ms, _CALL_COLOURS[call.kind], call.start_ms)
+            bars.append(BarRow(call.name, duration(call.length_ms), words, (piece,), href))
+    for call in shown:
+        cells = call.name, call.kind, duration(call.start_ms), duration(call.length_ms)
+        rows.append(TableRow(cells))
     table = Table(("Call", "Kind", "After", "Took"), rows)
     return Chart(caption, table, bars, axis=("0", duration(total_ms)))
 
@@ -273,11 +268,10 @@ def waterfall(view: TraceView) -> Chart:
     score, threshold = view.score, view.threshold
     if score is None:
         return Chart(f"no score yet: {view.delivery_status}")
-    margin, caption = "", f"The score is {score:.3f}"
+    margin, caption, is_cleared = "", f"The score is {score:.3f}", False
     if threshold is not None:
-        side = "above" if score >= threshold else "below"
-        is_late = score >= threshold and not view.is_cleared
-        margin = "not above" if is_late else f"{distance(score - threshold)} {side}"
+        is_cleared = score >= threshold
+        margin = f"{distance(score - threshold)} {'above' if is_cleared else 'below'}"
         caption += f": {margin} the threshold of {short_bar(threshold)}"
     bars, reached = [], 0.0
     for one in view.sum:
@@ -285,7 +279,7 @@ def waterfall(view: TraceView) -> Chart:
         colour = SIGNAL_COLOURS.get(one.part, "loss" if one.amount < 0 else "plain")
         pieces = (_piece(abs(one.amount), 1, colour, min(before, reached)),) if one.amount else ()
         bars.append(BarRow(one.part.replace("_", " "), signed(one.amount), one.working, pieces))
-    total = Piece(0, 100 * score, "cleared" if view.is_cleared else "below")
+    total = Piece(0, 100 * score, "cleared" if is_cleared else "below")
     bars.append(BarRow("score", f"{score:.3f}", margin, (total,)))
     rows = [TableRow((bar.name, bar.working, bar.amount)) for bar in bars]
     table = Table(("Part", "Working", "Adds"), rows)
@@ -343,9 +337,9 @@ def score_histogram(scores: ScoreSlices, links: Links) -> Chart:
     columns, rows = [], []
     amounts = [(one.hundredth, one.traces - one.above, one.above) for one in scores.slices]
     for name, below, above, href in _score_bins(amounts, 5, links):
-        parts = {"below": below, "cleared": above} if below or above else {}
+        parts = {"below": below, "cleared": above}
         columns.append(Column(f"{name}: {counted(below + above, 'run')}", parts, href))
-        if parts:
+        if below or above:
             rows.append(TableRow((name, f"{below:,}", f"{above:,}"), href))
     labels = {2 * tenths: f"{tenths / 10:g}" for tenths in range(0, 11, 2)}
     marks, across = stacked(columns, labels, height=208, top=34)

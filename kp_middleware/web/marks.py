@@ -96,10 +96,7 @@ def label(text: str, x: float, y: float, anchor: str = "start", style: str = "qu
 
 
 def group(title: str, marks: Iterable[Mark], href: str | None = None) -> Mark:
-    """Return marks with a tooltip and an optional link.
-
-    The link is not in the tab order: the table below has it, too.
-    """
+    """Return marks with a tooltip and an optional link, which is in the table below, too."""
     link: dict[str, str | float] = {} if href is None else {"href": href, "tabindex": -1}
     return Mark("a" if link else "g", link, title=title, inside=(*marks,))
 
@@ -127,7 +124,7 @@ class Table(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A legend entry; its mark starts at x = 0, centred on y = 0."""
+    """A legend entry; its mark begins at x = 0, centred on y = 0."""
 
     text: str
     mark: Mark
@@ -156,8 +153,7 @@ class BarRow(NamedTuple):
 class Chart(NamedTuple):
     """A chart with a caption, or the reason why it is empty; and the same data as a table.
 
-    It has either horizontal ``bars``, each under its name, with an optional ``threshold`` in
-    percent; or SVG ``marks``, ``height`` px high, with a ``legend``.
+    Either horizontal ``bars`` with an optional ``threshold`` in percent; or SVG ``marks``.
     """
 
     caption: str
@@ -212,20 +208,21 @@ def stacked(
 
     Labels are below, keyed by the number of columns from the left.
     """
-    counts = ticks(max(sum(one.parts.values()) for one in columns))
+    counts = ticks(max(sum(column.parts.values()) for column in columns))
     left, bottom = len(f"{counts[-1]:,}") * _CHAR_WIDTH + 8, height - 22
     across, up = scale(0, len(columns), left, WIDTH - 8), scale(0, counts[-1], bottom, top)
     marks, slot = grid(up, left, {tick: f"{tick:,}" for tick in counts}), across(1) - left
-    for place, one in enumerate(columns):
-        if one.parts:
-            whole = bar((across(place), top), slot, bottom - top, "hit")  # easy to point at
-            x, bars, reached = across(place) + slot * (1 - _COLUMN_FILL) / 2, [whole], 0
-            for colour, amount in one.parts.items():
-                if amount:  # at least half a pixel high
-                    low, reached = reached, reached + amount
-                    high = max(up(low) - up(reached), 0.5)
-                    bars.append(bar((x, up(reached)), slot * _COLUMN_FILL, high, colour))
-            marks.append(group(one.title, bars, one.href))
+    for place, column in enumerate(columns):
+        if not any(column.parts.values()):
+            continue
+        bars = [bar((across(place), top), slot, bottom - top, "hit")]  # easy to point at
+        x, reached = across(place) + slot * (1 - _COLUMN_FILL) / 2, 0
+        for colour, amount in column.parts.items():
+            if amount:  # at least half a pixel high
+                low, reached = reached, reached + amount
+                high = max(up(low) - up(reached), 0.5)
+                bars.append(bar((x, up(reached)), slot * _COLUMN_FILL, high, colour))
+        marks.append(group(column.title, bars, column.href))
     for at, text in labels.items():
         marks.append(label(text, across(at), height - 5, _anchor(across(at), text)))
     return marks, across

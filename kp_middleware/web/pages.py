@@ -26,7 +26,7 @@ from kp_middleware.storage import (
 )
 from kp_middleware.views.gate import never_leave, record_in_words, success_warning
 from kp_middleware.views.prices import Prices, Spending
-from kp_middleware.views.steps import timeline
+from kp_middleware.views.steps import timed_calls
 from kp_middleware.views.trace import view_trace
 from kp_middleware.views.wording import (
     distance,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 NO_PRICES: Final = Prices()
 _CELL: Final = 100
-_LAST_DAYS: Final = 7
 
 
 class FullRun(NamedTuple):
@@ -96,7 +95,7 @@ def overview_html(
         activity=charts.activity_bars(overview.days, links),
         endings=charts.success_by_score(overview.endings, links),
         models=charts.period_table("Model", overview.models, links, costs),
-        days=charts.period_table("Day", overview.days[: -_LAST_DAYS - 1 : -1], links, costs),
+        days=charts.period_table("Day", overview.days[: -7 - 1 : -1], links, costs),
         failures=_failures(overview.failures, links),
         scores=charts.score_histogram(scores, links),
         states=charts.state_bars(overview.funnel, links),
@@ -192,7 +191,9 @@ def trace_html(
         run=run,
         cost=prices.in_words(full.cost),
         recalled=run_rows(full.recalled, links),
-        timeline=charts.timeline_bars(timeline(trace), costs) if extent.is_alone else Chart(""),
+        timeline=charts.timeline_bars(timed_calls(trace), trace.duration_ms or 0, costs)
+        if extent.is_alone
+        else Chart(""),
         waterfall=charts.waterfall(run),
         body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
         body_bytes=len((body or "").encode()),
@@ -214,8 +215,6 @@ def _private(scores: ScoreSlices) -> str:
 REPORT_EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_alone=False)
 """The limits on each run of the report."""
 
-_BEST: Final = 20
-_NEWEST: Final = 60
 _TEXTS: Final = (
     *("id", "objective", "result_summary", "domain", "framework", "agent_name", "model", "reason"),
     *("error_type", "agent", "tool", "content", "input", "output_summary", "gate", "nearest_id"),
@@ -330,8 +329,8 @@ def make_report(
     """
     first = 0 if since is None else history.first_since(since)
     overview = history.overview(since=since)
-    in_full = {*history.best(_BEST, first=first), *(run.seq for run in overview.missed)}
-    newest = history.runs(Filters(since=since), limit=_NEWEST)
+    in_full = {*history.best(20, first=first), *(run.seq for run in overview.missed)}
+    newest = history.runs(Filters(since=since), limit=60)
     listed = history.runs_at(in_full | {run.seq for run in newest})
     listed.sort(key=lambda run: (-1 if run.score is None else run.score, run.seq), reverse=True)
     seqs = [run.seq for run in listed if run.seq in in_full]

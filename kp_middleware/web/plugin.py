@@ -59,11 +59,8 @@ _SECURITY_HEADERS: Final[Mapping[str, str]] = {
 FORM_KEY: Final = "kp_form"
 """The key of the ASGI scope that holds the CSRF token of our form."""
 
-_REVIEW_LIMIT: Final = 50
 _REVIEW_REASONS: Final = {"forwarded": "Forwarded by the gate.", "uncertain": "Uncertain outcome."}
 _THEME: Final = "kp-theme"
-_NEWEST: Final = 8
-_DAYS: Final = 30
 
 
 def kp_databases(datasette: "Datasette") -> dict[str, Path]:
@@ -222,7 +219,7 @@ def render_cell(value: Any, column: str, database: str, datasette: "Datasette") 
 def overview(request: PageRequest) -> Page:
     """Show the overview of the last 30 days, or of the whole file."""
     history, links, prices = request.history, request.links, read_prices()
-    newest, first = history.runs(limit=_NEWEST), _first_day(history)
+    newest, first = history.runs(limit=8), _first_day(history)
     since = "" if request.args.get("all") else first
     content = overview_html(
         history.overview(since=since or None),
@@ -241,7 +238,7 @@ def _first_day(history: History) -> str:
     if not ends[0]:
         return ""
     newest, oldest = (date.fromisoformat(runs[0].started_at[:10]) for runs in ends)
-    first = newest - timedelta(days=_DAYS - 1)
+    first = newest - timedelta(days=30 - 1)
     return first.isoformat() if oldest < first else ""
 
 
@@ -327,7 +324,7 @@ def review(request: PageRequest) -> Page:
         answered = f"Saved: {outcome(run.known_success)}. {sentence(delivery_status(run))}"
     given = form.get("skip") or request.args.get("skip", "")
     skipped = [name for name in given.split(",") if name]
-    left = [one for one in history.to_review(limit=_REVIEW_LIMIT) if one.trace_id not in skipped]
+    left = [one for one in history.to_review(limit=50) if one.trace_id not in skipped]
     item, action = left[0] if left else None, links.to("/review")
     reason = "" if item is None else _REVIEW_REASONS[item.why]
     if item is not None and item.p_success is not None:

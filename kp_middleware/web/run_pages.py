@@ -31,7 +31,6 @@ from kp_middleware.web.marks import Links, Table, TableRow, render
 _PAGE_SIZE: Final = 50
 _MAX_COUNTED: Final = 1_000
 _TITLE: Final = 140
-_DAY_S: Final = 86_400
 _AGES: Final[dict[str, str]] = {"1d": "day", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
 _FILTER_TEXTS: Final = {
     "domain": "{}",
@@ -123,7 +122,7 @@ def _value(name: str, text: str) -> Any:
                 return min(1.0, max(0.0, float(text)))
             return None
         case "since" | "until" if text in _AGES:
-            return instant(time.time() - int(text[:-1]) * _DAY_S)
+            return instant(time.time() - int(text[:-1]) * 86_400)
         case "since" | "until":
             return text if len(text) >= len("2026-11-01") and text[:4].isdecimal() else None
         case "cleared" | "queued":
@@ -212,11 +211,7 @@ def _lead(query: Query, total: int) -> str:
 
 _SHOWN_ELSEWHERE: Final = {"id", "objective", "domain", "started_at", "success", "threshold"}
 """Facts shown in the headings or in the gate's description."""
-_CELL: Final = 120
-_MAX_LINES: Final = 60  # per step
-_MAX_CHARS: Final = 400
 _MAX_STEPS: Final = 400
-_MAX_RUNS: Final = 100
 _MIN_RATIO: Final = 0.5  # below it, the whole line differs
 _WORD: Final = re.compile(r"\w+\s*|\W\s*")
 
@@ -225,14 +220,15 @@ def compare_html(left: Run, right: Run, links: Links, swapped: str) -> Markup:
     """Render two runs side by side, with their steps aligned; ``swapped`` links to the reverse."""
     comparison = compared(left, right)
     facts = []
-    for name, *values in comparison.facts:
-        if name not in _SHOWN_ELSEWHERE and values != [None, None]:
-            said = name.removesuffix("_ms").replace("_", " ")
-            said = said if values[0] == values[1] else f"{said} ≠"
-            facts.append(TableRow((said, *(_cell_text(name, value) for value in values))))
+    for name, value in comparison.left.items():
+        values = value, comparison.right[name]
+        if name not in _SHOWN_ELSEWHERE and values != (None, None):
+            label = name.removesuffix("_ms").replace("_", " ")
+            label = label if values[0] == values[1] else f"{label} ≠"
+            facts.append(TableRow((label, *(_cell_text(name, value) for value in values))))
     scores = []
     for part in comparison.scores:
-        amounts = ("–" if one is None else f"{one:.3f}" for one in (part.left, part.right))
+        amounts = (_cell_text("score", amount) for amount in (part.left, part.right))
         difference = "" if part.difference is None else signed(part.difference)
         scores.append(TableRow((part.part.replace("_", " "), *amounts, difference)))
     titles = [
@@ -257,7 +253,7 @@ def compare_html(left: Run, right: Run, links: Links, swapped: str) -> Markup:
 def conversation_html(history: History, thread: str, links: Links) -> Markup:
     """Render the runs of a conversation in order."""
     filters = Filters(thread=thread)
-    found = history.page(filters, limit=_MAX_RUNS, sort="started", descending=False)
+    found = history.page(filters, limit=100, sort="started", descending=False)
     turns = []
     for run in (history.run(one.seq) for one in found.runs):
         facts = [] if run.duration_ms is None else [duration(run.duration_ms)]
@@ -272,7 +268,7 @@ def _cell_text(name: str, value: Any) -> str:
         return "–"
     if name == "duration_ms":
         return duration(value)
-    return f"{value:.3f}" if isinstance(value, float) else shortened(str(value), _CELL)
+    return f"{value:.3f}" if isinstance(value, float) else shortened(str(value), 120)
 
 
 def _row(pair: Pair, left: Run, right: Run) -> Values:
@@ -282,7 +278,7 @@ def _row(pair: Pair, left: Run, right: Run) -> Values:
         step = next((view_step(run, step) for step in run.steps if step.number == number), None)
         parts = () if step is None else (step.content, step.input, step.output)
         text = "\n".join(part for part in parts if part)
-        texts.append([line[:_MAX_CHARS] for line in text.splitlines()[:_MAX_LINES]])
+        texts.append([line[:400] for line in text.splitlines()[:60]])
         steps.append(step)
     if None in steps:
         alone = [[("\n".join(lines), False)] for lines in texts]

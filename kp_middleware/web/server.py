@@ -30,11 +30,9 @@ Send: TypeAlias = Callable[[Any], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _OPEN_PATH: Final = "/-/kp-open"
-_NOT_OPENED: Final = "Open the link that kp-middleware ui printed.\n"
 _LINK_USED: Final = (
     "This link is invalid or already used: run kp-middleware ui again for a new one.\n"
 )
-_NO_DISPLAY: Final = "No display found, so no browser was started: open the link yourself."
 _WRONG_HOST: Final = (
     "This page is only served at http://127.0.0.1:{0}. Through a tunnel, use the same port at both"
     " ends: ssh -L {0}:127.0.0.1:{0} …\n"
@@ -96,7 +94,9 @@ class Guard:
         elif has_session:
             await self._app({**scope, FORM_KEY: self._form_token}, receive, _secured(send))
         else:
-            await _respond(send, HTTPStatus.FORBIDDEN, _NOT_OPENED)
+            await _respond(
+                send, HTTPStatus.FORBIDDEN, "Open the link that kp-middleware ui printed.\n"
+            )
 
     async def _open(self, scope: Scope, send: Send, *, has_session: bool) -> None:
         """Accept the link once, so that one left in a history or log is useless.
@@ -180,7 +180,6 @@ _SETTINGS: Final = {
     "num_sql_threads": 2,
     "sql_time_limit_ms": 2000,
 }
-_SHUTDOWN_TIMEOUT_S: Final = 3
 
 
 def serve(db: Path, *, port: int, opens: bool) -> None:
@@ -215,13 +214,13 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
         tunnel = f"ssh -L {port}:127.0.0.1:{port} …"
         click.echo(f"From your own machine, forward the same port: {tunnel}", err=True)
     elif opens and not shows:
-        click.echo(_NO_DISPLAY, err=True)
+        click.echo("No display found, so no browser was started: open the link yourself.", err=True)
     config = uvicorn.Config(
         guard,
         log_level="warning",
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
+        timeout_graceful_shutdown=3,
         ws="none",
     )
     server = _Server(config)

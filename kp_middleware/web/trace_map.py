@@ -1,6 +1,6 @@
 """The map of runs by similarity, and the runs most similar to one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
 
 from kp_middleware.storage import MapPoint
@@ -24,10 +24,6 @@ from kp_middleware.web.marks import (
 
 _HEIGHT: Final = 270.0
 _EDGE: Final = 10.0
-_TITLE: Final = 64
-_MAX_SIMILAR: Final = 6
-_MAX_DRAWN: Final = 400
-_ITERATIONS: Final = 40
 _RADII: Final = {"spot": 3.5, "faint-spot": 3.5, "cleared-spot": 5.5, "this-spot": 7.0}
 
 
@@ -48,7 +44,7 @@ class SimilarRuns(NamedTuple):
         vectors = b"".join(point.vector for point in points)
         matrix = np.frombuffer(vectors, dtype="<f4").reshape(len(points), -1)
         cosines = matrix[1:] @ matrix[0]
-        near = [int(at) for at in np.argsort(-cosines, kind="stable")[:_MAX_SIMILAR]]
+        near = [int(at) for at in np.argsort(-cosines, kind="stable")[:6]]
         others = (point for at, point in enumerate(points[1:]) if at not in near)
         ordered = (points[0], *(points[at + 1] for at in near), *others)
         return cls(ordered, tuple(float(cosines[at]) for at in near), len(points) - 1)
@@ -60,7 +56,7 @@ def trace_map(
     """Draw the 400 newest runs by their vectors, or the first linked to its ``nearest``."""
     if len(points) < 3:
         return Chart("no map yet: it needs three embedded runs")
-    points = points[:_MAX_DRAWN]
+    points = points[:400]
     places, explained = project([point.vector for point in points])
     places = _fit(places)
     colours = colours_of({*domains, *(point.domain for point in points)})
@@ -80,49 +76,40 @@ def trace_map(
         spots = sorted(zip(points, places, styles, strict=True), key=lambda spot: spot[0].cleared)
     for point, place, style in spots:  # the most important on top
         score = "no score" if point.score is None else f"{point.score:.3f}"
-        title = f"{shortened(point.objective, _TITLE)} ({point.domain}, {score})"
+        title = f"{shortened(point.objective, 64)} ({point.domain}, {score})"
         spot = dot(place, _RADII[style], colours[point.domain], style)
         marks.append(group(title, (spot,), links.trace(point.id)))
     totals = ("all", f"{len(points):,}", f"{cleared:,}")
     rows, keys = [TableRow(totals, None if nearest else links.runs())], []
-    for name, colour, of in _by_colour(points, colours):
+    for colour in SHAPES:  # domains without a colour of their own are merged
+        alike = [point for point in points if colours[point.domain] == colour]
+        if not alike:
+            continue
+        name = "others" if colour == OTHER else alike[0].domain
         href = links.runs(domain=name) if name in domains else None
         keys.append(Key(name, dot((6, 0), 5, colour), href))
-        cells = (name, f"{len(of):,}", f"{sum(point.cleared for point in of):,}")
+        cells = (name, f"{len(alike):,}", f"{sum(point.cleared for point in alike):,}")
         rows.append(TableRow(cells, href))
     table = Table(("Domain", "Runs", "Cleared"), rows)
     return Chart(caption, table, marks=marks, height=_HEIGHT, legend=keys)
 
 
-def _by_colour(
-    points: Sequence[MapPoint], colours: Mapping[str, str]
-) -> Iterator[tuple[str, str, list[MapPoint]]]:
-    """Yield each domain with its colour and points; merge those without their own colour."""
-    for colour in SHAPES:
-        if of := [point for point in points if colours[point.domain] == colour]:
-            yield "others" if colour == OTHER else of[0].domain, colour, of
-
-
 def project(vectors: Sequence[bytes]) -> tuple[list[Point], float]:
     """Return the first two principal components of each vector, and the explained variance.
 
-    Uses orthogonal iteration without BLAS, whose threads spin: LAPACK's eigenvectors take 20 times
-    the CPU time.
+    Uses orthogonal iteration without BLAS, whose threads spin for 20 times the CPU time.
     """
     import numpy as np
 
     matrix = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(vectors), -1)
     matrix = matrix - matrix.mean(axis=0)
-    axes = np.random.default_rng(0).normal(size=(2, matrix.shape[1])).astype("f4")
-    for _ in range(_ITERATIONS):
-        axes = np.einsum("kn,nd->kd", np.einsum("nd,kd->kn", matrix, axes), matrix)
-        first = axes[0] / max(1e-12, float((axes[0] ** 2).sum()) ** 0.5)
-        second = axes[1] - (axes[1] * first).sum() * first
-        axes = np.stack([first, second / max(1e-12, float((second**2).sum()) ** 0.5)])
-    places = np.einsum("nd,kd->nk", matrix, axes)
-    places *= np.where(
-        places[np.abs(places).argmax(axis=0), [0, 1]] < 0, -1, 1
-    )  # signs are arbitrary
+    axes = np.random.default_rng(0).normal(size=(matrix.shape[1], 2)).astype("f4")
+    for _ in range(40):
+        axes = np.einsum("nk,nd->dk", np.einsum("nd,dk->nk", matrix, axes), matrix)
+        axes, _triangle = np.linalg.qr(axes)
+    places = np.einsum("nd,dk->nk", matrix, axes)
+    farthest = places[np.abs(places).argmax(axis=0), [0, 1]]
+    places *= np.where(farthest < 0, -1, 1)  # signs are arbitrary
     total = float((matrix**2).sum())
     explained = float((places**2).sum()) / total if total > 0 else 0.0
     return [(float(x), float(y)) for x, y in places], min(1.0, max(0.0, explained))

@@ -34,7 +34,7 @@ def tools(*used):
     return tool_bars(Overview(ScoreSlices(None), None, tools=used), Ways())
 
 
-def run(*lines, score=0.501, threshold=0.75, is_cleared=False, delivery_status=""):
+def run(*lines, score=0.501, threshold=0.75, delivery_status=""):
     return TraceView(
         id="",
         title="",
@@ -44,7 +44,6 @@ def run(*lines, score=0.501, threshold=0.75, is_cleared=False, delivery_status="
         feedback=(),
         score=score,
         threshold=threshold,
-        is_cleared=is_cleared,
         sum=lines,
         gate=None,
         delivery_status=delivery_status,
@@ -134,11 +133,10 @@ def test_a_rule_that_takes_away_goes_back_and_is_a_loss():
     [
         (0.75, True, "0.000 above"),
         (0.501, False, "0.249 below"),
-        (0.75, False, "not above"),  # as good as others, which had gone
     ],
 )
 def test_the_score_is_held_against_the_threshold(score, is_cleared, words_):
-    chart = waterfall(run(*SIGNALS, score=score, is_cleared=is_cleared))
+    chart = waterfall(run(*SIGNALS, score=score))
 
     assert chart.caption == f"The score is {score:.3f}: {words_} the threshold of 0.75"
     assert (chart.threshold, chart.threshold_name) == (75, "threshold 0.75")

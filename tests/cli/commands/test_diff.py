@@ -120,17 +120,6 @@ def test_equal_steps_with_other_arguments_show_both(db):
     assert re.search(r'≠ +1 Call search +1 Call search\n +{"q": 1} +{"q": 2}\n', told)
 
 
-def test_a_long_sameness_is_counted(db):
-    same = [step("thought")] * 50
-    put(db, run("one", *same, step("tool_call", "a"), id="one"))
-    put(db, run("two", *same, step("tool_call", "b"), id="two"))
-
-    told = typed("--db", str(db), "diff", "one", "two")
-
-    assert "  … 46 equal steps\n" in told
-    assert told.count(" Agent\n") == 4
-
-
 @pytest.mark.parametrize("columns", [60, 100, 160])
 @pytest.mark.usefixtures("two")
 def test_no_line_is_longer_than_the_terminal_is_wide(db, columns):
