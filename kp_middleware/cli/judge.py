@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from kp_middleware.pipeline import Reevaluation
     from kp_middleware.settings import Settings
 
-_PROMPT: Final = "did it succeed?  y yes  n no  s skip  o open  q quit "
 _NEEDS_KEYS: Final = (
     "review needs a terminal: use --json here, and answer with"
     " kp-middleware feedback ID --success or --failure"
@@ -102,8 +101,9 @@ def _ask_all(db: Path, items: Sequence[ReviewItem], answered: Counter[bool]) -> 
             if key in _QUIT_KEYS:
                 return
             if key in _ANSWERS:
-                reevaluation.apply(Feedback(item.trace_id, _ANSWERS[key], None, time.time()))
-                answered[_ANSWERS[key]] += 1
+                success = _ANSWERS[key]
+                reevaluation.apply(Feedback(item.trace_id, success, None, time.time()))
+                answered[success] += 1
                 click.echo(f"→ {one_line(delivery_status(history.run(seq)))}")
 
 
@@ -119,9 +119,8 @@ def _reevaluation(db: Path) -> Iterator[tuple[History, "Reevaluation"]]:
 
 
 def _hint_at_gate_mismatch(history: History, settings: "Settings") -> None:
-    """Hint if the recording program used another gate: its keywords are unknown here."""
     recorded, current = history.last_decisions().gate, settings.gate.name
-    if recorded and recorded != current:
+    if recorded and recorded != current:  # by a keyword of the recording program
         hint(f"uses {current}, but the last run used {recorded}: set KP_THRESHOLD to match")
 
 
@@ -145,7 +144,7 @@ def _question(item: ReviewItem, position: str, state: str) -> str:
 
 def _read_key(history: History, seq: int) -> str:
     while True:
-        click.echo(_PROMPT, nl=False)
+        click.echo("did it succeed?  y yes  n no  s skip  o open  q quit ", nl=False)
         try:
             key = click.getchar().lower()
         except EOFError:

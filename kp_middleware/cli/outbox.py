@@ -81,7 +81,7 @@ def list_(db: Path, *, limit: int, output: Output, states: list[str]) -> None:
         if item.state == "sending" and (item.claimed_until or "") > now:
             reason = BEING_SENT.format(item.claimed_until)
         elif item.state in _WAITING:
-            reason = item.last_error or obstacles.what_at(item.registry)
+            reason = item.last_error or obstacles.problem_at(item.registry)
         rows.append({**item._asdict(), "reason": reason})
 
     def humanize(row: console.Row) -> console.Row:
@@ -204,11 +204,7 @@ def rescan(db: Path, *, force: bool) -> None:
 
 @outbox.command()
 @click.option(
-    "--timeout",
-    type=options.NumberRange(0),
-    default=300,
-    metavar="SECONDS",
-    help="Default: 300 s.",
+    "--timeout", type=options.NumberRange(0), default=300, metavar="SECONDS", help="Default: 300 s."
 )
 @options.json_option
 @options.pass_db

@@ -1,6 +1,7 @@
 """The commands ``recall`` and ``mcp``: find past runs that succeeded."""
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -129,13 +130,13 @@ def mcp(db: Path, *, owner: str | None, unconfirmed: bool) -> None:
     server(RecallTools(memory, owner=owner, unconfirmed=unconfirmed)).run("stdio")
 
 
+@dataclass(frozen=True)
 class RecallTools:
     """The tools of the server. Agents read their docstrings."""
 
-    def __init__(self, memory: "Memory", *, owner: str | None, unconfirmed: bool) -> None:
-        self._memory = memory
-        self._owner = owner
-        self._unconfirmed = unconfirmed
+    memory: "Memory"
+    owner: str | None
+    unconfirmed: bool
 
     def search_runs(self, task: str, k: int = 1) -> str:
         """Find past runs that succeeded at a task like this, in words such as its user's.
@@ -145,8 +146,8 @@ class RecallTools:
         """
         from kp_middleware.recall import question
 
-        query = question(owner=self._owner, unconfirmed=self._unconfirmed)
-        runs = self._memory.recall(task, query, k=max(1, min(k, 3)))
+        query = question(owner=self.owner, unconfirmed=self.unconfirmed)
+        runs = self.memory.recall(task, query, k=max(1, min(k, 3)))
         quotes = "\n\n".join(run.as_message() for run in runs)
         return quotes or "No run of a similar task is known to have succeeded."
 
@@ -162,7 +163,7 @@ class RecallTools:
         return self._quote(trace_id, max_tokens=_MAX_TOKENS, observations=observations)
 
     def _quote(self, trace_id: str, *, max_tokens: int, observations: bool = False) -> str:
-        run = self._memory.one(trace_id, owner=self._owner)
+        run = self.memory.one(trace_id, owner=self.owner)
         if run is None:
             return f"No run has the id {trace_id!r}. Pass the full id."
         return run.as_message(max_tokens, observations=observations)

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -330,12 +330,11 @@ def _write(
 
 def _entries(dataset: "Dataset") -> Iterator[tuple[str, str]]:
     """Yield each entry as a run id and text."""
-    entries: Iterable[tuple[str, list[str]] | None] = dataset.entries()
+    entries = dataset.entries()
     if not sys.stdout.isatty():  # a bar would be drawn between them
         entries = progress(entries, total=len(dataset.seqs), label="runs exported")
-    for entry in entries:
-        if entry is not None:
-            yield entry[0], "".join(f"{console.escaped(line)}\n" for line in entry[1])
+    for trace_id, lines in entries:
+        yield trace_id, "".join(f"{console.escaped(line)}\n" for line in lines)
 
 
 def _write_private(text: str, file: Path, flag: int) -> None:

@@ -69,28 +69,22 @@ class Dataset:
         """The number of runs or pairs written."""
         return len(self._ids) + len(self._pairs)
 
-    def entries(self) -> Iterator[tuple[str, list[str]] | None]:
-        """Yield the id of each run or pair and its lines of JSON; None for a skipped one."""
-        for example in map(self.example, self.seqs):
-            lines = None if example is None else self._lines(example)
-            yield None if example is None or lines is None else (example.trace.id, lines)
-
-    def _lines(self, example: Example) -> list[str] | None:
-        if self._format == "traces":
-            self._count(example)
-            return [example.document]
-        if self._format != "pairs":
-            self._count(example)
-            return [*map(_json, FORMATS[self._format](example))]
-        seq, similarity = self._rejected[example.seq]
-        rejected = self.example(seq)
-        if rejected is None:
-            return None
-        self._count(example)
-        self._count(rejected)
-        ids = {"chosen": self._ids.pop(-2), "rejected": self._ids.pop()}
-        self._pairs.append({**ids, "similarity": round(similarity, 4)})
-        return [_json(pair(example, rejected))]
+    def entries(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the id of each run or pair and its lines of JSON, without those skipped."""
+        for example in filter(None, map(self.example, self.seqs)):
+            if self._format != "pairs":
+                self._count(example)
+                is_traces = self._format == "traces"
+                lines = [] if is_traces else [*map(_json, FORMATS[self._format](example))]
+                yield example.trace.id, lines or [example.document]
+                continue
+            seq, similarity = self._rejected[example.seq]
+            if (rejected := self.example(seq)) is not None:
+                self._count(example)
+                self._count(rejected)
+                ids = {"chosen": self._ids.pop(-2), "rejected": self._ids.pop()}
+                self._pairs.append({**ids, "similarity": round(similarity, 4)})
+                yield example.trace.id, [_json(pair(example, rejected))]
 
     def example(self, seq: int) -> Example | None:
         """Return a redacted run; None, counted by reason, if it is skipped."""
@@ -137,13 +131,10 @@ class Dataset:
         runs = [run for batch in _batches(self.seqs) for run in self._history.runs_at(batch)]
         usable = [run for run in runs if run.score is not None and run.known_success is not False]
         usable.sort(key=lambda run: (run.known_success is True, run.score), reverse=True)
-        counts: Counter[str] = Counter()
-        best = []
+        best: defaultdict[str, list[int]] = defaultdict(list)
         for run in usable:
-            counts[run.domain] += 1
-            if counts[run.domain] <= per_domain:
-                best.append(run.seq)
-        return best
+            best[run.domain].append(run.seq)
+        return [seq for seqs in best.values() for seq in seqs[:per_domain]]
 
     def manifest(self) -> dict[str, Any]:
         """Describe the runs written."""

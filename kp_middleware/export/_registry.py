@@ -53,12 +53,7 @@ class Registry:
     """
 
     def __init__(
-        self,
-        url: str,
-        api_key: SecretStr,
-        *,
-        agent_id: str | None = None,
-        timeout_s: float = 10.0,
+        self, url: str, api_key: SecretStr, *, agent_id: str | None = None, timeout_s: float = 10.0
     ) -> None:
         self.agent_id = agent_id  # set before the checks below, so that repr works in a traceback
         self.timeout_s = timeout_s

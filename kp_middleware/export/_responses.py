@@ -167,9 +167,9 @@ def _complaint(answer: RegistryResponse) -> str | None:
     """Return the registry's error and issues in one line; None if the registry did not answer."""
     match answer.json:
         case {"error": str(words), "issues": [*issues]}:
-            issues = [one for one in issues if isinstance(one, dict)]
-            told = "; ".join(f"{one.get('path')}: {one.get('message')}" for one in issues)
-            words = f"{words}: {told}" if told else words
+            issues = [issue for issue in issues if isinstance(issue, dict)]
+            details = "; ".join(f"{issue.get('path')}: {issue.get('message')}" for issue in issues)
+            words = f"{words}: {details}" if details else words
         case {"error": str(words)}:
             pass
         case _:

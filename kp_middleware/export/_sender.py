@@ -24,7 +24,7 @@ from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger(__name__)
 
-_luck: Final = random.Random().random  # noqa: S311 - guards nothing; a program may have seeded the shared one
+_jitter: Final = random.Random().random  # noqa: S311 - guards nothing; a program may have seeded the shared one
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL fails on both: always a 500
 
 
@@ -95,19 +95,19 @@ class Sender:
         *,
         pace: LocalPace,
         clock: Callable[[], float],
-        luck: Callable[[], float] = _luck,
+        jitter: Callable[[], float] = _jitter,
     ) -> None:
         self._outbox = outbox
         self._registry = registry
         self._pace = pace
         self._clock = clock
-        self._luck = luck
+        self._jitter = jitter
         self._unwritten: deque[Callable[[], None]] = deque()
         self._handing_over = threading.Lock()
         self._asked_for: OutboxItem | None = None
         self._ended = False
         self._failed_last: int | None = None
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
 
     def send_due(self, stop: threading.Event | None = None) -> float | None:
         """Send the items that are due, unless another process is sending, until ``stop`` is set.
@@ -182,22 +182,22 @@ class Sender:
         was_down = pace.failures > 0
         match answer:
             case Receipt():
-                told = answer.allowance
-                self._pace.settle(lambda before, now: before.answered().with_allowance(now, told))
+                left = answer.allowance
+                self._pace.settle(lambda before, now: before.answered().with_allowance(now, left))
                 self._note(partial(self._outbox.sent, item, answer), revived=was_down)
             case RegistryRejectedError():
                 self._pace.settle(lambda before, _: before.answered())
                 words = "a trace stays local, the first is row %d: %s; see kp-middleware outbox"
-                self._say(f"{words} --failed", item.trace_seq, answer)
+                self._warn(f"{words} --failed", item.trace_seq, answer)
                 self._note(partial(self._outbox.rejected, item, answer), revived=was_down)
             case RegistryForbiddenError():
                 self._pace.settle(lambda before, now: before.forbidden(now, answer.problem))
-                self._say("nothing more is sent: %s", answer)
+                self._warn("nothing more is sent: %s", answer)
                 self._postpone(item, answer, 0.0)
             case RegistryUnavailableError(status=429):
                 retry_after_s = answer.retry_after_s or 0
                 wait_s = self._pace.settle(lambda before, now: before.limited(now, retry_after_s))
-                self._say("sending pauses for %.0f s, there is nothing to do: %s", wait_s, answer)
+                self._warn("sending pauses for %.0f s, there is nothing to do: %s", wait_s, answer)
                 self._postpone(item, answer, wait_s)
             case RegistryUnavailableError():
                 self._put_off(item, answer, pace)
@@ -205,8 +205,8 @@ class Sender:
                 raise answer
 
     def _put_off(self, item: OutboxItem, error: RegistryUnavailableError, pace: Pace) -> None:
-        luck, attempts, failures = self._luck(), item.attempts + 1, pace.failures + 1
-        pause_s = backoff_s(failures, luck) / 2
+        jitter, attempts, failures = self._jitter(), item.attempts + 1, pace.failures + 1
+        pause_s = backoff_s(failures, jitter) / 2
         if item.trace_seq == self._failed_last:  # the others shall not wait for one document
             pause_s = min(pause_s, 150.0)
         self._failed_last = item.trace_seq
@@ -214,11 +214,11 @@ class Sender:
         self._pace.settle(lambda before, now: before.failed(now, pause_s, error.problem))
         if pace.answering and attempts >= 8:
             words = "a trace stays local after %d attempts: %s; to try it again: %s"
-            self._say(words, attempts, error, "kp-middleware outbox retry --failed")
+            self._warn(words, attempts, error, "kp-middleware outbox retry --failed")
             self._note(partial(self._outbox.block, item, "retries_exhausted"))
             return
-        wait_s = backoff_s(max(failures, attempts), luck)
-        self._say("nothing is sent for now, what waits is sent later: %s", error)
+        wait_s = backoff_s(max(failures, attempts), jitter)
+        self._warn("nothing is sent for now, what waits is sent later: %s", error)
         self._postpone(item, error, max(wait_s, pause_s + wait_s / 2), counted=pace.answering)
 
     def _postpone(
@@ -238,12 +238,12 @@ class Sender:
             self._unwritten[0]()
             self._unwritten.popleft()
 
-    def _say(self, words: str, *facts: object) -> None:
+    def _warn(self, words: str, *facts: object) -> None:
         """Warn once for each kind of problem, and log repetitions at debug level."""
         kinds = (str(fact.problem.kind) for fact in facts if isinstance(fact, RegistryError))
         kind = " ".join((words, *kinds))
-        logger.log(logging.DEBUG if kind in self._said else logging.WARNING, words, *facts)
-        self._said.add(kind)
+        logger.log(logging.DEBUG if kind in self._warned else logging.WARNING, words, *facts)
+        self._warned.add(kind)
 
 
 def payload(trace: ReasoningTrace, *, score: float, agent_id: str | None) -> bytes:

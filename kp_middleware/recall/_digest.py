@@ -43,13 +43,10 @@ class CallRecord(NamedTuple):
 
 
 def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict[str, Any]:
-    """Return what is told of a run, redacted as at the outbox door: a secret goes from all parts.
-
-    Where it is not certain that the rest is clean, that is all that is told.
-    """
+    """Return the parts of a digest, redacted as at the outbox door; all are empty on doubt."""
     calls = _calls(run.steps)
     last = [call if observations else call._replace(output=None) for call in calls[-60:]]
-    told = {
+    parts = {
         "id": run.id[:100],
         "objective": run.objective[:_READ_CHARS],
         "asked_later": _asked_later(run.steps),
@@ -57,18 +54,15 @@ def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict
         "result": (run.result_summary or "")[:_READ_CHARS],
     }
     try:
-        clean: dict[str, Any] = redact_jsonable(told, level=_LEVEL, policy=policy).value
+        clean: dict[str, Any] = redact_jsonable(parts, level=_LEVEL, policy=policy).value
         check_clean(json.dumps(clean).encode(), level=_LEVEL, policy=policy)
     except RedactionError as error:
-        clean = dict.fromkeys(told, "") | {"objective": f"(what it did cannot be told: {error})"}
+        clean = dict.fromkeys(parts, "") | {"objective": f"(what it did cannot be told: {error})"}
     return {**clean, "made": len(calls)}
 
 
 def is_form(run: Run) -> bool:
-    """Return True if a run made few calls, each with a value that its task named.
-
-    What it did is then a form, to be filled in with the values of another task.
-    """
+    """Return True if a run is a form to fill in: few calls, each with a value of its task."""
     calls = _calls(run.steps)
     named = " ".join([run.objective, *_asked_later(run.steps)])
     return 0 < len(calls) <= 3 and all(
@@ -84,18 +78,18 @@ def quote(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> st
         "known_by": run.success_source or "assumed",
         "age_days": str(age_days),
     }
-    attributes = " ".join(f'{name}="{_escaped(_line(told))}"' for name, told in named.items())
+    attributes = " ".join(f'{name}="{_escaped(_line(value))}"' for name, value in named.items())
     text = _escaped(digest(run, clean, age_days, max_tokens), quote=False)
     return f"{_RECORD}\n<past_run {attributes}>\n{text}\n</past_run>"
 
 
 def digest(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> str:
-    """Return what a run did, from its clean parts; what is left out is said."""
+    """Return what a run did, from its clean parts, with the number of calls left out."""
     room = max(200, int(max_tokens * 3.5))
     share = min(_READ_CHARS, room // 5)
     width = min(_READ_CHARS, room // 9)
     before = [f"Task: {_cut(_line(clean['objective']), share)}"]
-    if asked := " / ".join(_cut(_line(said), share // 2) for said in clean["asked_later"]):
+    if asked := " / ".join(_cut(_line(text), share // 2) for text in clean["asked_later"]):
         before.append(f"Asked later: {_cut(asked, share)}")
     after = [f"Result: {_cut(_line(clean['result']), share)}"] if clean["result"] else []
     after.append(_ending(run, age_days))
@@ -105,12 +99,13 @@ def digest(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> s
     calls = [CallRecord(**call) for call in clean["calls"]]
     for (_, error), group in groupby(calls, lambda call: (call.tool, call.error)):
         first, *more = group  # calls of one tool in a row that worked are one line
-        text = _told(first, named, width) + (f" and {len(more)} more like it" if more else "")
+        text = _call_line(first, named, width)
+        text += f" and {len(more)} more like it" if more else ""
         lines.append(_Line(text, 1 + len(more), error is not None))
     kept = _last_calls(lines, room)
-    if missing := clean["made"] - sum(one.calls for one in kept):
+    if missing := clean["made"] - sum(line.calls for line in kept):
         before.append(f"(calls left out: {missing})")
-    return "\n".join([*before, *(one.text for one in kept), *after])
+    return "\n".join([*before, *(line.text for line in kept), *after])
 
 
 class _Line(NamedTuple):
@@ -123,28 +118,28 @@ class _Line(NamedTuple):
 
 def _last_calls(lines: Sequence[_Line], room: int) -> list[_Line]:
     """Return the lines for which there is room: the last, errors, and what came after them."""
-    kept_longest = {at + after for at, one in enumerate(lines) if one.failed for after in (0, 1)}
+    kept_longest = {at + after for at, line in enumerate(lines) if line.failed for after in (0, 1)}
     kept_longest.add(len(lines) - 1)
-    room -= sum(len(one.text) + 1 for one in lines)
+    room -= sum(len(line.text) + 1 for line in lines)
     dropped: set[int] = set()
     for at in sorted(range(len(lines)), key=lambda at: (at in kept_longest, at)):
         if room >= 0:
             break
         dropped.add(at)
         room += len(lines[at].text) + 1
-    return [one for at, one in enumerate(lines) if at not in dropped]
+    return [line for at, line in enumerate(lines) if at not in dropped]
 
 
-def _told(call: CallRecord, named: str, width: int) -> str:
+def _call_line(call: CallRecord, named: str, width: int) -> str:
     if not call.tool:
         return f"An error: {_cut(_line(call.error or ''), width)}"
-    named = named if call.error is None else ""  # what failed is told with its values
+    named = named if call.error is None else ""  # a failed call keeps its values
     given = _cut(_json(call.input or {}, named, width), 3 * width)
-    told = f'{{"name": {_json(call.tool, "", width)}, "arguments": {given}}}'
+    words = f'{{"name": {_json(call.tool, "", width)}, "arguments": {given}}}'
     if call.error is not None:
-        return f"Tried and failed: {told}: {_cut(_line(call.error), width)}"
+        return f"Tried and failed: {words}: {_cut(_line(call.error), width)}"
     output = f" gave: {_cut(_line(call.output), width)}" if call.output else ""
-    return f"Call: {told}{output}"
+    return f"Call: {words}{output}"
 
 
 def _json(value: Any, named: str, width: int) -> str:
@@ -158,12 +153,12 @@ def _json(value: Any, named: str, width: int) -> str:
     match value:
         case dict():
             members = (
-                f"{_json(str(key), '', width)}: {_json(one, named, width)}"
-                for key, one in value.items()
+                f"{_json(str(key), '', width)}: {_json(member, named, width)}"
+                for key, member in value.items()
             )
             return f"{{{', '.join(members)}}}"
         case list():
-            return f"[{', '.join(_json(one, named, width) for one in value)}]"
+            return f"[{', '.join(_json(item, named, width) for item in value)}]"
         case str() | int() | float() if _is_named(str(value), named):
             return "…"
     return _cut(_line(json.dumps(value, ensure_ascii=False)), width)
@@ -172,9 +167,9 @@ def _json(value: Any, named: str, width: int) -> str:
 def _values(value: Any) -> Iterator[str]:
     match value:
         case dict():
-            yield from (one for member in value.values() for one in _values(member))
+            yield from _values([*value.values()])
         case list():
-            yield from (one for item in value for one in _values(item))
+            yield from (part for item in value for part in _values(item))
         case str() | int() | float():
             yield str(value)
 
@@ -195,26 +190,26 @@ def _calls(steps: Sequence[StepRecord]) -> list[CallRecord]:
     calls: list[CallRecord] = []
     waiting: list[tuple[str | None, str | None, int]] = []
     for step in steps:
-        told = (step.output_summary or step.content or "")[:_READ_CHARS]
+        text = (step.output_summary or step.content or "")[:_READ_CHARS]
         if step.type == "tool_call":
             waiting.append((step.call_id, step.tool, len(calls)))
             calls.append(CallRecord(step.tool or "tool", _bounded(step.input)))
             continue
         key = 0 if step.call_id is not None else 1
-        is_answer = (one for one in waiting if one[key] == (step.call_id, step.tool)[key])
-        found = next(is_answer, None) if step.tool or step.call_id else None
+        answered = (call for call in waiting if call[key] == (step.call_id, step.tool)[key])
+        found = next(answered, None) if step.tool or step.call_id else None
         if found is not None:
             waiting.remove(found)
             kind = "error" if step.type == "error_recovery" else "output"
-            calls[found[2]] = calls[found[2]]._replace(**{kind: told})
+            calls[found[2]] = calls[found[2]]._replace(**{kind: text})
         elif step.type == "error_recovery":
-            calls.append(CallRecord(step.tool or "", None, told))
+            calls.append(CallRecord(step.tool or "", None, text))
     return calls
 
 
 def _asked_later(steps: Sequence[StepRecord]) -> list[str]:
-    said = (step.content for step in steps if step.type == "observation" and step.tool is None)
-    return [text[:_READ_CHARS] for text in [*filter(None, said)][:4]]
+    texts = (step.content for step in steps if step.type == "observation" and step.tool is None)
+    return [text[:_READ_CHARS] for text in [*filter(None, texts)][:4]]
 
 
 def _bounded(value: Any) -> Any:

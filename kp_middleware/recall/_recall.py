@@ -50,7 +50,6 @@ _SAME: Final = 3
 _REPLACED: Final = 2
 """So many words are a detail that another task of the same wording has."""
 
-_WORDS_FOR_COSINE: Final = 0.3
 _WORD: Final = re.compile(r"[^\W_]+")
 
 
@@ -129,16 +128,8 @@ class Match(NamedTuple):
 
     @property
     def fit(self) -> float:
-        """The fit: the weight of the shared words times the cosine."""
-        return (
-            self.word_score if math.isnan(self.cosine) else self.word_score * max(0.0, self.cosine)
-        )
-
-    @property
-    def rating(self) -> float:
-        """The sort key: the cosine plus the weight of the words."""
-        words = _WORDS_FOR_COSINE * min(self.word_score, 1.0)
-        return self.word_score if math.isnan(self.cosine) else self.cosine + words
+        """The weight of the shared words times the cosine."""
+        return self.word_score * (1 if math.isnan(self.cosine) else max(0.0, self.cosine))
 
     @property
     def fits(self) -> bool:
@@ -171,9 +162,9 @@ class Memory:
             return []
         with fork_lock, History.open(self._path, wait_s=_WAIT_S) as history:
             return [
-                (one, recalled(history.run(one.seq), self._policy, one.similarity))
-                for one in self.matches(history, task, allowed, k=k)
-                if one.fits or not only_fitting
+                (match, recalled(history.run(match.seq), self._policy, match.similarity))
+                for match in self.matches(history, task, allowed, k=k)
+                if match.fits or not only_fitting
             ]
 
     def one(self, trace_id: str, *, owner: str | None) -> Recalled | None:
@@ -204,20 +195,19 @@ class Memory:
         if not candidates:
             return []
         near = self._cosines(task, candidates)
-        nearest = _order([run.words for run in candidates], near)[
-            : max(k, 24)
-        ]  # to compare by word
-        said = table.user_texts([candidates[at].seq for at in nearest])
+        best = _order([run.words for run in candidates], near)
+        nearest = best[: max(k, 24)]  # to compare word by word
+        texts = table.user_texts([candidates[at].seq for at in nearest])
         found = []
         for at in nearest:
-            theirs = {*_words_of(said[seq := candidates[at].seq])}
+            theirs = {*_words_of(texts[seq := candidates[at].seq])}
             shared = tuple(word for word in shares if word in theirs)
             # a mean over all words of the task: a vague one fits nothing
-            told = sum(word_weight(shares[word]) for word in shared) / max(1, len(shares))
-            found.append(Match(seq, near[at], shared, told))
-        found.sort(key=lambda one: one.rating, reverse=True)
+            weight = sum(word_weight(shares[word]) for word in shared) / max(1, len(shares))
+            found.append(Match(seq, near[at], shared, weight))
+        found.sort(key=_rating, reverse=True)
         # runs with the wording of the task, but another detail
-        details = {seq: words for seq, text in said.items() if (words := _replaced(task, text))}
+        details = {seq: words for seq, text in texts.items() if (words := _replaced(task, text))}
         common = table.common_words([word for words in details.values() for word in words])
         others = {seq for seq, words in details.items() if not common.isdisjoint(words)}
         return _barred(history, found, others, k)[:k]
@@ -229,7 +219,7 @@ class Memory:
                 if isinstance(embedder, MiniLMEmbedder):
                     embedder.load_without_network()
                 name, vector = embedder.name, embedder.embed(task)
-                stored = [one.vector if one.embedder == name else None for one in found]
+                stored = [run.vector if run.embedder == name else None for run in found]
                 return _cosines(vector, stored)
         return [math.nan] * len(found)
 
@@ -247,11 +237,7 @@ def question(
 
 
 def _cosines(vector: Vector, stored: Sequence[bytes | None]) -> list[float]:
-    """Return the cosine with each packed vector; NaN where there is none of that length.
-
-    >>> _cosines(np.array([1.0, 0.0], np.float32), [bytes([0, 127]), None])
-    [0.0, nan]
-    """
+    """Return the cosine with each packed vector; NaN where there is none of that length."""
     there = {at: one for at, one in enumerate(stored) if one and len(one) == len(vector)}
     matrix = np.frombuffer(b"".join(there.values()), np.int8).reshape(-1, len(vector))
     found = dict(zip(there, (matrix.astype(np.float32) @ vector / 127).tolist(), strict=True))
@@ -259,17 +245,18 @@ def _cosines(vector: Vector, stored: Sequence[bytes | None]) -> list[float]:
 
 
 def _order(words: Sequence[float], cosines: Sequence[float]) -> list[int]:
-    """Return the indices of runs, best first, by the sum of the roots of both ranks.
-
-    >>> _order([3.0, 2.0, 1.0], [0.1, 0.9, 0.5])
-    [1, 0, 2]
-    """
+    """Return the indices of runs, best first, by the sum of the roots of both ranks."""
     total = np.zeros(len(words))
     for scores in (np.asarray(words), np.nan_to_num(np.asarray(cosines), nan=-1)):
         ranks = np.empty(len(words))  # 0 for the highest
         ranks[np.argsort(-scores, kind="stable")] = np.arange(len(words))
         total += np.sqrt(ranks)
     return [int(at) for at in np.argsort(total, kind="stable")]
+
+
+def _rating(match: Match) -> float:
+    is_by_words = math.isnan(match.cosine)
+    return match.word_score if is_by_words else match.cosine + 0.3 * min(match.word_score, 1.0)
 
 
 def _words_of(text: str) -> list[str]:
@@ -279,32 +266,30 @@ def _words_of(text: str) -> list[str]:
 
 def _barred(history: History, found: Sequence[Match], others: set[int], k: int) -> list[Match]:
     """Return the first runs with their bars, those of other tasks last."""
-    fits = sorted((one.fit for one in found), reverse=True)
-    ours = [one for one in found if one.seq not in others][:k]
-    theirs = [one for one in found if one.seq in others][:k]
+    fits = sorted((match.fit for match in found), reverse=True)
+    ours = [match for match in found if match.seq not in others][:k]
+    theirs = [match for match in found if match.seq in others][:k]
     barred = []
-    for one in (one for one in found if one in ours + theirs):
+    for match in (match for match in found if match in ours + theirs):
         # to know whether it is a form, its calls must be read
-        may_be_form = one.cosine >= _FORM[0] and one.fit >= _FORM[1]
-        form = may_be_form and is_form(history.run(one.seq))
-        reach = _bar(one.cosine, fits, is_form=form, is_other=one.seq in others)
-        barred.append(one._replace(bar=reach))
-    return sorted(barred, key=lambda one: one.seq in others and not one.fits)
+        may_be_form = match.cosine >= _FORM[0] and match.fit >= _FORM[1]
+        form = may_be_form and is_form(history.run(match.seq))
+        bar = _bar(match.cosine, fits, is_form=form, is_other=match.seq in others)
+        barred.append(match._replace(bar=bar))
+    return sorted(barred, key=lambda match: match.seq in others and not match.fits)
 
 
-def _replaced(task: str, said: str) -> list[str]:
+def _replaced(task: str, user_text: str) -> list[str]:
     """Return the words of a run that stand where a task of the same wording has others.
 
     If other runs have them, too, it was another task: they are a city, a name, a service.
 
     >>> _replaced("Restart the billing service.", "Restart the search service.")
     ['search']
-    >>> _replaced("Book a flight from Rome to Oslo.", "Book a flight from Oslo to Rome.")
-    ['oslo', 'to']
     >>> _replaced("Restart the billing service.", "Billing hangs: please restart it.")
     []
     """
-    ours, theirs = (_WORD.findall(first_line(text).lower()) for text in (task, said))
+    ours, theirs = (_WORD.findall(first_line(text).lower()) for text in (task, user_text))
     if abs(len(ours) - len(theirs)) >= _REPLACED:
         return []
     blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()

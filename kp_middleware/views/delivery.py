@@ -21,14 +21,14 @@ BEING_SENT: Final = "being sent by another program; if that was killed, again at
 
 
 class Sending(NamedTuple):
-    """The backlog of one registry, and how long it takes from ``next_at`` on (epoch s; None: now).
+    """The backlog of one registry, and how long it takes from ``next_at`` on, None for now.
 
-    ``claimed_until``: until when one of them is another program's to send, or None.
+    ``claimed_until`` is when another program's claim on one of them ends, or None.
     """
 
     registry: str
     waiting: int
-    next_at: float | None
+    next_at: str | None
     takes_s: float
     busy: bool
     interval_s: float
@@ -37,16 +37,16 @@ class Sending(NamedTuple):
 
     @classmethod
     def of(cls, queue: Queue, paces: Sequence[Pace], now: float, *, stopped: bool) -> Self:
-        """Return what waits, as far as the last request says; of several paces, the strictest."""
+        """Describe a backlog by the strictest pace."""
         pace = reduce(Pace.stricter, paces, Pace())
         next_at = max(now, queue.due_at, pace.ready_at, pace.paused_until)
         last_at = max(pace.full_at, next_at) - burst_at(pace.interval_s) * pace.interval_s
         return cls(
             queue.registry,
             queue.waiting,
-            next_at if next_at > now else None,
+            instant(next_at) if next_at > now else None,
             max(0.0, last_at + queue.waiting * pace.interval_s - next_at),
-            any(one.held_until > now for one in paces),
+            any(pace.held_until > now for pace in paces),
             pace.interval_s,
             queue.claimed_until if (queue.claimed_until or "") > instant(now) else None,
             stopped,
@@ -54,9 +54,7 @@ class Sending(NamedTuple):
 
     def as_row(self) -> dict[str, Any]:
         """Return it as a row for JSON."""
-        next_at = None if self.next_at is None else instant(self.next_at)
-        said = {"next_at": next_at, "takes_s": round(self.takes_s), "in_words": self.in_words()}
-        return self._asdict() | said
+        return self._asdict() | {"takes_s": round(self.takes_s), "in_words": self.in_words()}
 
     def in_words(self) -> str:
         """Say how fast, whoever sends, and how long it takes."""
@@ -69,11 +67,10 @@ class Sending(NamedTuple):
         return f"{busy}all of your programs together send {pace}: {self.takes()}"
 
     def takes(self) -> str:
-        """Say how long it takes."""
+        """Return how long it takes in words."""
         takes = "takes" if self.waiting == 1 else "take"
-        unit_s, unit = next((one for one in _UNITS if self.takes_s <= 90 * one[0]), _UNITS[-1])
-        about = max(1, math.ceil(self.takes_s / unit_s))
-        return f"{self.waiting:,} {takes} about {about:,} {unit}"
+        unit_s, unit = next((unit for unit in _UNITS if self.takes_s <= 90 * unit[0]), _UNITS[-1])
+        return f"{self.waiting:,} {takes} about {max(1, math.ceil(self.takes_s / unit_s)):,} {unit}"
 
 
 class Pause(NamedTuple):
@@ -85,32 +82,31 @@ class Pause(NamedTuple):
     problem: Problem
 
     def in_words(self) -> str:
-        """Say since when and until when, why, and what to do."""
-        pace, sending, told = self.pace, self.sending, []
+        """Return since when, until when and why nothing is sent, and what to do."""
+        pace, sending, facts = self.pace, self.sending, []
         if pace.tries:
-            told.append(f"since {_second(pace.problem_since)}")
-            told.append("tried once" if pace.tries == 1 else f"tried {pace.tries:,} times")
+            facts.append(f"since {instant(pace.problem_since)[:19]}Z")
+            facts.append("tried once" if pace.tries == 1 else f"tried {pace.tries:,} times")
         if self.until is None:
-            told.append("not tried again until you act")
+            facts.append("not tried again until you act")
         elif sending.next_at is not None:
-            told.append(f"next at {_second(sending.next_at)} if a program is running then")
+            facts.append(f"next at {sending.next_at[:19]}Z if a program is running then")
         else:
-            told.append("next as soon as a program records")
+            facts.append("next as soon as a program records")
         then = "" if sending.stopped else f"; {sending.takes()} then"
-        return f"nothing is sent to {sending.registry} ({', '.join(told)}): {self.problem}{then}"
+        return f"nothing is sent to {sending.registry} ({', '.join(facts)}): {self.problem}{then}"
 
     def as_row(self) -> dict[str, Any]:
         """Return it as a row for JSON."""
-        pace, next_at = self.pace, self.sending.next_at
         return {
             "registry": self.sending.registry,
             "until": None if self.until is None else instant(self.until),
             "refused": self.until is None,
             "problem": str(self.problem.kind),
             "in_words": str(self.problem),
-            "since": instant(pace.problem_since) if pace.tries else None,
-            "tries": pace.tries,
-            "next_at": None if next_at is None else instant(next_at),
+            "since": instant(self.pace.problem_since) if self.pace.tries else None,
+            "tries": self.pace.tries,
+            "next_at": self.sending.next_at,
         }
 
 
@@ -123,15 +119,16 @@ class Obstacles(NamedTuple):
 
     def in_words(self) -> list[str]:
         """Return one sentence for each, with what to do."""
-        told = (self.login, *(pause.in_words() for pause in self.pauses))
-        return [words for words in told if words is not None]
+        sentences = (self.login, *(pause.in_words() for pause in self.pauses))
+        return [sentence for sentence in sentences if sentence is not None]
 
-    def what_at(self, registry: str) -> str | None:
-        """Return the last problem with one registry, without what to do; None if there is none."""
-        found = (
-            one.problem.description for one in self.pauses if _same(one.sending.registry, registry)
-        )
-        return next(found, None)
+    def problem_at(self, registry: str) -> str | None:
+        """Describe the last problem with one registry; None if there is none."""
+        problems = {
+            pause.sending.registry.rstrip("/"): pause.problem for pause in self.pauses[::-1]
+        }
+        problem = problems.get(registry.rstrip("/"))
+        return None if problem is None else problem.description
 
 
 def find_obstacles(backlog: Sequence[Queue], db: Path) -> Obstacles:
@@ -141,7 +138,7 @@ def find_obstacles(backlog: Sequence[Queue], db: Path) -> Obstacles:
     pauses: list[Pause] = []
     sending: list[Sending] = []
     for queue in backlog:
-        ours = [row for row in rows if _same(row.registry, queue.registry)]
+        ours = [row for row in rows if row.registry.rstrip("/") == queue.registry.rstrip("/")]
         found = [*_pauses(ours, now)]
         stopped = any(until is None for _, until in found)
         sending.append(Sending.of(queue, [row.pace for row in ours], now, stopped=stopped))
@@ -173,29 +170,18 @@ def _is_replaced(stopped: AgentPace, at: float, rows: Sequence[AgentPace]) -> bo
     )
 
 
-def _second(epoch_s: float) -> str:
-    return f"{instant(epoch_s)[:19]}Z"
-
-
-def _same(registry: str, other: str) -> bool:
-    return registry.rstrip("/") == other.rstrip("/")
-
-
 def shared_log_as_row(url: str | None, unshared: SharedBacklog) -> dict[str, Any] | None:
-    """Ask the shared log for its state; None where there is none and nothing waits here for it.
-
-    The URL has no password. ``since`` is when the first of the waiting runs began.
-    """
-    shown = state = problem = None
+    """Return the state of the shared log; None if there is none and nothing waits for one."""
+    address = state = problem = None
     if url is not None:
         with closing(Link(url, "status", writes=False)) as link:
-            shown = link.address
+            address = link.address  # without the password
             try:
                 state = link.status()
             except KnowledgePulseError as error:
                 problem = str(error)
     elif unshared.since is None:
         return None
-    words = problem or (f"{shown}: {state}" if url else "not set here: KP_SHARED names it")
-    asked = {"url": shown, "state": state, "problem": problem}
-    return {**asked, **unshared._asdict(), "in_words": words}
+    words = problem or (f"{address}: {state}" if url else "not set here: KP_SHARED names it")
+    row = {"url": address, "state": state, "problem": problem, **unshared._asdict()}
+    return {**row, "in_words": words}

@@ -24,41 +24,40 @@ _FEATURES: Final[Mapping[str, str]] = {  # whose names differ from their words
 
 def p_in_words(p: float, reasons: Sequence[tuple[str, float, float]]) -> str:
     """Word a probability of success: ``0.71: fewer steps than usual (for it)``."""
-    told = []
+    words = []
     for feature, off, adds in reasons:
         name = _FEATURES.get(feature, feature.replace("_", " "))
         what = f"{'more' if off > 0 else 'fewer'} {name} than usual"
         if feature == "likeness":
             what = f"like runs that {'succeeded' if adds > 0 else 'failed'}"
-        told.append(f"{what} ({'for' if adds > 0 else 'against'} it)")
-    return f"{p:.2f}: {', '.join(told)}" if told else f"{p:.2f}"
+        words.append(f"{what} ({'for' if adds > 0 else 'against'} it)")
+    return f"{p:.2f}: {', '.join(words)}" if words else f"{p:.2f}"
 
 
 def estimate_in_words(estimate: RunEstimate) -> str:
     """Word the estimate of a run, with the track record of estimates for its kind."""
-    told = f"P(success) was estimated as {p_in_words(estimate.p, estimate.reasons)}."
+    words = f"P(success) was estimated as {p_in_words(estimate.p, estimate.reasons)}."
     if estimate.known:
-        told += f" So far right on {estimate.right:,} of {estimate.known:,};"
-        told += f" guessing the base rate: {estimate.base_right:,}."
-    return told
+        words += f" So far right on {estimate.right:,} of {estimate.known:,};"
+        words += f" guessing the base rate: {estimate.base_right:,}."
+    return words
 
 
 def unjudged_in_words(found: Unjudged) -> str:
     """Describe the runs to review, and how to begin."""
     if not found.unjudged:
         return "nothing to review"
-    told = f"{found.unjudged:,} of the last {found.forwarded:,} runs that passed the gate"
+    runs = f"{found.unjudged:,} of the last {found.forwarded:,} runs that passed the gate"
     if found.unjudged == found.forwarded:
-        told = f"{counted(found.forwarded, 'run')} passed the gate and"
-    return f"{told} {'is' if found.unjudged == 1 else 'are'} not reviewed yet: {_REVIEW}"
+        runs = f"{counted(found.forwarded, 'run')} passed the gate and"
+    return f"{runs} {'is' if found.unjudged == 1 else 'are'} not reviewed yet: {_REVIEW}"
 
 
 def successes_as_json(record: SuccessRecord, unjudged: Unjudged) -> dict[str, Any]:
     """Return the record as JSON, with its text and warning."""
-    told = {"in_words": record_in_words(record), "warning": success_warning(record, unjudged)}
-    counts = record._asdict() | told
-    del counts["some_stay"]
-    return counts
+    counts = {name: count for name, count in record._asdict().items() if name != "some_stay"}
+    warning = success_warning(record, unjudged)
+    return {**counts, "in_words": record_in_words(record), "warning": warning}
 
 
 def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
@@ -95,7 +94,7 @@ _BINS: Final = 20
 
 
 class SettingView(NamedTuple):
-    """The runs that one setting of the gate lets through; ``known``: those with a known outcome."""
+    """The runs that one setting of the gate lets through; ``known`` have a known outcome."""
 
     setting: float | str
     let_through: int
@@ -108,7 +107,7 @@ class SettingView(NamedTuple):
 
 
 class DomainScores(NamedTuple):
-    """The scores of one domain; ``bins`` count those from 0, 0.05, … 0.95, which has 1, too."""
+    """The scores of one domain; ``bins`` count them in steps of 0.05."""
 
     domain: str
     runs: int
@@ -119,7 +118,7 @@ class DomainScores(NamedTuple):
 
     @classmethod
     def of(cls, domain: str, scores: Sequence[float]) -> "DomainScores":
-        """Return what is known of these scores."""
+        """Summarize these scores."""
         ordered = sorted(scores)
         places = Counter(min(int(score * _BINS + 1e-9), _BINS - 1) for score in ordered)
         tenth, bins = ordered[-math.ceil(len(ordered) / 10)], map(places.__getitem__, range(_BINS))
@@ -141,7 +140,7 @@ class Calibration(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON shows it."""
-        domains, settings = ([one._asdict() for one in rows] for rows in self[-2:])
+        domains, settings = ([row._asdict() for row in rows] for rows in self[-2:])
         return self._asdict() | {"domains": domains, "settings": settings}
 
 
@@ -157,8 +156,7 @@ def calibrated(
 ) -> Calibration:
     """Try settings of the gate on the scored runs of a file, in the order of recording.
 
-    Private runs take part, but never leave, and are not counted; nor are those of another domain or
-    from before ``since_ms`` (since the epoch), though they use up the daily limit.
+    Runs that are private, of another domain or older take part in decisions, but are not counted.
     """
     asked = [
         domain in {None, run.domain} and (since_ms is None or run.started_ms >= since_ms)
@@ -180,8 +178,8 @@ def calibrated(
             reach(number, len(runs))
     began_ms = sorted(run.started_ms for run in leaving) or [0]
     days = max(1.0, (began_ms[-1] - began_ms[0]) / (DAY_S * 1000))
-    settings = [_view(*one, names, len(leaving), days) for one in zip(tried, went, strict=True)]
-    of_specified = next(one.share for one in settings if one.setting == DEFAULT_THRESHOLD)
+    settings = [_view(*pair, names, len(leaving), days) for pair in zip(tried, went, strict=True)]
+    of_specified = next(view.share for view in settings if view.setting == DEFAULT_THRESHOLD)
     best = DEFAULT_THRESHOLD if of_specified >= 0.05 else _BEST_TENTH  # half of a tenth
     return Calibration(
         runs=len(leaving),
@@ -190,7 +188,7 @@ def calibrated(
         runs_needed=WARM_UP,
         now=now,
         max_per_day=most,
-        recommended=best if any(len(of) >= WARM_UP for of in scores.values()) else None,
+        recommended=best if any(len(each) >= WARM_UP for each in scores.values()) else None,
         domains=[DomainScores.of(name, scores[name]) for name in names],
         settings=settings,
     )
@@ -200,7 +198,7 @@ def _view(
     setting: float | str, went: list[ScoredRun], names: list[str], runs: int, days: float
 ) -> SettingView:
     through = [run for run in went if not run.is_private]
-    of, ends = Counter(run.domain for run in through), Counter(run.success for run in through)
+    domains, ends = Counter(run.domain for run in through), Counter(run.success for run in through)
     return SettingView(
         setting,
         let_through=len(through),
@@ -209,7 +207,7 @@ def _view(
         succeeded=ends[True],
         known=ends[True] + ends[False],
         if_not_private=len(went) - len(through),
-        domains={name: of[name] for name in names},
+        domains={name: domains[name] for name in names},
     )
 
 

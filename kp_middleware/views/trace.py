@@ -49,10 +49,7 @@ class ScoreLine(NamedTuple):
 
 
 class TraceView(NamedTuple):
-    """One run as pages and the report show it; a text is empty where there is none.
-
-    ``sum`` is rounded so that it adds up; ``objective`` is empty where the title has all of it.
-    """
+    """One run as pages and the report show it; ``objective`` is empty if the title has it all."""
 
     id: str
     title: str
@@ -107,16 +104,14 @@ def view_trace(run: Run) -> TraceView:
 
 
 def run_as_json(run: Run) -> dict[str, Any]:
-    """Return a run as JSON shows it: the columns of its row, its steps, outbox item and feedback.
-
-    ``success``, ``above`` and the values of ``feedback`` are 0 or 1; a success that is only
-    assumed is None.
-    """
+    """Return a run as JSON shows it; outcomes are 0 or 1, and None if they are only assumed."""
     scoring, decision = run.scoring, run.scoring and run.scoring.decision
     is_decided = scoring and (scoring.threshold is not None or decision is not None)
-    feedback = [asdict(one) for one in run.feedback]
-    for told in feedback:
-        told |= {name: zero_or_one(told[name]) for name in ("success", "success_before")}
+    feedback = [
+        asdict(record)
+        | {name: zero_or_one(getattr(record, name)) for name in ("success", "success_before")}
+        for record in run.feedback
+    ]
     return {
         **{name: getattr(run, name) for name in _COLUMNS},
         "success": zero_or_one(run.known_success),
@@ -161,13 +156,13 @@ def arithmetic(run: Run) -> list[ScoreLine]:
         how = f"  ({_likeness(scoring)})" if part == "novelty" else ""
         lines.append(ScoreLine(part, f"{value:.3f} × {weight:.2f}{how}", value * weight))
     lines += [ScoreLine(rule.rule, "rule", rule.delta) for rule in scoring.rules]
-    told = "its gate failed to decide"
+    verdict = "its gate failed to decide"
     if threshold is not None:
         verb = "reaches" if scoring.score >= threshold else "is below"
-        told = f"{verb} {short_bar(threshold)} by {distance(scoring.score - threshold)}"
+        verdict = f"{verb} {short_bar(threshold)} by {distance(scoring.score - threshold)}"
     elif scoring.bar is not None:
-        told = f"ranked by {_rank(run, scoring)}"
-    return [*lines, ScoreLine("score", told, scoring.score)]
+        verdict = f"ranked by {_rank(run, scoring)}"
+    return [*lines, ScoreLine("score", verdict, scoring.score)]
 
 
 def _likeness(scoring: Scoring) -> str:
@@ -185,11 +180,7 @@ def _rank(run: Run, scoring: Scoring) -> str:
 
 
 def added_up(lines: Sequence[ScoreLine]) -> list[ScoreLine]:
-    """Round the amounts to three decimals so that they add up to the score as it is printed.
-
-    Rounded one by one, they may miss it by some thousandths. Where the score was clamped they
-    cannot add up to it, and are rounded one by one.
-    """
+    """Round the amounts to three decimals that add up to the score, unless it was clamped."""
     if not lines:
         return []
     *amounts, score = (line.amount * 1000 for line in lines)
@@ -201,7 +192,7 @@ def added_up(lines: Sequence[ScoreLine]) -> list[ScoreLine]:
     for place in by_rest[:missing]:
         whole[place] += 1
     rounded = zip(lines, [*whole, round(score)], strict=True)
-    return [line._replace(amount=each / 1000) for line, each in rounded]
+    return [line._replace(amount=amount / 1000) for line, amount in rounded]
 
 
 def gate_in_words(run: Run) -> str | None:
@@ -258,13 +249,13 @@ def listed_state(run: Run) -> str:
     return "not queued" if run.scoring and run.scoring.decision == "forward" else "withheld"
 
 
-def feedback_in_words(told: FeedbackRecord) -> str:
-    """Word a feedback: when it was given, what it said, and what was assumed before."""
-    parts = [] if told.success is None else [outcome(told.success)]
-    parts += [] if told.confidence is None else [f"confidence {told.confidence:.3f}"]
-    known = "not known to have failed" if told.success_before else outcome(success=False)
-    before = f"{known}, confidence {told.confidence_before:.3f}"
-    return f"{minute(told.given_at)} UTC: {', '.join(parts)} (before: {before})"
+def feedback_in_words(feedback: FeedbackRecord) -> str:
+    """Return when feedback was given, its content, and what was assumed before."""
+    parts = [] if feedback.success is None else [outcome(feedback.success)]
+    parts += [] if feedback.confidence is None else [f"confidence {feedback.confidence:.3f}"]
+    known = "not known to have failed" if feedback.success_before else outcome(success=False)
+    before = f"{known}, confidence {feedback.confidence_before:.3f}"
+    return f"{minute(feedback.given_at)} UTC: {', '.join(parts)} (before: {before})"
 
 
 def markdown(run: Run, *, steps: int | None) -> Iterator[str]:
@@ -280,9 +271,9 @@ def markdown(run: Run, *, steps: int | None) -> Iterator[str]:
         ("outcome", outcome(run.known_success)),
         *([("gate", _code(gate))] if gate else []),
         ("where it is", _code(delivery_status(run))),
-        *(("feedback", feedback_in_words(one)) for one in run.feedback),
+        *(("feedback", words) for words in map(feedback_in_words, run.feedback)),
     ]
-    yield from (f"- {name}: {told}" for name, told in facts)
+    yield from (f"- {name}: {value}" for name, value in facts)
     if lines := arithmetic(run):
         yield from ("", f"## Score {lines[-1].amount:.3f}: {lines[-1].working}", "")
         yield from ("| part | amount | how |", "|---|---:|---|")
@@ -307,10 +298,10 @@ def chosen_steps(
     if most is not None and kept > most:
         first, last = run.steps[: most - most // 4], run.steps[kept - most // 4 :]
     left_out = kept - len(first) - len(last)
-    told = [f"{left_out:,} more steps: --steps all"] if left_out else []
+    notes = [f"{left_out:,} more steps: --steps all"] if left_out else []
     if kept < run.step_count:
-        told.append(f"the run had {run.step_count:,} steps, {kept:,} were kept")
-    return first, last, "; ".join(told)
+        notes.append(f"the run had {run.step_count:,} steps, {kept:,} were kept")
+    return first, last, "; ".join(notes)
 
 
 def _step_in_markdown(step: StepRecord) -> Iterator[str]:

@@ -18,15 +18,7 @@ from kp_middleware.storage import (
 )
 from kp_middleware.views.steps import Call, idle_times
 from kp_middleware.views.trace import TraceView
-from kp_middleware.views.wording import (
-    counted,
-    day,
-    distance,
-    duration,
-    share,
-    short_bar,
-    signed,
-)
+from kp_middleware.views.wording import counted, day, distance, duration, share, short_bar, signed
 from kp_middleware.web.marks import (
     SIGNAL_COLOURS,
     WIDTH,

@@ -28,12 +28,7 @@ from kp_middleware.views.gate import never_leave, record_in_words, success_warni
 from kp_middleware.views.prices import Prices, Spending
 from kp_middleware.views.steps import timed_calls
 from kp_middleware.views.trace import view_trace
-from kp_middleware.views.wording import (
-    distance,
-    minute,
-    share,
-    shortened,
-)
+from kp_middleware.views.wording import distance, minute, share, shortened
 from kp_middleware.web import charts
 from kp_middleware.web.marks import Chart, Links, Table, TableRow, render
 from kp_middleware.web.run_pages import run_rows
@@ -57,16 +52,15 @@ class FullRun(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """The limits on the parts of a run to show; a run shown alone has a timeline and a map."""
+    """The limits on the parts of a run to show: by default on its own page, with pictures."""
 
-    steps: int
-    characters: int
-    body: int
-    is_alone: bool
+    steps: int = 200
+    characters: int = 20_000
+    body: int = 200_000
+    is_alone: bool = True
 
 
-FULL_EXTENT: Final = Extent(steps=200, characters=20_000, body=200_000, is_alone=True)
-"""The limits on a run's own page."""
+FULL_EXTENT: Final = Extent()
 
 
 def overview_html(
@@ -212,9 +206,7 @@ def _private(scores: ScoreSlices) -> str:
     return never_leave(private, reach) if private else ""
 
 
-REPORT_EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_alone=False)
-"""The limits on each run of the report."""
-
+_REPORT_EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_alone=False)
 _TEXTS: Final = (
     *("id", "objective", "result_summary", "domain", "framework", "agent_name", "model", "reason"),
     *("error_type", "agent", "tool", "content", "input", "output_summary", "gate", "nearest_id"),
@@ -338,7 +330,7 @@ def make_report(
     overview, title = redactor.overview(overview, named=in_full), redactor.text(db.name)
     links = _Anchors({one.run.id: f"#trace-{one.run.seq}" for one in runs}.get)
     domains = overview.scores.domains
-    shown = (trace_html(one, links, domains=domains, extent=REPORT_EXTENT) for one in runs)
+    shown = (trace_html(one, links, domains=domains, extent=_REPORT_EXTENT) for one in runs)
     span = f" since {minute(since)}" if since else ""
     redaction = (
         "Its texts are not redacted: check them before you share it."

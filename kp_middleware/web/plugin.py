@@ -29,7 +29,6 @@ from kp_middleware.storage import (
     SCHEMA,
     Database,
     History,
-    Run,
     SqliteStore,
     schema_version,
 )
@@ -101,13 +100,13 @@ class Addresses:
     name: str
     since: str = ""
 
-    @cached_property
-    def _pages(self) -> str:
-        return str(self.datasette.urls.path(f"/-/kp/{tilde_encode(self.name)}"))
-
     def to(self, page: str = "", **query: str) -> str:
         """Return the address of one of our pages, such as ``/review``; by default the overview."""
         return f"{self._pages}{page}{'?' if query else ''}{urlencode(query)}"
+
+    @cached_property
+    def _pages(self) -> str:
+        return str(self.datasette.urls.path(f"/-/kp/{tilde_encode(self.name)}"))
 
     def runs(self, **filters: str) -> str:
         """Return the address of the runs that match, newest first."""
@@ -266,26 +265,20 @@ def trace(request: PageRequest) -> Page:
     )
     content = trace_html(full, links, domains=history.domains(), prices=prices)
     command = f"kp-middleware show {quote(short_id(run.id))}"  # an imported id may hold anything
-    related = _related_links(run, *history.adjacent(seq), links)
-    title = f"Run {short_id(run.id)}"
-    return Page(title, content, related=related, command=command, notice=prices.problem)
-
-
-def _related_links(
-    run: Run, earlier: str | None, later: str | None, links: Addresses
-) -> dict[str, str | None]:
-    """Return links to a run's neighbours, conversation, Markdown and rows."""
+    earlier, later = history.adjacent(seq)
     nearest = run.scoring.nearest_id if run.scoring and run.scoring.nearest_seq else None
     thread = run.thread_id and tilde_encode(run.thread_id)
-    return {
+    related = {
         "← Earlier": earlier and links.trace(earlier),
         "Later →": later and links.trace(later),
         "Compare with nearest": nearest and links.to("/compare", left=nearest, right=run.id),
         "Conversation": thread and links.to(f"/conversations/{thread}"),
         "Markdown": f"{links.trace(run.id)}.md",
-        "Row in SQL": links.row("traces", run.seq),
-        "Outbox in SQL": links.row("outbox", run.seq) if run.outbox else None,
+        "Row in SQL": links.row("traces", seq),
+        "Outbox in SQL": links.row("outbox", seq) if run.outbox else None,
     }
+    title = f"Run {short_id(run.id)}"
+    return Page(title, content, related=related, command=command, notice=prices.problem)
 
 
 def runs(request: PageRequest) -> Page:
@@ -319,7 +312,13 @@ def review(request: PageRequest) -> Page:
     """Show the next run to review; store the answer about the previous one."""
     history, links, form, answered = request.history, request.links, request.form, ""
     if form.get("success") in {"yes", "no"}:
-        _save_answer(request.path, form["trace_id"], success=form["success"] == "yes")
+        from kp_middleware.pipeline import Feedback, Reevaluation
+        from kp_middleware.settings import Settings
+
+        settings = Settings.load_lenient(db=request.path)
+        told = Feedback(form["trace_id"], form["success"] == "yes", None, time.time())
+        with closing(Database(request.path)) as file:
+            Reevaluation.from_settings(SqliteStore(file), settings).apply(told)
         run = history.run(history.find(form["trace_id"]))
         answered = f"Saved: {outcome(run.known_success)}. {sentence(delivery_status(run))}"
     given = form.get("skip") or request.args.get("skip", "")
@@ -342,16 +341,6 @@ def review(request: PageRequest) -> Page:
         answered=answered,
     )
     return Page("Review", content, "Did this run succeed?")
-
-
-def _save_answer(db: Path, trace_id: str, *, success: bool) -> None:
-    """Store the answer as feedback and reevaluate the run."""
-    from kp_middleware.pipeline import Feedback, Reevaluation
-    from kp_middleware.settings import Settings
-
-    with closing(Database(db)) as file:
-        reevaluation = Reevaluation.from_settings(SqliteStore(file), Settings.load_lenient(db=db))
-        reevaluation.apply(Feedback(trace_id, success, None, time.time()))
 
 
 async def theme(datasette: "Datasette", request: "Request") -> Response:
@@ -425,7 +414,7 @@ async def _page_response(
             "Outbox": links.runs(queued="1"),
             "All tables, SQL": links.database(),
         }
-    theme = chosen if chosen in themes else ""
     values = {"page": page, "links": links, "file": file, "pages": pages, "themes": themes}
-    html = await datasette.render_template(frame(), {**values, "theme": theme}, request=request)
+    values["theme"] = chosen if chosen in themes else ""
+    html = await datasette.render_template(frame(), values, request=request)
     return Response.html(html, status=page.status, headers=dict(_SECURITY_HEADERS))

@@ -86,11 +86,9 @@ class Query(NamedTuple):
     def from_args(cls, args: Mapping[str, str]) -> Self:
         """Parse query parameters; ignore invalid ones."""
         given = {name: text.strip() for name, text in args.items() if text.strip()}
-        read = {
-            name: value
-            for name in _FILTER_TEXTS
-            if (value := _value(name, given.get("q" if name == "text" else name, ""))) is not None
-        }
+        typed = given | {"text": given.get("q", "")}
+        values = {name: _value(name, typed.get(name, "")) for name in _FILTER_TEXTS}
+        read = {name: value for name, value in values.items() if value is not None}
         sort = given.get("sort", "")
         if sort not in SORTS:
             sort = "" if "text" in read else "started"
@@ -162,11 +160,7 @@ def runs_html(history: History, query: Query, links: Links, prices: Prices) -> M
     history.marks = "\x02", "\x03"
     total = history.count_runs(query.filters, most=_MAX_COUNTED)
     if query.sort:
-        order: dict[str, Any] = {
-            "sort": query.sort,
-            "descending": query.descending,
-            "after": query.after,
-        }
+        order: Any = {"sort": query.sort, "descending": query.descending, "after": query.after}
         runs, after = history.page(query.filters, limit=_PAGE_SIZE, **order)
     else:
         skipped = int(query.after or "") if re.fullmatch("[0-9]{1,6}", query.after or "") else 0
@@ -179,7 +173,7 @@ def runs_html(history: History, query: Query, links: Links, prices: Prices) -> M
     for name, sort in _COLUMNS.items():
         is_now, down = query.sort == sort, query.descending
         swapped = query.changed(sort=sort, asc="1" if is_now and down else "")
-        arrow = ("↓" if down else "↑") if is_now else ""
+        arrow = "↓" if is_now and down else "↑" if is_now else ""
         heads[name] = {"href": links.runs(**swapped), "arrow": arrow}
     return render(
         "runs.html",
@@ -255,11 +249,11 @@ def conversation_html(history: History, thread: str, links: Links) -> Markup:
     filters = Filters(thread=thread)
     found = history.page(filters, limit=100, sort="started", descending=False)
     turns = []
-    for run in (history.run(one.seq) for one in found.runs):
+    for run in (history.run(listed.seq) for listed in found.runs):
         facts = [] if run.duration_ms is None else [duration(run.duration_ms)]
         facts += [] if run.score is None else [f"score {run.score:.3f}"]
-        told = {"outcome": outcome(run.known_success), "facts": facts}
-        turns.append({"run": run, "href": links.trace(run.id), **told})
+        href, ending = links.trace(run.id), outcome(run.known_success)
+        turns.append({"run": run, "href": href, "outcome": ending, "facts": facts})
     return render("conversation.html", turns=turns, is_cut=found.next is not None)
 
 

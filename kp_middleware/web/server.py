@@ -56,8 +56,7 @@ _REDIRECT_PAGE: Final = (
 class Guard:
     """ASGI middleware that admits only the browser that opened the link.
 
-    The host check prevents DNS rebinding by other sites; the one-time link keeps out other users of
-    this machine.
+    The host check prevents DNS rebinding; the one-time link keeps out this machine's other users.
     """
 
     def __init__(
@@ -107,11 +106,8 @@ class Guard:
         headers = {"content-type": "text/html; charset=utf-8"}
         if not has_session:
             given = parse_qs(scope["query_string"].decode("latin-1")).get("once", [""])[0]
-            if (
-                scope["method"] != "GET"
-                or not self._one_time
-                or not _is_equal(given, self._one_time)
-            ):
+            is_right = self._one_time and _is_equal(given, self._one_time)
+            if scope["method"] != "GET" or not is_right:
                 await _respond(send, HTTPStatus.FORBIDDEN, _LINK_USED)
                 return
             self._one_time = ""
@@ -129,10 +125,7 @@ class Guard:
 
 
 class LinkFile(ExitStack):
-    """A temporary file that redirects to the link.
-
-    The browser is started with this file: other users can read the command line of a process.
-    """
+    """A temporary file that redirects to the link: others can read a browser's command line."""
 
     def write(self, link: str) -> str:
         """Write the file; return its URL."""
@@ -162,10 +155,8 @@ def _secured(send: Send) -> Send:
 async def _respond(
     send: Send, status: HTTPStatus, text: str, headers: Mapping[str, str] | None = None
 ) -> None:
-    all_headers = {**_SECURITY_HEADERS, **_TEXT_HEADERS, **(headers or {})}
-    await send(
-        {"type": "http.response.start", "status": int(status), "headers": _encoded(all_headers)}
-    )
+    encoded = _encoded({**_SECURITY_HEADERS, **_TEXT_HEADERS, **(headers or {})})
+    await send({"type": "http.response.start", "status": int(status), "headers": encoded})
     await send({"type": "http.response.body", "body": text.encode()})
 
 
@@ -215,14 +206,8 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
         click.echo(f"From your own machine, forward the same port: {tunnel}", err=True)
     elif opens and not shows:
         click.echo("No display found, so no browser was started: open the link yourself.", err=True)
-    config = uvicorn.Config(
-        guard,
-        log_level="warning",
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=3,
-        ws="none",
-    )
+    options: Any = {"proxy_headers": False, "server_header": False, "ws": "none"}
+    config = uvicorn.Config(guard, log_level="warning", timeout_graceful_shutdown=3, **options)
     server = _Server(config)
     server.link, server.link_file = guard.link if shows else "", link_file
     await server.serve(sockets=[listener])

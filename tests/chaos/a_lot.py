@@ -54,7 +54,7 @@ def forwarding(db, registry, clock, *, timeout_s=5.0):
             locations.pacing_file(), registry=there.url, agent_id=None, key_hash=there.key_hash
         )
         pace = SharedPace(table, longest_request_s=timeout_s, clock=clock)
-        yield Sender(outbox, there, pace=pace, clock=clock, luck=random.Random(1).random)
+        yield Sender(outbox, there, pace=pace, clock=clock, jitter=random.Random(1).random)
 
 
 def forward(forwarder, clock, turns=100_000):

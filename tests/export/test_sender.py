@@ -54,7 +54,7 @@ def outbox_of(clock, count, *, every_s=0.0):
 
 def forwarder_of(outbox, registry, clock, pace=Pace(), luck=0.0):  # noqa: B008 - it is frozen
     keeper = LocalPace(pace, clock)
-    return Sender(outbox, registry, pace=keeper, clock=clock, luck=lambda: luck)
+    return Sender(outbox, registry, pace=keeper, clock=clock, jitter=lambda: luck)
 
 
 @contextmanager
