@@ -193,11 +193,7 @@ def json_line(value: object, *, indent: int | None = None) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Escape the terminal control characters in JSON text.
-
-    >>> escaped('"caf\u00e9 \u009b2J"')
-    '"café \\u009b2J"'
-    """
+    """Escape the terminal control characters in JSON text."""
     return _CONTROL_CHARACTERS.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
@@ -289,10 +285,9 @@ def print_table(
     all_columns: bool = False,
     widths: Mapping[str, int] | None = None,
 ) -> None:
-    """Print a table that fits the terminal.
+    """Print a table that fits the terminal; pass ``widths`` to print row by row.
 
-    Drops empty columns, and columns from the right until the rest fits. Truncates only text in the
-    last column, to no less than three tenths of the width. Pass ``widths`` to print row by row.
+    Drops columns from the right until the rest fits, and truncates text in the last column alone.
     """
     is_terminal = sys.stdout.isatty()
     may_drop = is_terminal and not all_columns
@@ -318,7 +313,8 @@ def print_table(
     elif dropped := [one_line(name) for name in columns if name and name not in shown]:
         message = f"no room for {', '.join(dropped)}: --json shows them"
         hint(render(safe_text(message), width=available).rstrip())
-    table = _table(rows, [(name, headings[name], fitted[name]) for name in shown], headers=headers)
+    table = grid(*(_column(rows, name, headings[name], fitted[name]) for name in shown))
+    table.show_header, table.header_style = headers, "bold"
     for line in zip(*(cells[name] for name in shown), strict=True):
         table.add_row(*map(safe_text, line))
     print_rich(table, width=max(available, _total(shown, fitted)))
@@ -328,19 +324,10 @@ def _total(columns: Iterable[str], widths: Mapping[str, int]) -> int:
     return sum(widths[name] + _GAP for name in columns)
 
 
-def _table(
-    rows: Sequence[Row], columns: Iterable[tuple[str, str, int]], *, headers: bool
-) -> "Table":
-    from rich.table import Table
-
-    table = Table(
-        box=None, header_style="bold", padding=(0, _GAP, 0, 0), pad_edge=False, show_header=headers
-    )
-    for name, heading, width in columns:
-        is_number = any(isinstance(row[name], int | float | Figure) for row in rows)
-        justify: Any = "right" if is_number else "left"
-        table.add_column(safe_text(heading), justify=justify, no_wrap=True, width=width)
-    return table
+def _column(rows: Sequence[Row], name: str, heading: str, width: int) -> dict[str, Any]:
+    is_number = any(isinstance(row[name], int | float | Figure) for row in rows)
+    side = "right" if is_number else "left"
+    return {"header": safe_text(heading), "justify": side, "no_wrap": True, "width": width}
 
 
 def cell(value: Any, column: str) -> str:
@@ -408,9 +395,5 @@ def progress(
 
 
 def bar(share: float, width: int) -> str:
-    """Draw a bar of this share, 0 to 1, of the width; at least one cell unless it is zero.
-
-    >>> bar(0.5, 4), bar(0.001, 4), bar(0, 4)
-    ('██', '█', '')
-    """
+    """Draw a bar of this share, 0 to 1, of the width; at least one cell unless it is zero."""
     return "█" * max(round(share * width), share > 0)

@@ -17,7 +17,7 @@ from kp_middleware.views.wording import printable
 _SECTIONS: Final = {  # of --help: each command with its module
     "Find runs": "runs.list runs.show runs.similar runs.diff runs.tail recall.recall runs.sql",
     "See all of them": "stats.status stats.stats settings.calibrate stats.ui stats.report",
-    "Judge and score": "judge.review judge.feedback judge.rescore",
+    "Judge and score": "feedback.review feedback.feedback feedback.rescore",
     "Share": "outbox.outbox redact.redact maintenance.shared maintenance.pull",
     "Move runs": "transfer.import transfer.export recall.mcp"
     " maintenance.backup maintenance.migrate maintenance.prune",
@@ -71,13 +71,9 @@ class _Main(options.DefaultGroup):
             raise click.ClickException(message) from error
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
-        except UnicodeError as error:
-            raise click.ClickException("an argument is not valid UTF-8") from error
-        except OverflowError as error:
-            raise click.ClickException("a number is too large") from error
         except BrokenPipeError:
             sys.exit(BROKEN_PIPE)
-        except OSError as error:
+        except (OSError, OverflowError, UnicodeError) as error:
             raise click.ClickException(str(error)) from error
         return result
 

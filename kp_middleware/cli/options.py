@@ -109,10 +109,7 @@ def lenient_settings(overrides: Mapping[str, Any]) -> "Settings":
 
 
 def settings_problems() -> list[str]:
-    """Return the problems of environment variables and settings files, one line each.
-
-    Does not load pydantic if nothing is set.
-    """
+    """Return the problems of settings, one line each. Loads no pydantic if nothing is set."""
     files = [locations.reference_folder() / name for name in ("config.json", "auth.json")]
     is_set = any(name.upper().startswith("KP_") and value for name, value in os.environ.items())
     if not (is_set or any(map(os.path.lexists, (locations.settings_file(), *files)))):
@@ -260,11 +257,7 @@ _UNITS_S: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604
 
 
 def _duration_s(text: str) -> float | None:
-    """Parse a duration in seconds; None if it is not one.
-
-    >>> _duration_s("1.5s"), _duration_s("2 m"), _duration_s("soon")
-    (1.5, 120.0, None)
-    """
+    """Parse a duration, such as ``1.5s`` or ``2 m``; return None if it is not one."""
     match = _DURATION.fullmatch(text.strip())
     return float(match[1]) * _UNITS_S[match[2]] if match else None
 

@@ -295,10 +295,7 @@ def _retried(db: Path, admin: OutboxAdmin, seqs: Sequence[int], *, force: bool) 
 
 @contextmanager
 def _editing(db: Path, *, retry_keys: bool = False) -> Iterator[tuple[OutboxAdmin, History]]:
-    """Yield the outbox for editing, then withdraw edited items from the shared log.
-
-    With ``retry_keys``, all hosts also retry refused keys.
-    """
+    """Yield the outbox for editing, then withdraw edited items from the shared log."""
     with closing(options.open_to_write(db)) as file:
         yield OutboxAdmin(file), History(file)
         runs, url = SharedRuns(file), options.shared_url()

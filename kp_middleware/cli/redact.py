@@ -10,17 +10,10 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
+from kp_middleware import privacy
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import ATTENTION, Output
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy import (
-    KnownSecrets,
-    Policy,
-    Redacted,
-    parse_json,
-    redact_jsonable,
-    redact_text,
-)
 from kp_middleware.views.wording import in_words
 
 if TYPE_CHECKING:
@@ -58,7 +51,7 @@ def redact(
     git diff | kp-middleware redact --check && git push
     """
     settings = options.read_settings(db)
-    policy = Policy.from_settings(settings)
+    policy = privacy.Policy.from_settings(settings)
     redacted = _redact(_decode(file.read()), level or settings.privacy_level, policy)
     as_json = console.has_flag("as_json")
     if report or as_json:
@@ -87,21 +80,21 @@ def _decode(content: bytes) -> str:
     return text
 
 
-def _redact(text: str, level: "PrivacyLevel", policy: Policy) -> Redacted:
+def _redact(text: str, level: "PrivacyLevel", policy: privacy.Policy) -> privacy.Redacted:
     """Redact JSON, JSON lines or text; a secret found once is removed everywhere."""
-    known = KnownSecrets()
+    known = privacy.KnownSecrets()
     redact_line = partial(_redact_json, level=level, policy=policy, known=known)
     lines = text.splitlines(keepends=True)
-    if parse_json(text) is not None:
+    if privacy.parse_json(text) is not None:
         return redact_line(text)
-    if all(parse_json(line) is not None for line in lines if line.strip()):
+    if all(privacy.parse_json(line) is not None for line in lines if line.strip()):
         redacted, findings = _redact_each(lines, redact_line, known), []
         for number, line in enumerate(redacted, 1):
             findings += [item._replace(path=f"line {number}: {item.path}") for item in line.found]
     elif len(text) <= _MAX_WHOLE:
-        return redact_text(text, level=level, policy=policy)
+        return privacy.redact_text(text, level=level, policy=policy)
     else:
-        redact = partial(redact_text, level=level, policy=replace(policy, numbered=False))
+        redact = partial(privacy.redact_text, level=level, policy=replace(policy, numbered=False))
         chunks = [*_chunks(text, redact)]
         redacted, findings = _redact_each(chunks, partial(redact, known=known), known), []
         line_offset = 0
@@ -112,10 +105,10 @@ def _redact(text: str, level: "PrivacyLevel", policy: Policy) -> Redacted:
             line_offset += chunk.count("\n")
         unnumbered = "; placeholders are not numbered" if policy.numbered else ""
         console.warn(f"long text: redacted in {len(chunks)} chunks{unnumbered}")
-    return Redacted("".join(result.text for result in redacted), tuple(findings))
+    return privacy.Redacted("".join(result.text for result in redacted), tuple(findings))
 
 
-def _chunks(text: str, redact: Callable[[str], Redacted]) -> Iterator[str]:
+def _chunks(text: str, redact: Callable[[str], privacy.Redacted]) -> Iterator[str]:
     """Split a text at line ends that no finding spans."""
     start = 0
     while len(text) - start > _MAX_CHUNK:
@@ -125,7 +118,7 @@ def _chunks(text: str, redact: Callable[[str], Redacted]) -> Iterator[str]:
     yield text[start:]
 
 
-def _chunk_end(text: str, start: int, redact: Callable[[str], Redacted]) -> int:
+def _chunk_end(text: str, start: int, redact: Callable[[str], privacy.Redacted]) -> int:
     limit = start + _MAX_CHUNK
     for _ in range(16):
         end = text.rfind("\n", start, limit) + 1
@@ -139,21 +132,23 @@ def _chunk_end(text: str, start: int, redact: Callable[[str], Redacted]) -> int:
 
 
 def _redact_each(
-    pieces: list[str], redact: Callable[[str], Redacted], known: KnownSecrets
-) -> list[Redacted]:
+    pieces: list[str], redact: Callable[[str], privacy.Redacted], known: privacy.KnownSecrets
+) -> list[privacy.Redacted]:
     """Redact each piece; a secret found in one is removed from all."""
     redacted = [redact(piece) for piece in pieces]
     return [redact(piece) for piece in pieces] if known else redacted
 
 
 def _redact_json(
-    text: str, *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
-) -> Redacted:
+    text: str, *, level: "PrivacyLevel", policy: privacy.Policy, known: privacy.KnownSecrets
+) -> privacy.Redacted:
     """Redact JSON; return the text unchanged if nothing was found."""
-    redacted = redact_jsonable(parse_json(text), level=level, policy=policy, known=known)
+    redacted = privacy.redact_jsonable(
+        privacy.parse_json(text), level=level, policy=policy, known=known
+    )
     if not redacted.found:
-        return Redacted(text, ())
+        return privacy.Redacted(text, ())
     body = text.strip()
     indent = 2 if "\n" in body else None
     serialized = json.dumps(redacted.value, ensure_ascii=False, indent=indent)
-    return Redacted(text.replace(body, serialized, 1), redacted.found)
+    return privacy.Redacted(text.replace(body, serialized, 1), redacted.found)

@@ -281,11 +281,7 @@ def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: 
 
 
 def _parse_value(text: str) -> str | float:
-    """Convert a text to a number if it is one.
-
-    >>> _parse_value("0.5"), _parse_value("7"), _parse_value("007"), _parse_value("1e3")
-    (0.5, 7, '007', '1e3')
-    """
+    """Convert a text to a number if that prints as the same text: not ``007``."""
     for kind in (int, float):
         with suppress(ValueError):
             if str(kind(text)) == text:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from kp_middleware import errors
+from kp_middleware import errors, storage
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import ATTENTION, UNREACHABLE
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
@@ -26,13 +26,6 @@ from kp_middleware.privacy import Policy, redact_text
 from kp_middleware.setting_values import is_loopback
 from kp_middleware.settings import Settings
 from kp_middleware.sharing import Link
-from kp_middleware.storage import (
-    DATABASE_ERRORS,
-    SQLITE_VERSION,
-    History,
-    permission_warning,
-    to_database_error,
-)
 from kp_middleware.testing import LocalRegistry
 from kp_middleware.views.gate import unjudged_in_words
 from kp_middleware.views.wording import counted, one_line
@@ -75,7 +68,7 @@ def demo(*, into: Path | None) -> None:
         run_tasks(kp)
         kp.flush(timeout_s=60)
         stored = len(registry.documents)
-    with History.open(path) as history:
+    with storage.History.open(path) as history:
         rows = [console.run_row(run) for run in reversed(history.runs(limit=100))]
     if console.has_flag("as_json"):
         console.print_json({"path": str(path), "sent": stored, "runs": rows})
@@ -188,16 +181,18 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
     """Check the file, read-only, and the gate, reviews and tokens of its runs."""
     gate = settings.gate.name
     try:
-        with History.open(path) as history:
+        with storage.History.open(path) as history:
             count, soundness = history.counts().recorded, history.check_soundness(limit_s=2)
             last, unjudged = history.last_decisions(), history.unjudged()
             without, total = history.without_tokens()
-    except DATABASE_ERRORS as error:
-        yield Finding("file", str(to_database_error(path, error)), ok=False)
+    except storage.DATABASE_ERRORS as error:
+        yield Finding("file", str(storage.to_database_error(path, error)), ok=False)
         yield Finding("gate", f"{gate} from now on; the file cannot be read")
         return
-    facts = f"{path}: {counted(count, 'run')}, {_SOUNDNESS[soundness]}, SQLite {SQLITE_VERSION}"
-    trouble = options.write_problem(path) or permission_warning(path)
+    facts = (
+        f"{path}: {counted(count, 'run')}, {_SOUNDNESS[soundness]}, SQLite {storage.SQLITE_VERSION}"
+    )
+    trouble = options.write_problem(path) or storage.permission_warning(path)
     yield Finding("file", trouble or facts, ok=trouble is None and soundness != "damaged")
     before = "" if gate == last.gate else f"{gate} from now on; "
     yield Finding("gate", before + last.in_words(), warning=last.is_dry)

@@ -31,8 +31,7 @@ class DialogueCall:
 class DialogueTurn:
     """A message of a person; or the texts and calls of the agent, with the calls' results.
 
-    The agent's last text is its message, those before are its reasoning. ``results`` are the
-    completed calls, in the order of their ends.
+    The agent's last text is its message, those before are its reasoning.
     """
 
     is_agent: bool
@@ -58,10 +57,7 @@ class DialogueTurn:
 
 
 class Dialogue:
-    """A run as turns; a turn of the agent ends with the results of its calls.
-
-    ``losses`` counts what is no message, or had to be made up.
-    """
+    """A run as turns; ``losses`` counts what is no message, or had to be made up."""
 
     def __init__(self, trace: ReasoningTrace, records: Sequence[StepRecord] = ()) -> None:
         self.turns: list[DialogueTurn] = []
@@ -138,10 +134,7 @@ class Dialogue:
 
 
 class Example(NamedTuple):
-    """A run to export; ``success`` is None if it is only assumed.
-
-    ``redacted`` has the counts of this export's redaction and of that at recording.
-    """
+    """A run to export; ``redacted`` counts this export's redactions and those at recording."""
 
     seq: int
     trace: ReasoningTrace
@@ -190,10 +183,6 @@ class Example(NamedTuple):
                 for call in one.results
             )
         return messages
-
-
-def _messages(example: Example) -> list[Json]:
-    return [{"messages": example.chat(example.dialogue.turns)}]
 
 
 def _hf_trace(example: Example) -> list[Json]:
@@ -282,7 +271,7 @@ def pair(chosen: Example, rejected: Example) -> Json:
 
 
 FORMATS: Final[Mapping[str, Callable[[Example], list[Json]]]] = {
-    "messages": _messages,
+    "messages": lambda example: [{"messages": example.chat(example.dialogue.turns)}],
     "hf-trace": _hf_trace,
     "inspect": _inspect,
     "atif": _atif,

@@ -32,6 +32,7 @@ E = TypeVar("E", bound=BaseException)
 _UNTRUSTED: Final = frozenset({18, 19, 20, 21})
 """OpenSSL's codes for an untrusted chain; all others mean an invalid certificate."""
 
+_CERTIFICATE_FILES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PROXIES: Final = (
     *("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"),
     *("all_proxy", "ALL_PROXY"),
@@ -182,9 +183,7 @@ class Registry:
                 timeout=self.timeout_s,
                 limits=httpx2.Limits(keepalive_expiry=5.0),
                 verify=_named_trust() or True,
-                trust_env=not is_loopback(
-                    self._address.host
-                ),  # a proxy's loopback is another machine
+                trust_env=not is_loopback(self._address.host),  # a proxy has a loopback of its own
             )
         except RegistryUnavailableError as exc:
             raise self._unavailable(exc.problem) from exc
@@ -207,8 +206,7 @@ class Registry:
 class _Request:
     """The current request, which ends when its time is up, or from any thread by `break_off`.
 
-    httpx2 applies the whole timeout to every read, so that a server that sends a byte now and then
-    never times out: a timer shuts the socket down.
+    httpx2's timeout begins anew with every byte received: a timer shuts the socket down.
     """
 
     def __init__(self) -> None:
@@ -220,7 +218,7 @@ class _Request:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Begin a request, and end it after so many seconds."""
+        """Limit a request to these seconds."""
         self.asked = self.is_late = False
         timer = threading.Timer(seconds, self._come_late)
         timer.daemon = True
@@ -239,16 +237,14 @@ class _Request:
             case "connect_tcp.complete" | "start_tls.complete":
                 self._socket = info["return_value"].get_extra_info("socket")
             case (
-                "connect_tcp.started"
-                | "start_tls.started"
-                | "send_request_headers.started" as begun
+                "connect_tcp.started" | "start_tls.started" | "send_request_headers.started" as step
             ):
                 with self._lock:
                     if self._is_broken_off:
                         raise ConnectionAbortedError("broken off")
                     if self.is_late:
                         raise TimeoutError("the whole request timed out")
-                    self.asked = self.asked or begun == "send_request_headers.started"
+                    self.asked = self.asked or step == "send_request_headers.started"
 
     def break_off(self) -> bool:
         """Abort the current request and all later ones; return True if a byte was sent."""
@@ -269,11 +265,7 @@ class _Request:
 
 def _named_trust() -> ssl.SSLContext | None:
     """Return an SSL context that trusts only the certificates named in the environment, or None."""
-    files = [
-        name
-        for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-        if os.environ.get(name)
-    ][:1]
+    files = [name for name in _CERTIFICATE_FILES if os.environ.get(name)][:1]
     named = [*files, *(["SSL_CERT_DIR"] if os.environ.get("SSL_CERT_DIR") else [])]
     if not named:
         return None
@@ -321,19 +313,10 @@ def _diagnosis(
 
 
 def _unusable_proxy() -> Problem:
-    """Return the proxy variable that httpx2 rejects, and why, without its value."""
-    for variable in _PROXIES:
-        address = os.environ.get(variable, "")
-        try:
-            if address:
-                httpx2.HTTPTransport(proxy=address if "://" in address else f"http://{address}")
-        except ImportError:
-            detail = f"{variable} SOCKS needs the package httpx2[socks]"
-            return Problem(ProblemKind.PROXY_UNUSABLE, detail)
-        except (httpx2.InvalidURL, ValueError):
-            break
-    detail = f"{variable} its address is no URL such as http://proxy.example:3128"
-    return Problem(ProblemKind.PROXY_UNUSABLE, detail)
+    """Name the proxy variables that are set, without their values, which may hold a password."""
+    names = ",".join(name for name in _PROXIES if os.environ.get(name))
+    needs = "it needs a URL such as http://proxy.example:3128, and SOCKS the package httpx2[socks]"
+    return Problem(ProblemKind.PROXY_UNUSABLE, f"{names} {needs}")
 
 
 def _cause(error: BaseException | None, *kinds: type[E]) -> E | None:

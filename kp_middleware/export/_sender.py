@@ -7,16 +7,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final
 
 from pydantic_core import to_json
 
-from kp_middleware.errors import (
-    RegistryError,
-    RegistryForbiddenError,
-    RegistryRejectedError,
-    RegistryUnavailableError,
-)
+from kp_middleware import errors
+from kp_middleware.export._exporter import OwnExporter
 from kp_middleware.export._registry import Registry
 from kp_middleware.outbox_items import Outbox, OutboxItem, Receipt
 from kp_middleware.rate_limit import LocalPace, Pace, backoff_s
@@ -28,64 +24,12 @@ _jitter: Final = random.Random().random  # noqa: S311 - guards nothing; a progra
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL fails on both: always a 500
 
 
-class Exporter(Protocol):
-    """A callable that exports redacted runs, one at a time.
-
-    Any callable works: ``exported = []`` and ``KnowledgePulse(exporter=exported.append)``. It is
-    called in a separate thread, never in the agent's, and at least once for each run.
-    """
-
-    def __call__(self, item: OutboxItem, /) -> Receipt | None:
-        """Export one run; return None if the destination assigns no id.
-
-        Args:
-            item: ``item.body`` is the document as UTF-8 JSON; ``item.idempotency_key`` stays the
-                same when the same run is sent again because its delivery is unknown.
-
-        Raises:
-            RegistryRejectedError: If this run will never be accepted.
-            RegistryForbiddenError: If no run will be accepted in this process.
-            RegistryUnavailableError: If a retry may succeed; any other exception means the same.
-        """
-
-
-class OwnExporter:
-    """An adapter that lets a `Sender` call a custom exporter."""
-
-    def __init__(self, exporter: Callable[[Any], Receipt | None], name: str | None = None) -> None:
-        if not callable(exporter):
-            raise TypeError("exporter must be a function of one item, such as list.append")
-        self._exporter = exporter
-        named = getattr(exporter, "__qualname__", None) or type(exporter).__qualname__
-        self.url = f"exporter {name or named}"
-
-    def export(self, item: OutboxItem, /) -> Receipt:
-        """Call the exporter; raise any unknown exception as a `RegistryUnavailableError`."""
-        try:
-            return self._exporter(item) or Receipt()
-        except RegistryError:
-            raise
-        except Exception as error:
-            words = f"{self.url} raised {type(error).__name__}; it is called again later"
-            raise RegistryUnavailableError(words) from error
-
-    def hang_up(self) -> bool:
-        """Return True: a running function cannot be aborted, so the item may have arrived."""
-        return True
-
-    def close(self) -> None:
-        """Do nothing: the user owns the exporter."""
-
-
 class Sender:
     """A sender that exports due outbox items, as fast as the rate limit allows.
 
-    A failure counts as an attempt of its item only if the previous request succeeded. While every
-    request fails, the registry is to blame: all sending pauses, and no item uses up its attempts.
-    The pause is shorter than the item's own backoff, so that one document that the registry fails
-    on does not delay the others.
-
-    An answer of the registry is kept in memory until it is stored, before anything else is sent.
+    A failure counts as an attempt of its item only if the previous request succeeded: while every
+    request fails, the registry is to blame, and all sending pauses. The pause is shorter than the
+    item's own backoff, so that one document that always fails does not delay the others.
     """
 
     def __init__(
@@ -169,8 +113,8 @@ class Sender:
             self._note(partial(self._outbox.release, item))
             return
         try:
-            answer: Receipt | RegistryError = self._registry.export(item)
-        except RegistryError as error:
+            answer: Receipt | errors.RegistryError = self._registry.export(item)
+        except errors.RegistryError as error:
             answer = error
         with self._handing_over:
             still_ours = self._asked_for is not None
@@ -178,33 +122,37 @@ class Sender:
         if still_ours:
             self._take_note(item, answer, pace)
 
-    def _take_note(self, item: OutboxItem, answer: Receipt | RegistryError, pace: Pace) -> None:
+    def _take_note(
+        self, item: OutboxItem, answer: Receipt | errors.RegistryError, pace: Pace
+    ) -> None:
         was_down = pace.failures > 0
         match answer:
             case Receipt():
                 left = answer.allowance
                 self._pace.settle(lambda before, now: before.answered().with_allowance(now, left))
                 self._note(partial(self._outbox.sent, item, answer), revived=was_down)
-            case RegistryRejectedError():
+            case errors.RegistryRejectedError():
                 self._pace.settle(lambda before, _: before.answered())
                 words = "a trace stays local, the first is row %d: %s; see kp-middleware outbox"
                 self._warn(f"{words} --failed", item.trace_seq, answer)
                 self._note(partial(self._outbox.rejected, item, answer), revived=was_down)
-            case RegistryForbiddenError():
+            case errors.RegistryForbiddenError():
                 self._pace.settle(lambda before, now: before.forbidden(now, answer.problem))
                 self._warn("nothing more is sent: %s", answer)
                 self._postpone(item, answer, 0.0)
-            case RegistryUnavailableError(status=429):
+            case errors.RegistryUnavailableError(status=429):
                 retry_after_s = answer.retry_after_s or 0
                 wait_s = self._pace.settle(lambda before, now: before.limited(now, retry_after_s))
                 self._warn("sending pauses for %.0f s, there is nothing to do: %s", wait_s, answer)
                 self._postpone(item, answer, wait_s)
-            case RegistryUnavailableError():
+            case errors.RegistryUnavailableError():
                 self._put_off(item, answer, pace)
             case _:
                 raise answer
 
-    def _put_off(self, item: OutboxItem, error: RegistryUnavailableError, pace: Pace) -> None:
+    def _put_off(
+        self, item: OutboxItem, error: errors.RegistryUnavailableError, pace: Pace
+    ) -> None:
         jitter, attempts, failures = self._jitter(), item.attempts + 1, pace.failures + 1
         pause_s = backoff_s(failures, jitter) / 2
         if item.trace_seq == self._failed_last:  # the others shall not wait for one document
@@ -222,7 +170,7 @@ class Sender:
         self._postpone(item, error, max(wait_s, pause_s + wait_s / 2), counted=pace.answering)
 
     def _postpone(
-        self, item: OutboxItem, error: RegistryError, wait_s: float, *, counted: bool = False
+        self, item: OutboxItem, error: errors.RegistryError, wait_s: float, *, counted: bool = False
     ) -> None:
         retry_at, postpone = self._clock() + wait_s, self._outbox.postpone
         self._note(partial(postpone, item, error, retry_at=retry_at, counted=counted))
@@ -240,7 +188,7 @@ class Sender:
 
     def _warn(self, words: str, *facts: object) -> None:
         """Warn once for each kind of problem, and log repetitions at debug level."""
-        kinds = (str(fact.problem.kind) for fact in facts if isinstance(fact, RegistryError))
+        kinds = (str(fact.problem.kind) for fact in facts if isinstance(fact, errors.RegistryError))
         kind = " ".join((words, *kinds))
         logger.log(logging.DEBUG if kind in self._warned else logging.WARNING, words, *facts)
         self._warned.add(kind)

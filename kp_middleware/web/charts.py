@@ -6,16 +6,8 @@ from datetime import date, timedelta
 from itertools import compress
 from typing import Final
 
+from kp_middleware import storage
 from kp_middleware.core.gates import exact
-from kp_middleware.storage import (
-    Endings,
-    Funnel,
-    NoveltyDay,
-    Overview,
-    Period,
-    Removal,
-    ScoreSlices,
-)
 from kp_middleware.views.steps import Call, idle_times
 from kp_middleware.views.trace import TraceView
 from kp_middleware.views.wording import counted, day, distance, duration, share, short_bar, signed
@@ -68,7 +60,7 @@ _ENDS_KEYS: Final = tuple(
 _MIN_WIDTH: Final = 0.5  # percent: 1 of 100,000 stays visible
 
 
-def state_bars(found: Funnel, links: Links) -> Chart:
+def state_bars(found: storage.Funnel, links: Links) -> Chart:
     """Draw the number of runs in each delivery state."""
     if not found.recorded:
         return Chart(_NO_RUNS)
@@ -89,7 +81,7 @@ def state_bars(found: Funnel, links: Links) -> Chart:
     return Chart(", ".join(findings), Table(("State", "Traces", "Share of all"), rows), bars)
 
 
-def tool_bars(overview: Overview, links: Links) -> Chart:
+def tool_bars(overview: storage.Overview, links: Links) -> Chart:
     """Draw the calls and failures of the most used tools."""
     tools, calls = overview.tools[:10], sum(tool.calls for tool in overview.tools)
     failures = sum(tool.failures for tool in overview.tools)
@@ -116,7 +108,7 @@ def tool_bars(overview: Overview, links: Links) -> Chart:
     return Chart(caption, Table(("Tool", "Calls", "Failed", "Mean time"), rows), bars)
 
 
-def activity_bars(days: Sequence[Period], links: Links) -> Chart:
+def activity_bars(days: Sequence[storage.Period], links: Links) -> Chart:
     """Draw the runs of each day, stacked by outcome."""
     if not days:
         return Chart(_NO_RUNS)
@@ -143,7 +135,7 @@ def activity_bars(days: Sequence[Period], links: Links) -> Chart:
     )
 
 
-def success_by_score(endings: Sequence[Endings], links: Links) -> Chart:
+def success_by_score(endings: Sequence[storage.Endings], links: Links) -> Chart:
     """Draw the outcomes by score; the caption has the area under the ROC curve."""
     succeeded, failed = (sum(one[place] for one in endings) for place in (1, 2))
     if not succeeded or not failed:
@@ -170,22 +162,22 @@ def success_by_score(endings: Sequence[Endings], links: Links) -> Chart:
 def _score_bins(
     amounts: Sequence[tuple[int, int, int]], width: int, links: Links
 ) -> Iterator[tuple[str, int, int, str | None]]:
-    """Yield bins of scores: name, the sum of each amount, and the address of the runs.
-
-    The scores of the amounts, and ``width``, are in hundredths.
-    """
+    """Yield bins, ``width`` hundredths wide: name, the sum of each amount, link to the runs."""
     for start in range(0, 100, width):
-        inside = [one for one in amounts if start <= min(one[0], 99) < start + width]
+        inside = [row for row in amounts if start <= min(row[0], 99) < start + width]
         low, high = start / 100, (start + width) / 100
         upper = {"max_score": f"{high:g}"} if high < 1 else {}
         href = links.runs(min_score=f"{low:g}", **upper, sort="score")
         digits = 2 if width % 10 else 1
         name = f"{low:.{digits}f} to {high:.{digits}f}"
-        yield name, sum(one[1] for one in inside), sum(one[2] for one in inside), href
+        yield name, sum(row[1] for row in inside), sum(row[2] for row in inside), href
 
 
 def period_table(
-    name: str, periods: Sequence[Period], links: Links, costs: Mapping[str, str] | None = None
+    name: str,
+    periods: Sequence[storage.Period],
+    links: Links,
+    costs: Mapping[str, str] | None = None,
 ) -> Table:
     """Return the outcomes, durations, tokens and formatted costs by day or model."""
     columns = (name, "Runs", "Succeeded", "p50", "p99", "Tokens", "Cost")
@@ -282,7 +274,7 @@ def waterfall(view: TraceView) -> Chart:
     return chart._replace(threshold=100 * threshold, threshold_name=name)
 
 
-def novelty_band(days: Sequence[NoveltyDay]) -> Chart:
+def novelty_band(days: Sequence[storage.NoveltyDay]) -> Chart:
     """Draw the median novelty of each day, with the band from 10 to 90 %."""
     if not days:
         return Chart("no novelty measured yet: it needs scored runs and an embedder")
@@ -307,7 +299,7 @@ def novelty_band(days: Sequence[NoveltyDay]) -> Chart:
     return Chart(f"Median novelty went from {begin} to {end}", table, marks=marks, height=198)
 
 
-def removal_bars(removed: Sequence[Removal]) -> Chart:
+def removal_bars(removed: Sequence[storage.Removal]) -> Chart:
     """Draw the redactions of the twelve weeks up to the newest run, by kind."""
     amounts: Counter[str] = Counter()
     for one in removed:
@@ -322,7 +314,7 @@ def removal_bars(removed: Sequence[Removal]) -> Chart:
     return Chart(caption, Table(("Week from", "Kind", "Removed"), rows), bars)
 
 
-def score_histogram(scores: ScoreSlices, links: Links) -> Chart:
+def score_histogram(scores: storage.ScoreSlices, links: Links) -> Chart:
     """Draw a histogram of scores in bins of 0.05, with the threshold if it is fixed."""
     if not scores.traces:
         return Chart(_NO_SCORES)
@@ -343,7 +335,7 @@ def score_histogram(scores: ScoreSlices, links: Links) -> Chart:
     return Chart(_ratio_text(scores, where), Table(names, rows), marks=marks, height=208)
 
 
-def scores_by_domain(scores: ScoreSlices, links: Links) -> Chart:
+def scores_by_domain(scores: storage.ScoreSlices, links: Links) -> Chart:
     """Draw the share of each domain's runs that reach the threshold."""
     if not scores.domains:
         return Chart(_NO_SCORES)
@@ -365,7 +357,7 @@ def scores_by_domain(scores: ScoreSlices, links: Links) -> Chart:
     return Chart(caption, Table(columns, rows), bars[:_MAX_BARS])
 
 
-def threshold_curve(scores: ScoreSlices, links: Links) -> Chart:
+def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
     """Draw the share of runs that each threshold would forward, in total and by domain."""
     leaving, colours, threshold = scores.leaving, colours_of(scores.domains), scores.threshold
     if not leaving.traces:
@@ -399,12 +391,14 @@ def threshold_curve(scores: ScoreSlices, links: Links) -> Chart:
     return Chart(caption, table, marks=marks, height=236, legend=keys)
 
 
-def _ratio_text(scores: ScoreSlices, how: str) -> str:
+def _ratio_text(scores: storage.ScoreSlices, how: str) -> str:
     above, traces = scores.above, scores.traces
     return f"{above:,} of {traces:,} {how} ({share(above, traces)})"
 
 
-def _curve_rows(curves: Sequence[ScoreSlices], threshold: float | None) -> Iterator[TableRow]:
+def _curve_rows(
+    curves: Sequence[storage.ScoreSlices], threshold: float | None
+) -> Iterator[TableRow]:
     """Yield a row per 0.05 and for the threshold in force, with the change relative to it."""
     steps = {hundredth / 100 for hundredth in range(0, 101, 5)}
     for step in sorted(steps if threshold is None else steps | {threshold}):

@@ -204,10 +204,7 @@ class Column(NamedTuple):
 def stacked(
     columns: Sequence[Column], labels: Mapping[int, str], *, height: float, top: float = 10
 ) -> tuple[list[Mark], Scale]:
-    """Draw stacked columns over a grid of counts; return the marks and the x scale.
-
-    Labels are below, keyed by the number of columns from the left.
-    """
+    """Draw stacked columns over a grid of counts, with labels by place; return the x scale, too."""
     counts = ticks(max(sum(column.parts.values()) for column in columns))
     left, bottom = len(f"{counts[-1]:,}") * _CHAR_WIDTH + 8, height - 22
     across, up = scale(0, len(columns), left, WIDTH - 8), scale(0, counts[-1], bottom, top)

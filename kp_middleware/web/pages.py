@@ -9,21 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from markupsafe import Markup
 
+from kp_middleware import storage
 from kp_middleware.core.gates import exact
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import instant
-from kp_middleware.storage import (
-    MOST_POINTS,
-    Failure,
-    Filters,
-    History,
-    LastDecisions,
-    ModelTokens,
-    Overview,
-    Run,
-    RunSummary,
-    ScoreSlices,
-)
 from kp_middleware.views.gate import never_leave, record_in_words, success_warning
 from kp_middleware.views.prices import Prices, Spending
 from kp_middleware.views.steps import timed_calls
@@ -44,10 +33,10 @@ _CELL: Final = 100
 class FullRun(NamedTuple):
     """A run with similar runs, the exact body, recalled runs and the cost."""
 
-    run: Run
+    run: storage.Run
     alike: SimilarRuns
     body: str | None = None
-    recalled: Sequence[RunSummary] = ()
+    recalled: Sequence[storage.RunSummary] = ()
     cost: float | None = None
 
 
@@ -64,11 +53,11 @@ FULL_EXTENT: Final = Extent()
 
 
 def overview_html(
-    overview: Overview,
+    overview: storage.Overview,
     links: Links,
     *,
-    newest: Sequence[RunSummary] = (),
-    used: Sequence[ModelTokens] = (),
+    newest: Sequence[storage.RunSummary] = (),
+    used: Sequence[storage.ModelTokens] = (),
     prices: Prices = NO_PRICES,
     every: str | None = None,
 ) -> Markup:
@@ -106,14 +95,14 @@ def overview_html(
 
 
 def _totals(
-    overview: Overview, links: Links, prices: Prices, spent: Spending
+    overview: storage.Overview, links: Links, prices: Prices, spent: Spending
 ) -> Iterator[tuple[str, int | str, str | None, bool]]:
     """Yield the totals: name, value, link, and whether it is a loss."""
     scores, found, days = overview.scores, overview.funnel, overview.days
-    known = sum(one.succeeded + one.failed for one in days)
-    part = share(sum(one.succeeded for one in days), known) if known else ""
+    succeeded, failed = sum(day.succeeded for day in days), sum(day.failed for day in days)
+    known = succeeded + failed
+    part = share(succeeded, known) if known else ""
     reached = "cleared" if scores.threshold is None else f"at or above {exact(scores.threshold)}"
-    failed = sum(one.failed for one in days)
     cost = prices.in_words(sum(spent.days.values())) if spent.days else ""
     yield "runs", found.recorded, links.runs(), False
     yield f"succeeded, of {known:,} known", part, links.runs(outcome="succeeded"), False
@@ -126,7 +115,7 @@ def _totals(
     yield "spent in 30 days", cost, links.runs(sort="tokens"), False
 
 
-def _nearest(missed: Sequence[RunSummary], links: Links) -> Table:
+def _nearest(missed: Sequence[storage.RunSummary], links: Links) -> Table:
     """Return the runs nearest to their threshold, those that reach it first."""
     rows = []
     for run in missed:
@@ -138,7 +127,7 @@ def _nearest(missed: Sequence[RunSummary], links: Links) -> Table:
     return Table(("Objective", "Score", "Margin"), rows)
 
 
-def _failures(failures: Sequence[Failure], links: Links) -> Table:
+def _failures(failures: Sequence[storage.Failure], links: Links) -> Table:
     rows = []
     for one in failures:
         error = shortened(one.error or "(no message)", _CELL)
@@ -147,7 +136,7 @@ def _failures(failures: Sequence[Failure], links: Links) -> Table:
     return Table(("Tool", "Error", "Times"), rows)
 
 
-def gate_html(scores: ScoreSlices, last: LastDecisions, links: Links) -> Markup:
+def gate_html(scores: storage.ScoreSlices, last: storage.LastDecisions, links: Links) -> Markup:
     """Render the latest decisions and the runs that each threshold would forward."""
     return render(
         "gate.html",
@@ -179,7 +168,7 @@ def trace_html(
         one.number: prices.in_words(prices.cost(one.model, (one.input_tokens, one.output_tokens)))
         for one in trace.steps
     }
-    newest = f"the {MOST_POINTS:,} newest; kp-middleware similar compares all"
+    newest = f"the {storage.MOST_POINTS:,} newest; kp-middleware similar compares all"
     return render(
         "trace.html",
         run=run,
@@ -192,7 +181,7 @@ def trace_html(
         body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
         body_bytes=len((body or "").encode()),
         alike=Table(("Objective", "Score", "Similarity"), rows),
-        compared="all others" if alike.compared < MOST_POINTS - 1 else newest,
+        compared="all others" if alike.compared < storage.MOST_POINTS - 1 else newest,
         map=trace_map(alike.points, domains, links, nearest=nearest)
         if extent.is_alone and nearest
         else None,
@@ -200,7 +189,7 @@ def trace_html(
     )
 
 
-def _private(scores: ScoreSlices) -> str:
+def _private(scores: storage.ScoreSlices) -> str:
     leaving = scores.leaving
     private, reach = scores.traces - leaving.traces, scores.above - leaving.above
     return never_leave(private, reach) if private else ""
@@ -218,11 +207,7 @@ _Record = TypeVar("_Record")
 
 
 class Redactor:
-    """Redact the texts of stored records; leave out what cannot be redacted.
-
-    Args:
-        redact: Returns a redacted value of the same shape, or raises RedactionError.
-    """
+    """Redact the texts of stored records; leave out what ``redact`` raises RedactionError for."""
 
     def __init__(self, redact: Callable[[object], Any]) -> None:
         self.left_out = 0
@@ -245,25 +230,23 @@ class Redactor:
 
     def record(self, record: _Record) -> _Record:
         """Redact the texts of a stored record and of nested records."""
-        one: Any = record
+        old: Any = record
         is_tuple = isinstance(record, tuple)
-        names = one._fields if is_tuple else [each.name for each in fields(one)]
-        clean = {name: self._field(name, value) for name in names if (value := getattr(one, name))}
-        cleaned: _Record = one._replace(**clean) if is_tuple else replace(one, **clean)
+        names = old._fields if is_tuple else [field.name for field in fields(old)]
+        clean = {name: self._field(name, value) for name in names if (value := getattr(old, name))}
+        cleaned: _Record = old._replace(**clean) if is_tuple else replace(old, **clean)
         return cleaned
 
-    def overview(self, overview: Overview, *, named: set[int]) -> Overview:
+    def overview(self, overview: storage.Overview, *, named: set[int]) -> storage.Overview:
         """Redact the data of the charts; the map shows objectives only of the runs ``named``."""
         points, last = overview.points, overview.last
         domains = {self.text(name): score for name, score in last.domains.items()}
-        changed = overview._replace(
-            points=tuple(one if one.seq in named else one._replace(objective="") for one in points),
-            models=tuple(one._replace(name=self.text(one.name)) for one in overview.models),
-            last=last._replace(domains=domains),
-        )
-        return self.record(changed)
+        points = tuple(dot if dot.seq in named else dot._replace(objective="") for dot in points)
+        models = tuple(model._replace(name=self.text(model.name)) for model in overview.models)
+        last = last._replace(domains=domains)
+        return self.record(overview._replace(points=points, models=models, last=last))
 
-    def full_run(self, history: History, seq: int) -> FullRun:
+    def full_run(self, history: storage.History, seq: int) -> FullRun:
         """Return a redacted run with similar runs, and the body if it needs no redaction."""
         alike = SimilarRuns.from_points(history.points(around=seq))
         alike = alike._replace(points=alike.points[: len(alike.similarities) + 1])
@@ -279,7 +262,7 @@ class Redactor:
         if hasattr(value, "_fields") or is_dataclass(value):
             return self.record(value)
         if isinstance(value, tuple):
-            return tuple(self._field("", one) for one in value)
+            return tuple(self._field("", item) for item in value)
         return value
 
     def _value(self, value: object) -> Any:
@@ -307,7 +290,7 @@ class Report(NamedTuple):
 
 
 def make_report(
-    history: History,
+    history: storage.History,
     db: Path,
     since: str | None,
     redactor: Redactor,
@@ -315,14 +298,11 @@ def make_report(
     *,
     progress: Callable[[Iterable[FullRun], int], Iterable[FullRun]],
 ) -> Report:
-    """Render the runs since an instant, or all; a level of None means unredacted.
-
-    ``progress`` wraps the iterable of runs, given their total, to show the progress.
-    """
+    """Render the runs since an instant, or all; a level of None means unredacted."""
     first = 0 if since is None else history.first_since(since)
     overview = history.overview(since=since)
     in_full = {*history.best(20, first=first), *(run.seq for run in overview.missed)}
-    newest = history.runs(Filters(since=since), limit=60)
+    newest = history.runs(storage.Filters(since=since), limit=60)
     listed = history.runs_at(in_full | {run.seq for run in newest})
     listed.sort(key=lambda run: (-1 if run.score is None else run.score, run.seq), reverse=True)
     seqs = [run.seq for run in listed if run.seq in in_full]
@@ -332,11 +312,9 @@ def make_report(
     domains = overview.scores.domains
     shown = (trace_html(one, links, domains=domains, extent=_REPORT_EXTENT) for one in runs)
     span = f" since {minute(since)}" if since else ""
-    redaction = (
-        "Its texts are not redacted: check them before you share it."
-        if level is None
-        else f"Its texts are redacted at level {level}."
-    )
+    redaction = f"Its texts are redacted at level {level}."
+    if level is None:
+        redaction = "Its texts are not redacted: check them before you share it."
     html = render(
         "report.html",
         title=title,

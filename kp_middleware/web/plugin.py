@@ -23,15 +23,8 @@ from datasette import Forbidden, Response, handle_exception, hookimpl
 from datasette.utils import tilde_decode, tilde_encode
 from markupsafe import Markup
 
+from kp_middleware import storage
 from kp_middleware.errors import KnowledgePulseError, TraceNotFoundError
-from kp_middleware.storage import (
-    DATABASE_ERRORS,
-    SCHEMA,
-    Database,
-    History,
-    SqliteStore,
-    schema_version,
-)
 from kp_middleware.views.gate import p_in_words
 from kp_middleware.views.prices import read_prices
 from kp_middleware.views.trace import delivery_status, markdown
@@ -72,8 +65,8 @@ def kp_databases(datasette: "Datasette") -> dict[str, Path]:
 @lru_cache  # called for each page and cell
 def _is_kp_file(path: Path, _: int) -> bool:
     try:
-        return 0 < schema_version(path) <= SCHEMA
-    except DATABASE_ERRORS:
+        return 0 < storage.schema_version(path) <= storage.SCHEMA
+    except storage.DATABASE_ERRORS:
         return False
 
 
@@ -143,7 +136,7 @@ class Page(NamedTuple):
 class PageRequest(NamedTuple):
     """A request for a page, with the open database."""
 
-    history: History
+    history: storage.History
     path: Path
     links: Addresses
     name: str  # of a run or a conversation
@@ -231,7 +224,7 @@ def overview(request: PageRequest) -> Page:
     return Page("Overview", content, "What your agents did", notice=prices.problem)
 
 
-def _first_day(history: History) -> str:
+def _first_day(history: storage.History) -> str:
     """Return the first of the 30 days up to the newest run; empty if no run is older."""
     ends = [history.page(limit=1, sort="started", descending=last).runs for last in (True, False)]
     if not ends[0]:
@@ -317,8 +310,8 @@ def review(request: PageRequest) -> Page:
 
         settings = Settings.load_lenient(db=request.path)
         told = Feedback(form["trace_id"], form["success"] == "yes", None, time.time())
-        with closing(Database(request.path)) as file:
-            Reevaluation.from_settings(SqliteStore(file), settings).apply(told)
+        with closing(storage.Database(request.path)) as file:
+            Reevaluation.from_settings(storage.SqliteStore(file), settings).apply(told)
         run = history.run(history.find(form["trace_id"]))
         answered = f"Saved: {outcome(run.known_success)}. {sentence(delivery_status(run))}"
     given = form.get("skip") or request.args.get("skip", "")
@@ -372,14 +365,14 @@ def _view(read: PageReader) -> View:
         args = {key: request.args.get(key) or "" for key in request.args}
 
         def read_page() -> Page | str:
-            with History.open(path) as history:
+            with storage.History.open(path) as history:
                 return read(PageRequest(history, path, links, name, args, form, token))
 
         try:
             page: Page | str = await asyncio.to_thread(read_page)
         except TraceNotFoundError as error:
             page = _error_page("Not found", str(error), 404)
-        except (KnowledgePulseError, *DATABASE_ERRORS) as error:
+        except (KnowledgePulseError, *storage.DATABASE_ERRORS) as error:
             page = _error_page("Cannot show this page", str(error), 500)
         if isinstance(page, str):
             return Response.text(page, headers=dict(_SECURITY_HEADERS))

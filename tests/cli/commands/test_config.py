@@ -226,4 +226,4 @@ def test_what_is_no_text_is_not_written(type_command, file):
     result = type_command("config", "set", "domain", "\udcff")
 
     assert (result.exit_code, file.exists()) == (1, False)
-    assert "not valid UTF-8" in result.stderr
+    assert "surrogates not allowed" in result.stderr

@@ -11,20 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kp_middleware import storage
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import cell, hint, indented, render, safe_text, screen_width
 from kp_middleware.cli.run_text import render_run
 from kp_middleware.errors import EmbedderUnavailableError
-from kp_middleware.storage import (
-    Database,
-    Filters,
-    History,
-    PastRuns,
-    ReviewItem,
-    Run,
-    SharedRuns,
-    SqliteStore,
-)
 from kp_middleware.views.gate import p_in_words
 from kp_middleware.views.trace import delivery_status, listed_state
 from kp_middleware.views.wording import cut, minute, one_line, outcome, short_id
@@ -58,7 +49,7 @@ _COUNTS: Final = {
 @options.filters
 @options.json_option
 @options.pass_db
-def review(db: Path, *, limit: int, filters: Filters) -> None:
+def review(db: Path, *, limit: int, filters: storage.Filters) -> None:
     """Judge runs with one key each: did it succeed?
 
     Asks about recent runs of unknown outcome: first those that were or would be sent, then those
@@ -73,7 +64,7 @@ def review(db: Path, *, limit: int, filters: Filters) -> None:
     kp-middleware review -n 20 -d code --since 7d
     kp-middleware review --json
     """
-    with History.open(db) as history:
+    with storage.History.open(db) as history:
         items = history.to_review(filters, limit=limit)
     if not items or console.has_flag("as_json"):
         empty = "nothing to review: the outcome of every recent scored run is known"
@@ -89,7 +80,7 @@ def review(db: Path, *, limit: int, filters: Filters) -> None:
             click.echo(f"\n{summary if answered else 'no answers'}")
 
 
-def _ask_all(db: Path, items: Sequence[ReviewItem], answered: Counter[bool]) -> None:
+def _ask_all(db: Path, items: Sequence[storage.ReviewItem], answered: Counter[bool]) -> None:
     from kp_middleware.pipeline import Feedback
 
     with _reevaluation(db) as (history, reevaluation):
@@ -108,23 +99,23 @@ def _ask_all(db: Path, items: Sequence[ReviewItem], answered: Counter[bool]) -> 
 
 
 @contextmanager
-def _reevaluation(db: Path) -> Iterator[tuple[History, "Reevaluation"]]:
+def _reevaluation(db: Path) -> Iterator[tuple[storage.History, "Reevaluation"]]:
     from kp_middleware.pipeline import Reevaluation
 
     settings = options.read_settings(db)
     with closing(options.open_to_write(db)) as file:
-        history = History(file)
+        history = storage.History(file)
         _hint_at_gate_mismatch(history, settings)
-        yield history, Reevaluation.from_settings(SqliteStore(file), settings)
+        yield history, Reevaluation.from_settings(storage.SqliteStore(file), settings)
 
 
-def _hint_at_gate_mismatch(history: History, settings: "Settings") -> None:
+def _hint_at_gate_mismatch(history: storage.History, settings: "Settings") -> None:
     recorded, current = history.last_decisions().gate, settings.gate.name
     if recorded and recorded != current:  # by a keyword of the recording program
         hint(f"uses {current}, but the last run used {recorded}: set KP_THRESHOLD to match")
 
 
-def _question(item: ReviewItem, position: str, state: str) -> str:
+def _question(item: storage.ReviewItem, position: str, state: str) -> str:
     width = screen_width()
     score = "" if item.score is None else f"  score {item.score:.3f}"
     reason = "its outcome is unknown" if item.why == "uncertain" else f"passed the gate ({state})"
@@ -142,7 +133,7 @@ def _question(item: ReviewItem, position: str, state: str) -> str:
     )
 
 
-def _read_key(history: History, seq: int) -> str:
+def _read_key(history: storage.History, seq: int) -> str:
     while True:
         click.echo("did it succeed?  y yes  n no  s skip  o open  q quit ", nl=False)
         try:
@@ -172,26 +163,28 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
     Runs that several hosts share keep their decisions: only --dry-run works on them.
 
     Programs may keep recording. After Ctrl-C, run the same command to start again; no text is
-    embedded twice. Run one at a time.
+    embedded twice. storage.Run one at a time.
 
     \b
     kp-middleware rescore --dry-run
     kp-middleware rescore --since 30d --domain code
     """
     counts, scored, unread, took_s = Counter[str](), 0, list[str](), 0.0
-    with closing(Database(db, read_only=True) if dry_run else options.open_to_write(db)) as file:
-        if not dry_run and SharedRuns(file).appended(0, 1):
+    with closing(
+        storage.Database(db, read_only=True) if dry_run else options.open_to_write(db)
+    ) as file:
+        if not dry_run and storage.SharedRuns(file).appended(0, 1):
             raise click.ClickException("runs here are in the shared log: use --dry-run")
-        if PastRuns(file, domain=domain, since=since).count(after=0):
+        if storage.PastRuns(file, domain=domain, since=since).count(after=0):
             from kp_middleware.embedding import shared_embedder
             from kp_middleware.pipeline import Rescoring
 
             settings = options.read_settings(db)
-            _hint_at_gate_mismatch(History(file), settings)
+            _hint_at_gate_mismatch(storage.History(file), settings)
             embedder = shared_embedder(settings.embedder)
             try:
                 options.wait_for_model(embedder)
-                store = SqliteStore(file)
+                store = storage.SqliteStore(file)
                 rescoring = Rescoring(
                     store, settings, embedder, domain=domain, since=since, dry_run=dry_run
                 )
@@ -259,7 +252,7 @@ def feedback(db: Path, *, trace_id: str, success: bool | None, confidence: float
         hint("the next program that records sends it")
 
 
-def _facts(run: Run) -> dict[str, Any]:
+def _facts(run: storage.Run) -> dict[str, Any]:
     return {
         "success": run.success,
         "confidence": run.confidence,
