@@ -170,9 +170,8 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
     kp-middleware rescore --since 30d --domain code
     """
     counts, scored, unread, took_s = Counter[str](), 0, list[str](), 0.0
-    with closing(
-        storage.Database(db, read_only=True) if dry_run else options.open_to_write(db)
-    ) as file:
+    opened = storage.Database(db, read_only=True) if dry_run else options.open_to_write(db)
+    with closing(opened) as file:
         if not dry_run and storage.SharedRuns(file).appended(0, 1):
             raise click.ClickException("runs here are in the shared log: use --dry-run")
         if storage.PastRuns(file, domain=domain, since=since).count(after=0):

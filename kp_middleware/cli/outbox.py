@@ -240,7 +240,7 @@ def send(db: Path, *, timeout: float) -> None:
                 obstacles = find_obstacles(history.backlog(), db)
                 reasons += obstacles.in_words()
                 reasons = reasons or [
-                    *(one.in_words() for one in obstacles.sending),
+                    *(sending.in_words() for sending in obstacles.sending),
                     "timed out: raise --timeout, or the next program that records sends the rest",
                 ]
     console.print_result(counts, in_words(counts) or "nothing is waiting to be sent")

@@ -143,9 +143,8 @@ def _redact_json(
     text: str, *, level: "PrivacyLevel", policy: privacy.Policy, known: privacy.KnownSecrets
 ) -> privacy.Redacted:
     """Redact JSON; return the text unchanged if nothing was found."""
-    redacted = privacy.redact_jsonable(
-        privacy.parse_json(text), level=level, policy=policy, known=known
-    )
+    value = privacy.parse_json(text)
+    redacted = privacy.redact_jsonable(value, level=level, policy=policy, known=known)
     if not redacted.found:
         return privacy.Redacted(text, ())
     body = text.strip()

@@ -189,11 +189,11 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
         yield Finding("file", str(storage.to_database_error(path, error)), ok=False)
         yield Finding("gate", f"{gate} from now on; the file cannot be read")
         return
-    facts = (
-        f"{path}: {counted(count, 'run')}, {_SOUNDNESS[soundness]}, SQLite {storage.SQLITE_VERSION}"
-    )
+    facts = f"{counted(count, 'run')}, {_SOUNDNESS[soundness]}, SQLite {storage.SQLITE_VERSION}"
     trouble = options.write_problem(path) or storage.permission_warning(path)
-    yield Finding("file", trouble or facts, ok=trouble is None and soundness != "damaged")
+    yield Finding(
+        "file", trouble or f"{path}: {facts}", ok=trouble is None and soundness != "damaged"
+    )
     before = "" if gate == last.gate else f"{gate} from now on; "
     yield Finding("gate", before + last.in_words(), warning=last.is_dry)
     if unjudged.unjudged:
@@ -262,9 +262,8 @@ def _shared_log(url: str) -> Iterator[Finding]:
         warnings.append(f"{how}, and the server is not verified: {fix}")
     if abs(report.ahead_s) > 5.0:
         where = "behind" if report.ahead_s > 0 else "ahead of"
-        warnings.append(
-            f"this machine's clock is {abs(report.ahead_s):,.0f} s {where} the server's"
-        )
+        seconds = f"{abs(report.ahead_s):,.0f} s"
+        warnings.append(f"this machine's clock is {seconds} {where} the server's")
     usual = Counter(how for _, how in report.settings).most_common(1)
     if others := [f"{pod} ({how})" for pod, how in report.settings if how != usual[0][0]]:
         warnings.append(f"most pods decide by {usual[0][0]}; others: {', '.join(others[:5])}")
@@ -278,9 +277,8 @@ def _span_problems() -> list[str]:
         return []
     names = (*_HIDING, *_LIMITS, "OTEL_TRACES_SAMPLER")
     values = {name: os.environ.get(name, "").strip().lower() for name in names}
-    problems = [
-        f"{name}: {effect}" for name, (effect, hiding) in _HIDING.items() if values[name] in hiding
-    ]
+    hidden = {name: effect for name, (effect, hiding) in _HIDING.items() if values[name] in hiding}
+    problems = [f"{name}: {effect}" for name, effect in hidden.items()]
     if values["OTEL_TRACES_SAMPLER"] not in {"", "always_on", "parentbased_always_on"}:
         problems.append("OTEL_TRACES_SAMPLER: runs that are not sampled are not recorded")
     problems += [f"{name}: also truncates the texts of runs" for name in _LIMITS if values[name]]

@@ -100,10 +100,8 @@ def import_(
         raise click.UsageError("name a FORMAT: claude-code, codex, messages, … or auto")
     try:
         since_s = None if since is None else epoch_s(since)
-        whole = one_run == "session"
-        request = ImportRequest.from_paths(
-            format_, paths, since_s=since_s, whole_sessions=whole, **choices
-        )
+        choices |= {"since_s": since_s, "whole_sessions": one_run == "session"}
+        request = ImportRequest.from_paths(format_, paths, **choices)
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
     began_s = time.monotonic()
@@ -180,9 +178,9 @@ def _print_summary(
     for (name, figure), runs in zip(_HIGHLIGHTS, highlights, strict=True):
         if runs:
             click.echo(f"\n  {name}")
-        for one in runs:
-            words = shortened(printable(one.objective), 70)
-            click.echo(f"    {figure.format(one.figure)}  {short_id(one.id)}  {words}")
+        for run in runs:
+            words = shortened(printable(run.objective), 70)
+            click.echo(f"    {figure.format(run.figure)}  {short_id(run.id)}  {words}")
     if any(highlights):
         click.echo(
             "\n  kp-middleware list --sort novelty · show ID --why · ui"
@@ -301,7 +299,7 @@ def _write(
         raise click.UsageError(f"{out} is the name of the manifest: choose another")
     try:  # of the other exports in this folder, by name
         before = json.loads(manifest.read_text("utf-8")) if manifest.exists() else {}
-        is_ours = all("made_by" in one for one in before.values())
+        is_ours = all("made_by" in entry for entry in before.values())
     except (ValueError, TypeError, AttributeError):
         is_ours = False
     if not is_ours:
@@ -311,9 +309,7 @@ def _write(
         for trace_id, text in _entries(dataset):
             file = temporary
             if suffix:
-                name = re.compile("[^A-Za-z0-9_-]").sub("_", trace_id.removeprefix("kp:trace:"))[
-                    :100
-                ]
+                name = re.sub("[^A-Za-z0-9_-]", "_", trace_id.removeprefix("kp:trace:"))[:100]
                 while (file := temporary / f"{name}{suffix}").exists():
                     name += "_"
             _write_private(text, file, os.O_APPEND)

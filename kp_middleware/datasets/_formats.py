@@ -104,8 +104,8 @@ class Dialogue:
 
     def _add_result(self, step: Step, call_id: str | None) -> None:
         """Add the result of a pending call: the one with its id, else the oldest of its tool."""
-        by_id = [one for one in self._pending if call_id is not None and one[0] == call_id]
-        by_tool = [one for one in self._pending if step.tool and one[2].tool == step.tool.name]
+        by_id = [call for call in self._pending if call_id is not None and call[0] == call_id]
+        by_tool = [call for call in self._pending if step.tool and call[2].tool == step.tool.name]
         if not by_id and not by_tool:
             self.losses["calls_made_up"] += 1
             self._add_call(step.model_copy(update={"input": {}}), None)
@@ -121,7 +121,7 @@ class Dialogue:
         if not self.turns or self.turns[0].is_agent:
             self.turns.insert(0, DialogueTurn(is_agent=False, texts=[trace.task.objective]))
         result = trace.outcome.result_summary
-        if result and not any(result in text for one in self.turns for text in one.texts):
+        if result and not any(result in text for turn in self.turns for text in turn.texts):
             last = self.turns[-1]
             if not last.is_agent or last.calls:
                 last = DialogueTurn(is_agent=True)
@@ -162,25 +162,25 @@ class Example(NamedTuple):
     def halves(self) -> tuple[list[DialogueTurn], list[DialogueTurn]]:
         """The speeches before the agent's first, and the others."""
         turns = self.dialogue.turns
-        first = next((at for at, one in enumerate(turns) if one.is_agent), len(turns))
+        first = next((at for at, turn in enumerate(turns) if turn.is_agent), len(turns))
         return turns[:first], turns[first:]
 
     def chat(self, turns: Sequence[DialogueTurn]) -> list[Json]:
         """Return OpenAI's chat messages; ``is_error`` and ``reasoning_content`` are extra keys."""
         messages: list[Json] = []
-        for one in turns:
+        for turn in turns:
             calls = [
                 {"id": call.id, "type": "function", "function": _function(call, self.arguments)}
-                for call in one.calls
+                for call in turn.calls
             ]
             messages.append(
-                {"role": one.role, "content": one.text}
-                | _non_empty(reasoning_content=one.reasoning, tool_calls=calls)
+                {"role": turn.role, "content": turn.text}
+                | _non_empty(reasoning_content=turn.reasoning, tool_calls=calls)
             )
             messages += (
                 {"role": "tool", "tool_call_id": call.id, "content": call.output}
                 | _non_empty(is_error=call.failed)
-                for call in one.results
+                for call in turn.results
             )
         return messages
 
@@ -190,23 +190,25 @@ def _hf_trace(example: Example) -> list[Json]:
     title = example.trace.task.objective
     session = {"type": "session", "harness": _HARNESS, "id": example.trace.id, "name": title[:200]}
     messages: list[Json] = []
-    for one in example.dialogue.turns:
-        began_at, model = one.first and one.first.started_at, one.is_agent and example.model
-        at = round(epoch_s(began_at) * 1000) if began_at else None
-        calls = [{"id": call.id, "function": _function(call, "text")} for call in one.calls]
+    for turn in example.dialogue.turns:
+        began, model = turn.first and turn.first.started_at, turn.is_agent and example.model
+        at = round(epoch_s(began) * 1000) if began else None
+        calls = [{"id": call.id, "function": _function(call, "text")} for call in turn.calls]
         messages.append(
-            {"role": one.role, "content": one.text}
-            | _non_empty(reasoningContent=one.reasoning, toolCalls=calls, timestamp=at, model=model)
+            {"role": turn.role, "content": turn.text}
+            | _non_empty(
+                reasoningContent=turn.reasoning, toolCalls=calls, timestamp=at, model=model
+            )
         )
         messages += (
-            {"role": "tool", "content": call.output, "toolCallId": call.id} for call in one.results
+            {"role": "tool", "content": call.output, "toolCallId": call.id} for call in turn.results
         )
     return [session, *({"type": "message", "message": message} for message in messages)]
 
 
 def _inspect(example: Example) -> list[Json]:
     """Return a ``Sample`` of inspect-ai: a failed run has no target."""
-    texts: list[Json] = [{"role": "user", "content": one.text} for one in example.halves[0]]
+    texts: list[Json] = [{"role": "user", "content": turn.text} for turn in example.halves[0]]
     target = "" if example.success is False else example.trace.outcome.result_summary
     task = texts[0]["content"] if len(texts) == 1 else texts
     sample = {"input": task, "target": target, "id": example.trace.id}
@@ -220,11 +222,10 @@ def _langsmith(example: Example) -> list[Json]:
 
 def _atif(example: Example) -> list[Json]:
     """Return a trajectory of Harbor, in version 1.7."""
-    steps = [_atif_step(number, one) for number, one in enumerate(example.dialogue.turns, 1)]
+    steps = [_atif_step(number, turn) for number, turn in enumerate(example.dialogue.turns, 1)]
     framework = example.trace.metadata.framework
-    agent = {"name": framework or _HARNESS, "version": "unknown"} | _non_empty(
-        model_name=example.model
-    )
+    model = _non_empty(model_name=example.model)
+    agent = {"name": framework or _HARNESS, "version": "unknown", **model}
     return [
         {
             "schema_version": "ATIF-v1.7",

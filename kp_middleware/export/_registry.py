@@ -143,9 +143,8 @@ class Registry:
                 body = self._read(response, most_bytes)
         except (httpx2.HTTPError, OSError, UnicodeError) as exc:
             error = TimeoutError() if self._request.is_late else exc
-            problem = _diagnosis(
-                error, self._address, connected=self._request.asked, timeout_s=self.timeout_s
-            )
+            asked, timeout_s = self._request.asked, self.timeout_s
+            problem = _diagnosis(error, self._address, connected=asked, timeout_s=timeout_s)
             safe = problem._replace(detail=self._without_key(problem.detail))
             raise self._unavailable(safe) from None
         return RegistryResponse(response.status_code, response.headers, body)
@@ -236,15 +235,13 @@ class _Request:
         match event.partition(".")[2]:
             case "connect_tcp.complete" | "start_tls.complete":
                 self._socket = info["return_value"].get_extra_info("socket")
-            case (
-                "connect_tcp.started" | "start_tls.started" | "send_request_headers.started" as step
-            ):
+            case "connect_tcp.started" | "start_tls.started" | "send_request_headers.started":
                 with self._lock:
                     if self._is_broken_off:
                         raise ConnectionAbortedError("broken off")
                     if self.is_late:
                         raise TimeoutError("the whole request timed out")
-                    self.asked = self.asked or step == "send_request_headers.started"
+                    self.asked = self.asked or event.endswith("send_request_headers.started")
 
     def break_off(self) -> bool:
         """Abort the current request and all later ones; return True if a byte was sent."""

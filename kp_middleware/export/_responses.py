@@ -121,7 +121,7 @@ def _refusal(answer: RegistryResponse) -> RegistryError:
             problem = Problem(ProblemKind.DEAD_KEY)
         case 429:
             return RegistryUnavailableError(
-                "the registry asks for patience (429)",
+                "the registry's rate limit is exceeded (429)",
                 status=429,
                 retry_after_s=wait_asked_s(answer.headers),
                 problem=Problem(ProblemKind.LIMIT),

@@ -238,7 +238,7 @@ def question(
 
 def _cosines(vector: Vector, stored: Sequence[bytes | None]) -> list[float]:
     """Return the cosine with each packed vector; NaN where there is none of that length."""
-    there = {at: one for at, one in enumerate(stored) if one and len(one) == len(vector)}
+    there = {at: row for at, row in enumerate(stored) if row and len(row) == len(vector)}
     matrix = np.frombuffer(b"".join(there.values()), np.int8).reshape(-1, len(vector))
     found = dict(zip(there, (matrix.astype(np.float32) @ vector / 127).tolist(), strict=True))
     return [found.get(at, math.nan) for at in range(len(stored))]

@@ -124,9 +124,8 @@ class Obstacles(NamedTuple):
 
     def problem_at(self, registry: str) -> str | None:
         """Describe the last problem with one registry; None if there is none."""
-        problems = {
-            pause.sending.registry.rstrip("/"): pause.problem for pause in self.pauses[::-1]
-        }
+        pauses = self.pauses[::-1]
+        problems = {pause.sending.registry.rstrip("/"): pause.problem for pause in pauses}
         problem = problems.get(registry.rstrip("/"))
         return None if problem is None else problem.description
 

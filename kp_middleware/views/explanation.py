@@ -92,11 +92,11 @@ class Explanation(NamedTuple):
             "recorded_threshold": getattr(run.scoring, "threshold", None),
             "delivery_status": view.delivery_status,
             "known": {"steps": run.step_count, "kinds": _kinds_of(run)}
-            | {name: getattr(run, of) for name, of in _KNOWN.items()},
+            | {name: getattr(run, field) for name, field in _KNOWN.items()},
             "estimate": view.estimate or None,
             "feedback": [*view.feedback],
-            "signals": [one._asdict() for one in self.signals],
-            "rules": [one._asdict() for one in self.rules],
+            "signals": [signal._asdict() for signal in self.signals],
+            "rules": [rule._asdict() for rule in self.rules],
         }
 
 
@@ -117,14 +117,12 @@ def explain_score(
     signals = []
     for name in SIGNALS:
         value, weight = getattr(scoring.signals, name), getattr(parts.weights, name)
-        least, advice = None, ""
+        least, fix = None, ""
         if threshold is not None and other_reason is None:
             least = parts.min_signal(name, threshold)
-            advice = remedy(run, parts, name, threshold, measured=scoring.embedder is not None)
+            fix = remedy(run, parts, name, threshold, measured=scoring.embedder is not None)
         reason = _reason(run, scoring, name)
-        signals.append(
-            SignalExplanation(name, value, weight, value * weight, reason, least, advice)
-        )
+        signals.append(SignalExplanation(name, value, weight, value * weight, reason, least, fix))
     ended = "it ended without error" if run.known_success is None else "it succeeded"
     rules = []
     for rule, delta in parts.adjustments:
@@ -323,7 +321,7 @@ def aligned(left: Sequence[StepRecord], right: Sequence[StepRecord]) -> list[Pai
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag == "equal":
             both = zip(left[a:b], right[c:d], strict=True)
-            pairs += (Pair("same", one.number, two.number, one.type, one.tool) for one, two in both)
+            pairs += (Pair("same", i.number, j.number, i.type, i.tool) for i, j in both)
         else:
             pairs += (Pair("left", step.number, None, step.type, step.tool) for step in left[a:b])
             pairs += (Pair("right", None, step.number, step.type, step.tool) for step in right[c:d])

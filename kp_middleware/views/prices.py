@@ -11,8 +11,6 @@ from kp_middleware import locations
 from kp_middleware.storage import History, ModelTokens
 from kp_middleware.views.wording import distance
 
-_MILLION = 1_000_000
-
 
 class Price(NamedTuple):
     """The price of a million tokens, in and out."""
@@ -37,27 +35,27 @@ class Prices(NamedTuple):
     currency: str = "USD"
     problem: str = ""
 
-    def cost(self, model: str | None, tokens: tuple[int | None, int | None]) -> float | None:
-        """Return what so many tokens in and out cost; None if the model has no price."""
+    def cost(self, model: str | None, read: int | None, wrote: int | None) -> float | None:
+        """Return the cost of tokens read and written; None if the model has no price."""
         price = self.models.get(model or "")
-        if price is None or tokens == (None, None):
+        if price is None or read is wrote is None:
             return None
-        return ((tokens[0] or 0) * price.input + (tokens[1] or 0) * price.output) / _MILLION
+        return ((read or 0) * price.input + (wrote or 0) * price.output) / 1_000_000
 
     def spending(self, used: Iterable[ModelTokens]) -> Spending:
         """Add up what runs cost."""
         runs = defaultdict[int, float](float)
         days, models = defaultdict[str, float](float), defaultdict[str, float](float)
         unknown, unpriced = set[int](), set[str]()
-        for one in used:
-            cost = self.cost(one.model, (one.input, one.output))
+        for tokens in used:
+            cost = self.cost(tokens.model, tokens.input, tokens.output)
             if cost is None:
-                unknown.add(one.seq)
-                unpriced.add(one.model or "calls that name no model")
+                unknown.add(tokens.seq)
+                unpriced.add(tokens.model or "calls that name no model")
                 continue
-            runs[one.seq] += cost
-            days[one.day] += cost
-            models[str(one.model)] += cost
+            runs[tokens.seq] += cost
+            days[tokens.day] += cost
+            models[str(tokens.model)] += cost
         known = {seq: cost for seq, cost in runs.items() if seq not in unknown}
         return Spending(known, days, models, tuple(sorted(unpriced)))
 
@@ -87,7 +85,7 @@ def read_prices() -> Prices:
             raise ValueError('currency is a short text, such as "USD"')
         if not isinstance(models, dict):
             raise ValueError("models is no table")
-        return Prices({name: _price(name, one) for name, one in models.items()}, currency)
+        return Prices({name: _price(name, price) for name, price in models.items()}, currency)
     except (FileNotFoundError, NotADirectoryError):
         return Prices()
     except (OSError, ValueError, RecursionError) as error:
@@ -97,6 +95,6 @@ def read_prices() -> Prices:
 def _price(model: str, given: object) -> Price:
     match given:
         case {"input": int() | float() as low, "output": int() | float() as high}:
-            if all(math.isfinite(one) and one >= 0 for one in (low, high)):
+            if all(math.isfinite(amount) and amount >= 0 for amount in (low, high)):
                 return Price(float(low), float(high))
     raise ValueError(f"{model} needs input and output, each the price of a million tokens")

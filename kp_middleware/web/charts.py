@@ -112,40 +112,42 @@ def activity_bars(days: Sequence[storage.Period], links: Links) -> Chart:
     """Draw the runs of each day, stacked by outcome."""
     if not days:
         return Chart(_NO_RUNS)
-    runs, known = sum(one.runs for one in days), sum(one.succeeded + one.failed for one in days)
+    runs, known = (
+        sum(period.runs for period in days),
+        sum(period.succeeded + period.failed for period in days),
+    )
     caption = f"{counted(runs, 'run')} in {counted(len(days), 'day')}"
     if known:
-        succeeded = sum(one.succeeded for one in days)
+        succeeded = sum(period.succeeded for period in days)
         caption += f"; of {known:,} with a known outcome, {succeeded:,} succeeded"
     first = date.fromisoformat(days[0].name)
-    places = [(date.fromisoformat(one.name) - first).days for one in days]
+    places = [(date.fromisoformat(period.name) - first).days for period in days]
     columns = [Column("", {})] * max(8, places[-1] + 1)
-    for place, one in zip(places, days, strict=True):
-        unknown = one.runs - one.succeeded - one.failed
-        title = f"{one.name}: {counted(one.runs, 'run')}, {one.succeeded:,} succeeded,"
-        title += f" {one.failed:,} failed, {unknown:,} not known"
-        parts = {"cleared": one.succeeded, "below": unknown, "loss": one.failed}
-        columns[place] = Column(title, parts, links.runs(**_day_filters(one.name)))
+    for place, period in zip(places, days, strict=True):
+        unknown = period.runs - period.succeeded - period.failed
+        title = f"{period.name}: {counted(period.runs, 'run')}, {period.succeeded:,} succeeded,"
+        title += f" {period.failed:,} failed, {unknown:,} not known"
+        parts = {"cleared": period.succeeded, "below": unknown, "loss": period.failed}
+        columns[place] = Column(title, parts, links.runs(**_day_filters(period.name)))
     labels = {0: day(days[0].name, year=False)}
     if len(days) > 1:
         labels[places[-1] + 1] = day(days[-1].name, year=False)
     marks, _ = stacked(columns, labels, height=162)
-    return Chart(
-        caption, period_table("Day", days, links), marks=marks, height=162, legend=_ENDS_KEYS
-    )
+    table = period_table("Day", days, links)
+    return Chart(caption, table, marks=marks, height=162, legend=_ENDS_KEYS)
 
 
 def success_by_score(endings: Sequence[storage.Endings], links: Links) -> Chart:
     """Draw the outcomes by score; the caption has the area under the ROC curve."""
-    succeeded, failed = (sum(one[place] for one in endings) for place in (1, 2))
+    succeeded, failed = (sum(ending[place] for ending in endings) for place in (1, 2))
     if not succeeded or not failed:
         outcome = "failed" if failed else "succeeded"
         known = f"all {succeeded + failed:,} runs with a known outcome {outcome}"
         return Chart(f"nothing to compare yet: {known if endings else 'no outcome is known'}")
     below, pairs = 0, 0.0
-    for one in endings:  # the area under the ROC curve
-        pairs += one.succeeded * (below + one.failed / 2)
-        below += one.failed
+    for ending in endings:  # the area under the ROC curve
+        pairs += ending.succeeded * (below + ending.failed / 2)
+        below += ending.failed
     caption = "A successful run scores higher than a failed one in"
     caption += f" {100 * pairs / succeeded / failed:.0f}\u00a0% of all pairs; chance is 50\u00a0%"
     columns, rows = [], []
@@ -182,17 +184,17 @@ def period_table(
     """Return the outcomes, durations, tokens and formatted costs by day or model."""
     columns = (name, "Runs", "Succeeded", "p50", "p99", "Tokens", "Cost")
     rows = []
-    for one in periods:
-        known = one.succeeded + one.failed
+    for period in periods:
+        known = period.succeeded + period.failed
         cells = (
-            day(one.name, year=False) if name == "Day" else one.name,
-            f"{one.runs:,}",
-            share(one.succeeded, known) if known else "",
-            *("" if ms is None else duration(ms) for ms in (one.p50_ms, one.p99_ms)),
-            f"{one.tokens:,}" if one.tokens else "",
-            (costs or {}).get(one.name, ""),
+            day(period.name, year=False) if name == "Day" else period.name,
+            f"{period.runs:,}",
+            share(period.succeeded, known) if known else "",
+            *("" if ms is None else duration(ms) for ms in (period.p50_ms, period.p99_ms)),
+            f"{period.tokens:,}" if period.tokens else "",
+            (costs or {}).get(period.name, ""),
         )
-        filters = _day_filters(one.name) if name == "Day" else {"model": one.name}
+        filters = _day_filters(period.name) if name == "Day" else {"model": period.name}
         rows.append(TableRow(cells, links.runs(**filters)))
     kept = [at < 3 or any(row.cells[at] for row in rows) for at in range(len(columns))]
     filled = [row._replace(cells=(*compress(row.cells, kept),)) for row in rows]
@@ -258,11 +260,16 @@ def waterfall(view: TraceView) -> Chart:
         margin = f"{distance(score - threshold)} {'above' if is_cleared else 'below'}"
         caption += f": {margin} the threshold of {short_bar(threshold)}"
     bars, reached = [], 0.0
-    for one in view.sum:
-        before, reached = reached, reached + one.amount
-        colour = SIGNAL_COLOURS.get(one.part, "loss" if one.amount < 0 else "plain")
-        pieces = (_piece(abs(one.amount), 1, colour, min(before, reached)),) if one.amount else ()
-        bars.append(BarRow(one.part.replace("_", " "), signed(one.amount), one.working, pieces))
+    for summand in view.sum:
+        before, reached = reached, reached + summand.amount
+        colour = SIGNAL_COLOURS.get(summand.part, "loss" if summand.amount < 0 else "plain")
+        pieces = (
+            (_piece(abs(summand.amount), 1, colour, min(before, reached)),)
+            if summand.amount
+            else ()
+        )
+        name = summand.part.replace("_", " ")
+        bars.append(BarRow(name, signed(summand.amount), summand.working, pieces))
     total = Piece(0, 100 * score, "cleared" if is_cleared else "below")
     bars.append(BarRow("score", f"{score:.3f}", margin, (total,)))
     rows = [TableRow((bar.name, bar.working, bar.amount)) for bar in bars]
@@ -278,22 +285,26 @@ def novelty_band(days: Sequence[storage.NoveltyDay]) -> Chart:
     """Draw the median novelty of each day, with the band from 10 to 90 %."""
     if not days:
         return Chart("no novelty measured yet: it needs scored runs and an embedder")
-    begin, end = (f"{one.median:.2f} on {day(one.day)}" for one in (days[0], days[-1]))
+    begin, end = (f"{novelty.median:.2f} on {day(novelty.day)}" for novelty in (days[0], days[-1]))
     if len(days) == 1:
         return Chart(f"median novelty {begin}, the only day so far")
-    at = [date.fromisoformat(one.day).toordinal() for one in days]
+    at = [date.fromisoformat(novelty.day).toordinal() for novelty in days]
     across, up = scale(at[0], at[-1], 34, WIDTH - 6), scale(0, 1, 176, 22)
     drawn = [*zip((across(place) for place in at), days, strict=True)]
-    around = [(x, up(one.high)) for x, one in drawn] + [(x, up(one.low)) for x, one in drawn[::-1]]
+    around = [(x, up(novelty.high)) for x, novelty in drawn] + [
+        (x, up(novelty.low)) for x, novelty in drawn[::-1]
+    ]
     marks = grid(up, 28, {0: "0", 0.5: "0.5", 1: "1"})
     marks.append(line(around, "kp-band", "polygon"))
-    marks.append(line([(x, up(one.median)) for x, one in drawn], "kp-curve kp-line-orange"))
+    marks.append(line([(x, up(novelty.median)) for x, novelty in drawn], "kp-curve kp-line-orange"))
     rows = []
-    for x, one in drawn:
-        low, median, high = (f"{amount:.2f}" for amount in (one.low, one.median, one.high))
-        spot = straight(x, 22, x, 176, "point-at"), dot((x, up(one.median)), 2, "orange")
-        marks.append(group(f"{one.day}: median {median}, most from {low} to {high}", spot))
-        rows.append(TableRow((one.day, low, median, high)))
+    for x, novelty in drawn:
+        low, median, high = (
+            f"{value:.2f}" for value in (novelty.low, novelty.median, novelty.high)
+        )
+        spot = straight(x, 22, x, 176, "point-at"), dot((x, up(novelty.median)), 2, "orange")
+        marks.append(group(f"{novelty.day}: median {median}, most from {low} to {high}", spot))
+        rows.append(TableRow((novelty.day, low, median, high)))
     marks += [label(day(days[0].day), 28, 193), label(day(days[-1].day), WIDTH, 193, "end")]
     table = Table(("Day", "10 %", "Median", "90 %"), rows)
     return Chart(f"Median novelty went from {begin} to {end}", table, marks=marks, height=198)
@@ -302,15 +313,15 @@ def novelty_band(days: Sequence[storage.NoveltyDay]) -> Chart:
 def removal_bars(removed: Sequence[storage.Removal]) -> Chart:
     """Draw the redactions of the twelve weeks up to the newest run, by kind."""
     amounts: Counter[str] = Counter()
-    for one in removed:
-        amounts[one.kind] += one.times
+    for removal in removed:
+        amounts[removal.kind] += removal.times
     (most, amount), *_ = drawn = amounts.most_common(_MAX_BARS)
     caption = f"{amounts.total():,} removed in the 12 weeks up to the newest run;"
     caption += f" most often {most}, {amount:,} times"
     if len(amounts) > len(drawn):
         caption += f". The {len(drawn)} most frequent of {len(amounts)} kinds"
     bars = [BarRow(kind, f"{n:,}", pieces=(_piece(n, amount, "plain"),)) for kind, n in drawn]
-    rows = [TableRow((one.week, one.kind, f"{one.times:,}")) for one in removed]
+    rows = [TableRow((removal.week, removal.kind, f"{removal.times:,}")) for removal in removed]
     return Chart(caption, Table(("Week from", "Kind", "Removed"), rows), bars)
 
 
@@ -319,7 +330,7 @@ def score_histogram(scores: storage.ScoreSlices, links: Links) -> Chart:
     if not scores.traces:
         return Chart(_NO_SCORES)
     columns, rows = [], []
-    amounts = [(one.hundredth, one.traces - one.above, one.above) for one in scores.slices]
+    amounts = [(runs.hundredth, runs.traces - runs.above, runs.above) for runs in scores.slices]
     for name, below, above, href in _score_bins(amounts, 5, links):
         parts = {"below": below, "cleared": above}
         columns.append(Column(f"{name}: {counted(below + above, 'run')}", parts, href))
@@ -348,11 +359,11 @@ def scores_by_domain(scores: storage.ScoreSlices, links: Links) -> Chart:
         caption += f"; the {_MAX_BARS} most frequent of {len(groups)} are shown"
     colours = colours_of(scores.domains)
     bars, rows = [], []
-    for name, one in groups.items():
-        href, part = links.runs(domain=name, sort="score"), share(one.above, one.traces)
-        rows.append(TableRow((name, f"{one.traces:,}", f"{one.above:,}", part), href))
-        piece = Piece(0, 100 * one.above / one.traces, colours[name])
-        bars.append(BarRow(name, part, f"{one.above:,} of {one.traces:,}", (piece,), href))
+    for name, scored in groups.items():
+        href, part = links.runs(domain=name, sort="score"), share(scored.above, scored.traces)
+        rows.append(TableRow((name, f"{scored.traces:,}", f"{scored.above:,}", part), href))
+        piece = Piece(0, 100 * scored.above / scored.traces, colours[name])
+        bars.append(BarRow(name, part, f"{scored.above:,} of {scored.traces:,}", (piece,), href))
     columns = ("Domain", "Scored", "Cleared" if threshold is None else "At or above", "Share")
     return Chart(caption, Table(columns, rows), bars[:_MAX_BARS])
 
@@ -375,14 +386,16 @@ def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
     marks += [label(f"{at / 10:g}", across(at / 10), 232, "middle") for at in range(0, 11, 2)]
     curves, keys = [], []
     for place, name in enumerate(names):
-        one, href = groups[name], links.runs(domain=name, sort="score") if place else None
+        scored, href = groups[name], links.runs(domain=name, sort="score") if place else None
         style = f"kp-curve kp-line-{colours[name] if place else 'ink'}"
         style += f" kp-dash-{place - 1}" if place > 1 else ""  # not by colour alone
-        heights = [up(one.reaching(at) / one.traces) for at in range(101)]
+        heights = [up(scored.reaching(at) / scored.traces) for at in range(101)]
         curve = line([(across(at / 100), y) for at, y in enumerate(heights)], style)
-        curves.append(group(f"{name}: {one.above:,} of {one.traces:,} now", (curve,), href))
+        curves.append(group(f"{name}: {scored.above:,} of {scored.traces:,} now", (curve,), href))
         swatch = line(((0, 0), (_SWATCH_WIDTH, 0)), style)
-        keys.append(Key(f"{name} {share(one.above, one.traces)}", swatch, href, _SWATCH_WIDTH))
+        keys.append(
+            Key(f"{name} {share(scored.above, scored.traces)}", swatch, href, _SWATCH_WIDTH)
+        )
     marks += reversed(curves)
     if threshold is not None:
         marks += threshold_line(f"threshold {exact(threshold)}", across(threshold), 22, 216)
@@ -403,9 +416,9 @@ def _curve_rows(
     steps = {hundredth / 100 for hundredth in range(0, 101, 5)}
     for step in sorted(steps if threshold is None else steps | {threshold}):
         is_now = step == threshold
-        reach = [one.above if is_now else one.reaching(round(100 * step)) for one in curves]
+        reach = [curve.above if is_now else curve.reaching(round(100 * step)) for curve in curves]
         change = reach[0] - curves[0].above
         against = signed(change, 0) if change else "±0"
-        first, *others = map(share, reach, [one.traces for one in curves])
+        first, *others = map(share, reach, [curve.traces for curve in curves])
         name = f"{step:.2f}" if float(f"{step:.2f}") == step else str(step)
         yield TableRow((f"{'→ ' * is_now}{name}", f"{reach[0]:,}", first, against, *others))

@@ -85,9 +85,8 @@ def bar(place: Point, width: float, height: float, colour: str) -> Mark:
 def dot(place: Point, radius: float, colour: str, style: str = "spot") -> Mark:
     """Return a dot in the shape of its colour."""
     where = f"translate({place[0]:.1f} {place[1]:.1f}) scale({radius:g})"
-    return Mark(
-        "path", {"d": SHAPES[colour], "transform": where, "class": f"kp-{style} kp-{colour}"}
-    )
+    look = f"kp-{style} kp-{colour}"
+    return Mark("path", {"d": SHAPES[colour], "transform": where, "class": look})
 
 
 def label(text: str, x: float, y: float, anchor: str = "start", style: str = "quiet") -> Mark:

@@ -63,7 +63,8 @@ def overview_html(
 ) -> Markup:
     """Render the overview; ``every`` is the address of that of all runs, if this one is limited."""
     scores, spent = overview.scores, prices.spending(used)
-    costs = {name: prices.in_words(one) for name, one in {**spent.days, **spent.models}.items()}
+    amounts = {**spent.days, **spent.models}
+    costs = {name: prices.in_words(amount) for name, amount in amounts.items()}
     return render(
         "overview.html",
         last=overview.last,
@@ -73,7 +74,7 @@ def overview_html(
         unpriced=spent.unpriced if costs else (),
         every=every,
         newest=run_rows(
-            newest, links, {seq: prices.in_words(one) for seq, one in spent.runs.items()}
+            newest, links, {seq: prices.in_words(cost) for seq, cost in spent.runs.items()}
         ),
         activity=charts.activity_bars(overview.days, links),
         endings=charts.success_by_score(overview.endings, links),
@@ -129,10 +130,10 @@ def _nearest(missed: Sequence[storage.RunSummary], links: Links) -> Table:
 
 def _failures(failures: Sequence[storage.Failure], links: Links) -> Table:
     rows = []
-    for one in failures:
-        error = shortened(one.error or "(no message)", _CELL)
-        href = links.runs(failing=one.tool) if one.tool else links.runs(error=one.error)
-        rows.append(TableRow((one.tool or "(run error)", error, f"{one.times:,}"), href))
+    for failure in failures:
+        error = shortened(failure.error or "(no message)", _CELL)
+        href = links.runs(failing=failure.tool) if failure.tool else links.runs(error=failure.error)
+        rows.append(TableRow((failure.tool or "(run error)", error, f"{failure.times:,}"), href))
     return Table(("Tool", "Error", "Times"), rows)
 
 
@@ -165,8 +166,8 @@ def trace_html(
         cells = (shortened(point.objective, _CELL), score, f"{similarity:.3f}".replace("-", "−"))
         rows.append(TableRow(cells, links.trace(point.id)))
     costs = {
-        one.number: prices.in_words(prices.cost(one.model, (one.input_tokens, one.output_tokens)))
-        for one in trace.steps
+        step.number: prices.in_words(prices.cost(step.model, step.input_tokens, step.output_tokens))
+        for step in trace.steps
     }
     newest = f"the {storage.MOST_POINTS:,} newest; kp-middleware similar compares all"
     return render(
@@ -308,9 +309,9 @@ def make_report(
     seqs = [run.seq for run in listed if run.seq in in_full]
     runs = [*progress((redactor.full_run(history, seq) for seq in seqs), len(seqs))]
     overview, title = redactor.overview(overview, named=in_full), redactor.text(db.name)
-    links = _Anchors({one.run.id: f"#trace-{one.run.seq}" for one in runs}.get)
+    links = _Anchors({full.run.id: f"#trace-{full.run.seq}" for full in runs}.get)
     domains = overview.scores.domains
-    shown = (trace_html(one, links, domains=domains, extent=_REPORT_EXTENT) for one in runs)
+    shown = (trace_html(full, links, domains=domains, extent=_REPORT_EXTENT) for full in runs)
     span = f" since {minute(since)}" if since else ""
     redaction = f"Its texts are redacted at level {level}."
     if level is None:
@@ -321,6 +322,6 @@ def make_report(
         remark=f"From {title}{span}, made {minute(instant(time.time()))} UTC. {redaction}",
         overview=overview_html(overview, links),
         listed=run_rows(map(redactor.record, listed), links),
-        runs=[*zip((one.run for one in runs), shown, strict=True)],
+        runs=[*zip((full.run for full in runs), shown, strict=True)],
     )
     return Report(html, len(runs), len(listed))

@@ -15,7 +15,6 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from secrets import compare_digest
 from shlex import quote
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
@@ -31,7 +30,7 @@ from kp_middleware.views.trace import delivery_status, markdown
 from kp_middleware.views.wording import one_line, outcome, sentence, short_id
 from kp_middleware.web.marks import frame, render
 from kp_middleware.web.pages import FullRun, gate_html, overview_html, trace_html
-from kp_middleware.web.run_pages import Query, compare_html, conversation_html, runs_html
+from kp_middleware.web.run_pages import Page, compare, conversation, runs
 from kp_middleware.web.trace_map import SimilarRuns
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ _THEME: Final = "kp-theme"
 
 def kp_databases(datasette: "Datasette") -> dict[str, Path]:
     """Return the kp-middleware files, also of older versions, by database name."""
-    paths = {name: Path(one.path) for name, one in datasette.databases.items() if one.path}
+    paths = {name: Path(db.path) for name, db in datasette.databases.items() if db.path}
     existing = {name: path for name, path in paths.items() if path.exists()}
     return {name: path for name, path in existing.items() if _is_kp_file(path, path.stat().st_ino)}
 
@@ -76,10 +75,8 @@ async def _may_see(datasette: "Datasette", actor: Actor, database: str) -> bool:
         from datasette.resources import DatabaseResource
     except ImportError:
         # 0.65, where execute-sql does not imply view-database
-        permissions = [("execute-sql", database)], [("view-database", database), "view-instance"]
-        results = [
-            await datasette.check_visibility(actor, permissions=each) for each in permissions
-        ]
+        rights = [("execute-sql", database)], [("view-database", database), "view-instance"]
+        results = [await datasette.check_visibility(actor, permissions=each) for each in rights]
         return all(visible for visible, _ in results)
     resource = DatabaseResource(database)
     return bool(await datasette.allowed(action="execute-sql", resource=resource, actor=actor))
@@ -118,19 +115,6 @@ class Addresses:
     def row(self, table: str, key: int) -> str:
         """Return the address of one row."""
         return str(self.datasette.urls.row(self.name, table, str(key)))
-
-
-class Page(NamedTuple):
-    """The contents of the frame; empty parts are not shown."""
-
-    title: str
-    content: str = ""
-    heading: str = ""
-    lead: str = ""
-    related: Mapping[str, str | None] = MappingProxyType({})
-    command: str = ""
-    status: int = 200
-    notice: str = ""
 
 
 class PageRequest(NamedTuple):
@@ -274,31 +258,10 @@ def trace(request: PageRequest) -> Page:
     return Page(title, content, related=related, command=command, notice=prices.problem)
 
 
-def runs(request: PageRequest) -> Page:
-    """Show the runs that match the query."""
-    prices = read_prices()
-    content = runs_html(request.history, Query.from_args(request.args), request.links, prices)
-    return Page("Runs", content, "Runs", notice=prices.problem)
-
-
 def markdown_of(request: PageRequest) -> str:
     """Return one run as Markdown."""
     run = request.history.run(request.history.find(request.name))
     return "\n".join((*markdown(run, steps=None), ""))
-
-
-def compare(request: PageRequest) -> Page:
-    """Show two runs side by side."""
-    names = [request.args.get(side, "") for side in ("left", "right")]
-    left, right = (request.history.run(request.history.find(name)) for name in names)
-    swapped = request.links.to("/compare", left=right.id, right=left.id)
-    return Page("Compare", compare_html(left, right, request.links, swapped), "Two runs")
-
-
-def conversation(request: PageRequest) -> Page:
-    """Show the runs of one conversation."""
-    content = conversation_html(request.history, request.name, request.links)
-    return Page("Conversation", content, "Conversation", one_line(request.name))
 
 
 def review(request: PageRequest) -> Page:
@@ -309,14 +272,14 @@ def review(request: PageRequest) -> Page:
         from kp_middleware.settings import Settings
 
         settings = Settings.load_lenient(db=request.path)
-        told = Feedback(form["trace_id"], form["success"] == "yes", None, time.time())
+        feedback = Feedback(form["trace_id"], form["success"] == "yes", None, time.time())
         with closing(storage.Database(request.path)) as file:
-            Reevaluation.from_settings(storage.SqliteStore(file), settings).apply(told)
+            Reevaluation.from_settings(storage.SqliteStore(file), settings).apply(feedback)
         run = history.run(history.find(form["trace_id"]))
         answered = f"Saved: {outcome(run.known_success)}. {sentence(delivery_status(run))}"
     given = form.get("skip") or request.args.get("skip", "")
     skipped = [name for name in given.split(",") if name]
-    left = [one for one in history.to_review(limit=50) if one.trace_id not in skipped]
+    left = [item for item in history.to_review(limit=50) if item.trace_id not in skipped]
     item, action = left[0] if left else None, links.to("/review")
     reason = "" if item is None else _REVIEW_REASONS[item.why]
     if item is not None and item.p_success is not None:

@@ -8,25 +8,27 @@ from contextlib import suppress
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self, TypeAlias
-
-from markupsafe import Markup
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
 from kp_middleware.instants import instant
-from kp_middleware.storage import SORTS, STATES, Filters, History, Run, RunSummary
+from kp_middleware.storage import SORTS, STATES, Filters, Run, RunSummary
 from kp_middleware.views.explanation import Pair, compared
-from kp_middleware.views.prices import Prices
+from kp_middleware.views.prices import read_prices
 from kp_middleware.views.steps import view_step
 from kp_middleware.views.wording import (
     OUTCOMES,
     counted,
     duration,
     minute,
+    one_line,
     outcome,
     shortened,
     signed,
 )
 from kp_middleware.web.marks import Links, Table, TableRow, render
+
+if TYPE_CHECKING:
+    from kp_middleware.web.plugin import PageRequest
 
 _PAGE_SIZE: Final = 50
 _MAX_COUNTED: Final = 1_000
@@ -71,6 +73,19 @@ Values: TypeAlias = dict[str, object]
 
 Pieces: TypeAlias = list[tuple[str, bool]]
 """A text in pieces, each with whether it differs from the other run."""
+
+
+class Page(NamedTuple):
+    """The contents of the frame; empty parts are not shown."""
+
+    title: str
+    content: str = ""
+    heading: str = ""
+    lead: str = ""
+    related: Mapping[str, str | None] = MappingProxyType({})
+    command: str = ""
+    status: int = 200
+    notice: str = ""
 
 
 class Query(NamedTuple):
@@ -155,8 +170,10 @@ def run_rows(
     ]
 
 
-def runs_html(history: History, query: Query, links: Links, prices: Prices) -> Markup:
-    """Render one page of the runs that match a query."""
+def runs(request: "PageRequest") -> Page:
+    """Show the runs that match the query."""
+    history, links, prices = request.history, request.links, read_prices()
+    query = Query.from_args(request.args)
     history.marks = "\x02", "\x03"
     total = history.count_runs(query.filters, most=_MAX_COUNTED)
     if query.sort:
@@ -175,7 +192,7 @@ def runs_html(history: History, query: Query, links: Links, prices: Prices) -> M
         swapped = query.changed(sort=sort, asc="1" if is_now and down else "")
         arrow = "↓" if is_now and down else "↑" if is_now else ""
         heads[name] = {"href": links.runs(**swapped), "arrow": arrow}
-    return render(
+    content = render(
         "runs.html",
         lead=_lead(query, total),
         rows=run_rows(runs, links, costs),
@@ -190,6 +207,7 @@ def runs_html(history: History, query: Query, links: Links, prices: Prices) -> M
         ages=_AGES,
         outcomes=OUTCOMES,
     )
+    return Page("Runs", content, "Runs", notice=prices.problem)
 
 
 def _lead(query: Query, total: int) -> str:
@@ -210,8 +228,11 @@ _MIN_RATIO: Final = 0.5  # below it, the whole line differs
 _WORD: Final = re.compile(r"\w+\s*|\W\s*")
 
 
-def compare_html(left: Run, right: Run, links: Links, swapped: str) -> Markup:
-    """Render two runs side by side, with their steps aligned; ``swapped`` links to the reverse."""
+def compare(request: "PageRequest") -> Page:
+    """Show two runs side by side, with their steps aligned."""
+    history, links = request.history, request.links
+    names = [request.args.get(side, "") for side in ("left", "right")]
+    left, right = (history.run(history.find(name)) for name in names)
     comparison = compared(left, right)
     facts = []
     for name, value in comparison.left.items():
@@ -233,20 +254,21 @@ def compare_html(left: Run, right: Run, links: Links, swapped: str) -> Markup:
         }
         for run in (left, right)
     ]
-    return render(
+    content = render(
         "compare.html",
         titles=titles,
         facts=Table(("", "Left", "Right"), facts),
         scores=Table(("Part", "Left", "Right", "Difference"), scores),
         steps=[_row(pair, left, right) for pair in comparison.steps[:_MAX_STEPS]],
         left_out=max(0, len(comparison.steps) - _MAX_STEPS),
-        swapped=swapped,
+        swapped=links.to("/compare", left=right.id, right=left.id),
     )
+    return Page("Compare", content, "Two runs")
 
 
-def conversation_html(history: History, thread: str, links: Links) -> Markup:
-    """Render the runs of a conversation in order."""
-    filters = Filters(thread=thread)
+def conversation(request: "PageRequest") -> Page:
+    """Show the runs of one conversation in order."""
+    history, links, filters = request.history, request.links, Filters(thread=request.name)
     found = history.page(filters, limit=100, sort="started", descending=False)
     turns = []
     for run in (history.run(listed.seq) for listed in found.runs):
@@ -254,7 +276,8 @@ def conversation_html(history: History, thread: str, links: Links) -> Markup:
         facts += [] if run.score is None else [f"score {run.score:.3f}"]
         href, ending = links.trace(run.id), outcome(run.known_success)
         turns.append({"run": run, "href": href, "outcome": ending, "facts": facts})
-    return render("conversation.html", turns=turns, is_cut=found.next is not None)
+    content = render("conversation.html", turns=turns, is_cut=found.next is not None)
+    return Page("Conversation", content, "Conversation", one_line(request.name))
 
 
 def _cell_text(name: str, value: Any) -> str:

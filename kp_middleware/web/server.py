@@ -30,9 +30,7 @@ Send: TypeAlias = Callable[[Any], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _OPEN_PATH: Final = "/-/kp-open"
-_LINK_USED: Final = (
-    "This link is invalid or already used: run kp-middleware ui again for a new one.\n"
-)
+_LINK_USED: Final = "This link is invalid or already used: run kp-middleware ui for a new one.\n"
 _WRONG_HOST: Final = (
     "This page is only served at http://127.0.0.1:{0}. Through a tunnel, use the same port at both"
     " ends: ssh -L {0}:127.0.0.1:{0} …\n"
@@ -93,9 +91,8 @@ class Guard:
         elif has_session:
             await self._app({**scope, FORM_KEY: self._form_token}, receive, _secured(send))
         else:
-            await _respond(
-                send, HTTPStatus.FORBIDDEN, "Open the link that kp-middleware ui printed.\n"
-            )
+            text = "Open the link that kp-middleware ui printed.\n"
+            await _respond(send, HTTPStatus.FORBIDDEN, text)
 
     async def _open(self, scope: Scope, send: Send, *, has_session: bool) -> None:
         """Accept the link once, so that one left in a history or log is useless.
@@ -120,7 +117,7 @@ class Guard:
         """Parse cookies by hand: other programs on this machine may set malformed ones."""
         pairs = (pair.strip().partition("=") for pair in cookies.split(";"))
         return any(
-            name == self._cookie and _is_equal(value, self._session) for name, _, value in pairs
+            _is_equal(text, self._session) for name, _, text in pairs if name == self._cookie
         )
 
 
@@ -198,9 +195,8 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
         any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
         or (sys.platform in {"darwin", "win32"} and not os.environ.get("SSH_CONNECTION"))
     )
-    click.echo(
-        f"{guard.link}\n\nThe link works once, in one browser. Press Ctrl-C to stop.", err=True
-    )
+    note = "The link works once, in one browser. Press Ctrl-C to stop."
+    click.echo(f"{guard.link}\n\n{note}", err=True)
     if os.environ.get("SSH_CONNECTION"):
         tunnel = f"ssh -L {port}:127.0.0.1:{port} …"
         click.echo(f"From your own machine, forward the same port: {tunnel}", err=True)
