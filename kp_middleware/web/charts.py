@@ -112,13 +112,10 @@ def activity_bars(days: Sequence[storage.Period], links: Links) -> Chart:
     """Draw the runs of each day, stacked by outcome."""
     if not days:
         return Chart(_NO_RUNS)
-    runs, known = (
-        sum(period.runs for period in days),
-        sum(period.succeeded + period.failed for period in days),
-    )
+    totals = ((period.runs, period.succeeded, period.failed) for period in days)
+    runs, succeeded, failed = map(sum, zip(*totals, strict=True))
     caption = f"{counted(runs, 'run')} in {counted(len(days), 'day')}"
-    if known:
-        succeeded = sum(period.succeeded for period in days)
+    if known := succeeded + failed:
         caption += f"; of {known:,} with a known outcome, {succeeded:,} succeeded"
     first = date.fromisoformat(days[0].name)
     places = [(date.fromisoformat(period.name) - first).days for period in days]
@@ -260,16 +257,11 @@ def waterfall(view: TraceView) -> Chart:
         margin = f"{distance(score - threshold)} {'above' if is_cleared else 'below'}"
         caption += f": {margin} the threshold of {short_bar(threshold)}"
     bars, reached = [], 0.0
-    for summand in view.sum:
-        before, reached = reached, reached + summand.amount
-        colour = SIGNAL_COLOURS.get(summand.part, "loss" if summand.amount < 0 else "plain")
-        pieces = (
-            (_piece(abs(summand.amount), 1, colour, min(before, reached)),)
-            if summand.amount
-            else ()
-        )
-        name = summand.part.replace("_", " ")
-        bars.append(BarRow(name, signed(summand.amount), summand.working, pieces))
+    for part, working, amount in view.sum:
+        before, reached = reached, reached + amount
+        colour = SIGNAL_COLOURS.get(part, "loss" if amount < 0 else "plain")
+        pieces = (_piece(abs(amount), 1, colour, min(before, reached)),) if amount else ()
+        bars.append(BarRow(part.replace("_", " "), signed(amount), working, pieces))
     total = Piece(0, 100 * score, "cleared" if is_cleared else "below")
     bars.append(BarRow("score", f"{score:.3f}", margin, (total,)))
     rows = [TableRow((bar.name, bar.working, bar.amount)) for bar in bars]
@@ -285,26 +277,22 @@ def novelty_band(days: Sequence[storage.NoveltyDay]) -> Chart:
     """Draw the median novelty of each day, with the band from 10 to 90 %."""
     if not days:
         return Chart("no novelty measured yet: it needs scored runs and an embedder")
-    begin, end = (f"{novelty.median:.2f} on {day(novelty.day)}" for novelty in (days[0], days[-1]))
+    begin, end = (f"{row.median:.2f} on {day(row.day)}" for row in (days[0], days[-1]))
     if len(days) == 1:
         return Chart(f"median novelty {begin}, the only day so far")
-    at = [date.fromisoformat(novelty.day).toordinal() for novelty in days]
+    at = [date.fromisoformat(row.day).toordinal() for row in days]
     across, up = scale(at[0], at[-1], 34, WIDTH - 6), scale(0, 1, 176, 22)
-    drawn = [*zip((across(place) for place in at), days, strict=True)]
-    around = [(x, up(novelty.high)) for x, novelty in drawn] + [
-        (x, up(novelty.low)) for x, novelty in drawn[::-1]
-    ]
+    drawn = [*zip(map(across, at), days, strict=True)]
+    around = [(x, up(row.high)) for x, row in drawn] + [(x, up(row.low)) for x, row in drawn[::-1]]
     marks = grid(up, 28, {0: "0", 0.5: "0.5", 1: "1"})
     marks.append(line(around, "kp-band", "polygon"))
-    marks.append(line([(x, up(novelty.median)) for x, novelty in drawn], "kp-curve kp-line-orange"))
+    marks.append(line([(x, up(row.median)) for x, row in drawn], "kp-curve kp-line-orange"))
     rows = []
-    for x, novelty in drawn:
-        low, median, high = (
-            f"{value:.2f}" for value in (novelty.low, novelty.median, novelty.high)
-        )
-        spot = straight(x, 22, x, 176, "point-at"), dot((x, up(novelty.median)), 2, "orange")
-        marks.append(group(f"{novelty.day}: median {median}, most from {low} to {high}", spot))
-        rows.append(TableRow((novelty.day, low, median, high)))
+    for x, row in drawn:
+        low, median, high = (f"{value:.2f}" for value in (row.low, row.median, row.high))
+        spot = straight(x, 22, x, 176, "point-at"), dot((x, up(row.median)), 2, "orange")
+        marks.append(group(f"{row.day}: median {median}, most from {low} to {high}", spot))
+        rows.append(TableRow((row.day, low, median, high)))
     marks += [label(day(days[0].day), 28, 193), label(day(days[-1].day), WIDTH, 193, "end")]
     table = Table(("Day", "10 %", "Median", "90 %"), rows)
     return Chart(f"Median novelty went from {begin} to {end}", table, marks=marks, height=198)
