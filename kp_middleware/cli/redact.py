@@ -3,9 +3,10 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
@@ -95,7 +96,10 @@ def _redact(text: str, level: "PrivacyLevel", policy: privacy.Policy) -> privacy
         return privacy.redact_text(text, level=level, policy=policy)
     else:
         redact = partial(privacy.redact_text, level=level, policy=replace(policy, numbered=False))
-        chunks = [*_chunks(text, redact)]
+        ends = [0]
+        while len(text) - ends[-1] > _MAX_CHUNK:
+            ends.append(_chunk_end(text, ends[-1], redact))
+        chunks = [text[start:end] for start, end in pairwise([*ends, len(text)])]
         redacted, findings = _redact_each(chunks, partial(redact, known=known), known), []
         line_offset = 0
         for chunk, result in zip(chunks, redacted, strict=True):
@@ -108,17 +112,8 @@ def _redact(text: str, level: "PrivacyLevel", policy: privacy.Policy) -> privacy
     return privacy.Redacted("".join(result.text for result in redacted), tuple(findings))
 
 
-def _chunks(text: str, redact: Callable[[str], privacy.Redacted]) -> Iterator[str]:
-    """Split a text at line ends that no finding spans."""
-    start = 0
-    while len(text) - start > _MAX_CHUNK:
-        end = _chunk_end(text, start, redact)
-        yield text[start:end]
-        start = end
-    yield text[start:]
-
-
 def _chunk_end(text: str, start: int, redact: Callable[[str], privacy.Redacted]) -> int:
+    """Return a line end that no finding spans."""
     limit = start + _MAX_CHUNK
     for _ in range(16):
         end = text.rfind("\n", start, limit) + 1

@@ -155,18 +155,13 @@ def _pauses(rows: Sequence[AgentPace], now: float) -> Iterator[tuple[Pace, float
         pace = row.pace
         if pace.paused_until > now or (pace.failures and pace.noted_at >= last_at):
             yield pace, pace.paused_until
-        if any(not _is_replaced(row, at, rows) for at in row.stops.values()):
+        accepted_at = max(  # when the registry last accepted another key of this agent
+            other.pace.noted_at if other.pace.answering else 0.0
+            for other in rows
+            if other.agent == row.agent or {other.agent[:4], row.agent[:4]} == {"key "}
+        )
+        if any(accepted_at <= refused_at for refused_at in row.stops.values()):
             yield pace, None
-
-
-def _is_replaced(stopped: AgentPace, at: float, rows: Sequence[AgentPace]) -> bool:
-    """Return whether another key has been taken since one was refused at this epoch second."""
-    return any(
-        row.pace.answering
-        and row.pace.noted_at > at
-        and (row.agent == stopped.agent or {row.agent[:4], stopped.agent[:4]} == {"key "})
-        for row in rows
-    )
 
 
 def shared_log_as_row(url: str | None, unshared: SharedBacklog) -> dict[str, Any] | None:
