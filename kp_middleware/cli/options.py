@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kp_middleware.settings import Settings
 
 Command: TypeAlias = Callable[..., Any]
-Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[Any]]
 
 
 def pass_db(command: Command) -> Command:
@@ -154,7 +153,7 @@ def complete(descriptions: Mapping[str, str], start: str) -> list[CompletionItem
     return [item for item in items if item.value.startswith(start)]
 
 
-def _completes(names: Callable[[Path, str], list[str]]) -> Completer:
+def _completes(names: Callable[[Path, str], list[str]]) -> Callable[..., list[Any]]:
     """Complete with names from the file. Skips those with control characters."""
     return lambda context, _, start: [
         name for name in names(find_file(context)[0], start) if name == one_line(name)

@@ -279,12 +279,12 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
     level = None if raw else settings.privacy_level
     progress = partial(console.progress, label="runs written")
     with options.new_file(out, db=db, force=force) as temporary, History.open(db) as history:
-        made = make_report(history, db, since, redactor, level, progress=progress)
-        temporary.write_text(made.html, encoding="utf-8")
+        html, runs, listed = make_report(history, db, since, redactor, level, progress=progress)
+        temporary.write_text(html, encoding="utf-8")
     if redactor.left_out:
         left_out = counted(redactor.left_out, "text")
         console.warn(f"left out {left_out} that could not be redacted")
-    hint(f"{counted(made.runs, 'run')} in full, {made.listed:,} listed, in {out}")
+    hint(f"{counted(runs, 'run')} in full, {listed:,} listed, in {out}")
     if opens:
         import webbrowser
 

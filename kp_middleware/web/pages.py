@@ -282,14 +282,6 @@ class _Anchors(NamedTuple):
     runs: Callable[..., None] = lambda **_: None
 
 
-class Report(NamedTuple):
-    """The document as well-formed HTML, with the numbers of runs in full and listed."""
-
-    html: str
-    runs: int
-    listed: int
-
-
 def make_report(
     history: storage.History,
     db: Path,
@@ -298,8 +290,11 @@ def make_report(
     level: str | None,
     *,
     progress: Callable[[Iterable[FullRun], int], Iterable[FullRun]],
-) -> Report:
-    """Render the runs since an instant, or all; a level of None means unredacted."""
+) -> tuple[str, int, int]:
+    """Render the runs since an instant, or all; return the counts of those in full and listed.
+
+    A level of None means unredacted.
+    """
     first = 0 if since is None else history.first_since(since)
     overview = history.overview(since=since)
     in_full = {*history.best(20, first=first), *(run.seq for run in overview.missed)}
@@ -324,4 +319,4 @@ def make_report(
         listed=run_rows(map(redactor.record, listed), links),
         runs=[*zip((full.run for full in runs), shown, strict=True)],
     )
-    return Report(html, len(runs), len(listed))
+    return html, len(runs), len(listed)

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 Actor: TypeAlias = dict[str, Any] | None
 View: TypeAlias = "Callable[..., Awaitable[Response]]"
-MenuLinks: TypeAlias = Callable[[], Awaitable[list[dict[str, str]]]]
 
 _SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "content-security-policy": "default-src 'none'; script-src 'none'; style-src 'unsafe-inline';"
@@ -165,19 +164,15 @@ def skip_csrf(scope: Mapping[str, Any]) -> bool:
 
 
 @hookimpl  # type: ignore[untyped-decorator]
-def menu_links(datasette: "Datasette", actor: Actor) -> MenuLinks:
+def menu_links(datasette: "Datasette", actor: Actor) -> Callable[[], Awaitable[Any]]:
     """Add a menu link to the overview for actors who may see it."""
 
     async def links() -> list[dict[str, str]]:
         files = kp_databases(datasette)
-        return [
-            {
-                "href": Addresses(datasette, name).to(),
-                "label": "Overview" if len(files) == 1 else f"Overview of {name}",
-            }
-            for name in files
-            if await _may_see(datasette, actor, name)
-        ]
+        seen = [name for name in files if await _may_see(datasette, actor, name)]
+        labels = ("Overview" if len(files) == 1 else f"Overview of {name}" for name in seen)
+        hrefs = (Addresses(datasette, name).to() for name in seen)
+        return [{"href": href, "label": label} for href, label in zip(hrefs, labels, strict=True)]
 
     return links
 

@@ -59,13 +59,6 @@ _COLUMNS: Final = {  # the sort order of each column
     "outcome": "outcome",
     "state": "state",
 }
-_ORDERS: Final = {  # descending, ascending
-    "started": ("newest first", "oldest first"),
-    "duration": ("slowest first", "fastest first"),
-    "domain": ("domains from Z to A", "domains from A to Z"),
-    "outcome": ("by outcome, succeeded first", "by outcome, failed first"),
-    "state": ("states from Z to A", "states from A to Z"),
-}
 
 
 Values: TypeAlias = dict[str, object]
@@ -215,10 +208,12 @@ def _lead(query: Query, total: int) -> str:
         words = ", ".join(query.in_words())
         return f"No run matches: {words}." if words else "No runs recorded yet."
     runs = counted(total, "run") if total <= _MAX_COUNTED else f"More than {_MAX_COUNTED:,} runs"
-    highest = _ORDERS.get(query.sort, ("highest first", "lowest first"))
-    order = highest[not query.descending] if query.sort else "best match first"
-    by = f" by {query.sort}," if query.sort in SORTS.keys() - _ORDERS.keys() else ""
-    return f"{', '.join([runs, *query.in_words()])};{by} {order}."
+    order = "best match first"
+    if query.sort == "started":
+        order = "newest first" if query.descending else "oldest first"
+    elif query.sort:
+        order = f"by {query.sort}, {'descending' if query.descending else 'ascending'}"
+    return f"{', '.join([runs, *query.in_words()])}; {order}."
 
 
 _SHOWN_ELSEWHERE: Final = {"id", "objective", "domain", "started_at", "success", "threshold"}

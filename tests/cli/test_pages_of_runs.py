@@ -132,7 +132,7 @@ def test_runs_are_found_and_sorted_by_their_address(shown, query, found):
     [
         ("", "3 runs; newest first."),
         ("?domain=art&asc=1", "1 run, art; oldest first."),
-        ("?outcome=failed&sort=score", "1 run, failed; by score, highest first."),
+        ("?outcome=failed&sort=score", "1 run, failed; by score, descending."),
         ("?q=leak", "2 runs, with “leak”; best match first."),
         ("?min_score=0.5&since=7d", "No run matches: score 0.5 or more, of the last 7 days."),
     ],
