@@ -85,7 +85,6 @@ def _load(name: str) -> click.Command:
 
 
 def _with_common_options(command: click.Command) -> click.Command:
-    """Accept the common options after the command name, too."""
     command.params += options.common(hidden=True)
     command.epilog = "Common options: see kp-middleware --help."
     if isinstance(command, click.Group):

@@ -154,7 +154,6 @@ def complete(descriptions: Mapping[str, str], start: str) -> list[CompletionItem
 
 
 def _completes(names: Callable[[Path, str], list[str]]) -> Callable[..., list[Any]]:
-    """Complete with names from the file. Skips those with control characters."""
     return lambda context, _, start: [
         name for name in names(find_file(context)[0], start) if name == one_line(name)
     ]

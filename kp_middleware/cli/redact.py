@@ -129,7 +129,6 @@ def _chunk_end(text: str, start: int, redact: Callable[[str], privacy.Redacted])
 def _redact_each(
     pieces: list[str], redact: Callable[[str], privacy.Redacted], known: privacy.KnownSecrets
 ) -> list[privacy.Redacted]:
-    """Redact each piece; a secret found in one is removed from all."""
     redacted = [redact(piece) for piece in pieces]
     return [redact(piece) for piece in pieces] if known else redacted
 

@@ -127,7 +127,6 @@ def path() -> None:
 
 
 def _descriptions() -> dict[str, str]:
-    """Return the description of each setting, from the docstring of `Settings`."""
     from kp_middleware.settings import Settings
 
     entries = dict(_ENTRY.findall(getdoc(Settings) or ""))

@@ -178,7 +178,6 @@ def _run_checks(db: Path | None) -> Iterator[Finding]:
 
 
 def _file(path: Path, settings: Settings) -> Iterator[Finding]:
-    """Check the file, read-only, and the gate, reviews and tokens of its runs."""
     gate = settings.gate.name
     try:
         with storage.History.open(path) as history:

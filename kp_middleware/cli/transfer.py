@@ -325,7 +325,6 @@ def _write(
 
 
 def _entries(dataset: "Dataset") -> Iterator[tuple[str, str]]:
-    """Yield each entry as a run id and text."""
     entries = dataset.entries()
     if not sys.stdout.isatty():  # a bar would be drawn between them
         entries = progress(entries, total=len(dataset.seqs), label="runs exported")
@@ -334,7 +333,6 @@ def _entries(dataset: "Dataset") -> Iterator[tuple[str, str]]:
 
 
 def _write_private(text: str, file: Path, flag: int) -> None:
-    """Write to a file; create it with mode 0600."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | flag, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as opened:
         opened.write(text)

@@ -158,7 +158,6 @@ class Dataset:
         }
 
     def _select(self) -> list[int]:
-        """Return the newest selected runs, oldest first."""
         filters, success, unlike, limit, _ = self._selection
         seqs = self._history.seqs(filters._replace(outcome="succeeded") if success else filters)
         if unlike is None:
@@ -202,7 +201,6 @@ class Dataset:
         return [*reversed(self._rejected)]
 
     def _count(self, example: Example) -> None:
-        """Count a run for the manifest."""
         self._ids.append(example.trace.id)
         outcomes = {True: "succeeded", False: "failed", None: "not_known"}
         self._counts["success"][outcomes[example.success]] += 1
@@ -238,7 +236,6 @@ class _VectorIndex:
         return seqs[nearest], float(cosines[nearest])
 
     def _bucket(self, embedding: Embedding) -> tuple[Any, Any, list[int]]:
-        """Return a vector, the matrix of comparable vectors, and their runs."""
         vector = np.frombuffer(embedding.vector, "<f4")
         key = embedding.embedder, len(vector)
         if key not in self._vectors:

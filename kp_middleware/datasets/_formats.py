@@ -291,7 +291,6 @@ def _function(call: DialogueCall, arguments: str) -> Json:
 
 
 def _non_empty(**values: Any) -> Json:
-    """Return the values that are not empty."""
     return {name: value for name, value in values.items() if value}
 
 

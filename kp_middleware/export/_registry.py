@@ -317,7 +317,6 @@ def _unusable_proxy() -> Problem:
 
 
 def _cause(error: BaseException | None, *kinds: type[E]) -> E | None:
-    """Return the first error of these kinds among an error and those that led to it."""
     while error is not None and not isinstance(error, kinds):
         error = error.__cause__ or error.__context__
     return error

@@ -260,7 +260,6 @@ def _rating(match: Match) -> float:
 
 
 def _words_of(text: str) -> list[str]:
-    """Return the different words of a text, in lower case."""
     return [*dict.fromkeys(_WORD.findall(text.lower()))]
 
 

@@ -240,7 +240,6 @@ def threshold_line(name: str, x: float, top: float, bottom: float) -> list[Mark]
 
 
 def _anchor(x: float, text: str) -> str:
-    """Return the text anchor that keeps a text at ``x`` inside the plot."""
     if min(x, WIDTH - x) < len(text) * _CHAR_WIDTH / 2:
         return "start" if x < WIDTH / 2 else "end"
     return "middle"
@@ -306,7 +305,6 @@ def _environment() -> Environment:
 
 
 def _parse_json(text: str) -> Any:
-    """Return a JSON object or array; None for any other text."""
     if text[:1] not in "{[":
         return None
     try:

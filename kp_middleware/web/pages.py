@@ -117,7 +117,6 @@ def _totals(
 
 
 def _nearest(missed: Sequence[storage.RunSummary], links: Links) -> Table:
-    """Return the runs nearest to their threshold, those that reach it first."""
     rows = []
     for run in missed:
         score, threshold = run.score or 0.0, run.threshold

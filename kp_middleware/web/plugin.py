@@ -69,7 +69,6 @@ def _is_kp_file(path: Path, _: int) -> bool:
 
 
 async def _may_see(datasette: "Datasette", actor: Actor, database: str) -> bool:
-    """Return True if Datasette lets this actor read all of a database."""
     try:
         from datasette.resources import DatabaseResource
     except ImportError:
@@ -305,8 +304,6 @@ async def theme(datasette: "Datasette", request: "Request") -> Response:
 
 
 def _view(read: PageReader) -> View:
-    """Return a view that checks permissions and the form token, then renders the page."""
-
     async def view(datasette: "Datasette", request: "Request") -> Response:
         database = tilde_decode(request.url_vars["database"])
         path = kp_databases(datasette).get(database)
@@ -350,7 +347,6 @@ async def _page_response(
     links: Addresses | None = None,
     file: str = "",
 ) -> Response:
-    """Render a page in our frame, without scripts and for all versions of Datasette."""
     pages, themes, chosen = {}, {}, request.cookies.get(_THEME, "")
     if links is not None:
         here = urlencode({"to": request.full_path})

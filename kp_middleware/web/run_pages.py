@@ -284,7 +284,6 @@ def _cell_text(name: str, value: Any) -> str:
 
 
 def _row(pair: Pair, left: Run, right: Run) -> Values:
-    """Return the steps of a pair with their texts in pieces; an unpaired step differs."""
     steps, texts = [], []
     for run, number in ((left, pair.left), (right, pair.right)):
         step = next((view_step(run, step) for step in run.steps if step.number == number), None)
@@ -301,7 +300,6 @@ def _row(pair: Pair, left: Run, right: Run) -> Values:
 
 
 def _diff(left: Sequence[str], right: Sequence[str]) -> tuple[Pieces, Pieces]:
-    """Return both texts in pieces, with the words that differ marked."""
     sides: tuple[Pieces, Pieces] = ([], [])
     for tag, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         for lines in zip_longest(left[a:b], right[c:d], fillvalue=""):
