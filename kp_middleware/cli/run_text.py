@@ -209,8 +209,7 @@ def _bar(start: float, end: float, threshold: float | None, width: int) -> str:
     ends = (start, end, threshold or 0.0)
     first, last, mark = (round(min(1.0, max(0.0, value)) * width) for value in ends)
     left, right = sorted((first, last))
-    if left == right and start != end:
-        left, right = (left, left + 1) if left < width else (left - 1, left)
+    right = max(right, left + (start != end))  # at least one cell
     sign = "█" if end >= start else "░"
     cells = [*(" " * left + sign * (right - left)).ljust(width + 1)]
     if threshold is not None:

@@ -78,11 +78,7 @@ def exported_ids(answer: RegistryResponse) -> frozenset[str]:
 
 
 def allowance_of(headers: Mapping[str, str]) -> Allowance:
-    """Parse ``X-RateLimit-Limit`` and ``-Remaining``; a limit of 0 becomes None.
-
-    >>> allowance_of({"X-RateLimit-Limit": "30", "X-RateLimit-Remaining": "soon"})
-    Allowance(per_minute=30, remaining=None)
-    """
+    """Parse ``X-RateLimit-Limit`` and ``-Remaining``; a limit of 0 becomes None."""
     counts = [headers.get(f"X-RateLimit-{name}", "").strip() for name in ("Limit", "Remaining")]
     limit, remaining = (
         int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None

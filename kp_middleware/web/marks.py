@@ -172,11 +172,7 @@ class Chart(NamedTuple):
 
 
 def scale(low: float, high: float, start: float, end: float) -> Scale:
-    """Return a function that maps ``low`` to ``start`` and ``high`` to ``end``, in px.
-
-    >>> scale(0, 10, 300, 100)(5)
-    200.0
-    """
+    """Return a function that maps ``low`` to ``start`` and ``high`` to ``end``, in px."""
     by = (end - start) / ((high - low) or 1)
     return lambda value: start + (value - low) * by
 
@@ -246,11 +242,7 @@ def _anchor(x: float, text: str) -> str:
 
 
 def colours_of(domains: Iterable[str]) -> Mapping[str, str]:
-    """Assign each domain a colour; those of the protocol's domains are fixed.
-
-    >>> colours_of(["law", "code"])
-    {'code': 'blue', 'law': 'olive'}
-    """
+    """Assign each domain a colour; those of the protocol's domains are fixed."""
     names = {*domains}
     theirs = {name: colour for name, colour in zip(DOMAINS, COLOURS, strict=False) if name in names}
     by_turns = dict.fromkeys((*COLOURS[len(DOMAINS) :], *COLOURS))
