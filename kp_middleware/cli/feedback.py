@@ -235,16 +235,14 @@ def feedback(db: Path, *, trace_id: str, success: bool | None, confidence: float
         before = history.run(seq := history.find(trace_id))
         changed = reevaluation.apply(Feedback(before.id, success, confidence, time.time()))
         after = history.run(seq)
-    sides = {"before": _facts(before), "after": _facts(after)}
-    status = delivery_status(after)
-    old, new = (_facts(run) | {"success": outcome(run.known_success)} for run in (before, after))
+    sides, status = {"before": _facts(before), "after": _facts(after)}, delivery_status(after)
+    shown = [_facts(run) | {"success": outcome(run.known_success)} for run in (before, after)]
     lines = [after.id]
     for name in ("success", "confidence", "score", "decision"):
-        values = dict.fromkeys(cell(facts[name], name) or "none" for facts in (old, new))
+        values = dict.fromkeys(cell(facts[name], name) or "none" for facts in shown)
         lines.append(f"{name:<12}{' → '.join(values)}")
-    lines.append(f"→ {one_line(status)}")
     result = {"id": after.id, "changed": changed, **sides, "delivery_status": status}
-    console.print_result(result, "\n".join(lines))
+    console.print_result(result, "\n".join([*lines, f"→ {one_line(status)}"]))
     if not changed:
         hint("nothing changed: this outcome was already recorded")
     elif after.outbox and after.outbox.state == "pending":

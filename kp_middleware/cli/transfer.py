@@ -164,10 +164,11 @@ def _print_summary(
             click.echo(f"  {counted(files, 'file')} of {format_}")
     count, sessions, known = (result[name] for name in ("runs", "sessions", "known"))
     dates = dict.fromkeys(day(at) for at in (result["first_at"], result["last_at"]) if at)
-    of = f" of {counted(sessions, 'session')}" if sessions < count else ""
-    when = f", {' to '.join(dates)}" if dates else ""
-    before = f"; {known:,} imported before" if known else ""
-    click.echo(f"  {counted(count, 'run')}{of}{when}{before}   {result['took_s']:.0f} s")
+    words = counted(count, "run")
+    words += f" of {counted(sessions, 'session')}" if sessions < count else ""
+    words += f", {' to '.join(dates)}" if dates else ""
+    words += f"; {known:,} imported before" if known else ""
+    click.echo(f"  {words}   {result['took_s']:.0f} s")
     for reason, count in result["skipped"].items():
         console.warn(f"  skipped: {count:,} {_REASONS[reason]}")
     if highlights is None:

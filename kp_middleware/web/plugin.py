@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Actor: TypeAlias = dict[str, Any] | None
 View: TypeAlias = "Callable[..., Awaitable[Response]]"
 
-_SECURITY_HEADERS: Final[Mapping[str, str]] = {
+SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "content-security-policy": "default-src 'none'; script-src 'none'; style-src 'unsafe-inline';"
     " img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "referrer-policy": "no-referrer",
@@ -56,8 +56,8 @@ _THEME: Final = "kp-theme"
 def kp_databases(datasette: "Datasette") -> dict[str, Path]:
     """Return the kp-middleware files, also of older versions, by database name."""
     paths = {name: Path(db.path) for name, db in datasette.databases.items() if db.path}
-    existing = {name: path for name, path in paths.items() if path.exists()}
-    return {name: path for name, path in existing.items() if _is_kp_file(path, path.stat().st_ino)}
+    existing = ((name, path) for name, path in paths.items() if path.exists())
+    return {name: path for name, path in existing if _is_kp_file(path, path.stat().st_ino)}
 
 
 @lru_cache  # called for each page and cell
@@ -308,8 +308,8 @@ def _view(read: PageReader) -> View:
         database = tilde_decode(request.url_vars["database"])
         path = kp_databases(datasette).get(database)
         if path is None:  # not raised: Datasette would print all locals
-            missing = f"no kp-middleware database is named {database}"
-            return await _page_response(datasette, request, _error_page("Not found", missing, 404))
+            missing = f"no kp-middleware database is named {one_line(database)}"
+            return Response.text(missing, status=404, headers=dict(SECURITY_HEADERS))
         if not await _may_see(datasette, request.actor, database):
             raise Forbidden("execute-sql")
         token = request.scope.get(FORM_KEY)
@@ -330,7 +330,7 @@ def _view(read: PageReader) -> View:
         except (KnowledgePulseError, *storage.DATABASE_ERRORS) as error:
             page = _error_page("Cannot show this page", str(error), 500)
         if isinstance(page, str):
-            return Response.text(page, headers=dict(_SECURITY_HEADERS))
+            return Response.text(page, headers=dict(SECURITY_HEADERS))
         return await _page_response(datasette, request, page, links, path.name)
 
     return view
@@ -341,27 +341,21 @@ def _error_page(title: str, error: str, status: int) -> Page:
 
 
 async def _page_response(
-    datasette: "Datasette",
-    request: "Request",
-    page: Page,
-    links: Addresses | None = None,
-    file: str = "",
+    datasette: "Datasette", request: "Request", page: Page, links: Addresses, file: str
 ) -> Response:
-    pages, themes, chosen = {}, {}, request.cookies.get(_THEME, "")
-    if links is not None:
-        here = urlencode({"to": request.full_path})
-        names = ("dark", "light", "system")
-        themes = {name: f"{links.to(f'/theme/{name}')}?{here}" for name in names}
-    if links is not None and page.status != 500:
-        pages = {
-            "Overview": links.to(),
-            "Runs": links.runs(),
-            "Review": links.to("/review"),
-            "The gate": links.to("/what-if"),
-            "Outbox": links.runs(queued="1"),
-            "All tables, SQL": links.database(),
-        }
-    values = {"page": page, "links": links, "file": file, "pages": pages, "themes": themes}
-    values["theme"] = chosen if chosen in themes else ""
+    here, chosen = urlencode({"to": request.full_path}), request.cookies.get(_THEME, "")
+    names = ("dark", "light", "system")
+    themes = {name: f"{links.to(f'/theme/{name}')}?{here}" for name in names}
+    pages = {
+        "Overview": links.to(),
+        "Runs": links.runs(),
+        "Review": links.to("/review"),
+        "The gate": links.to("/what-if"),
+        "Outbox": links.runs(queued="1"),
+        "All tables, SQL": links.database(),
+    }
+    values = {"page": page, "links": links, "file": file, "themes": themes}
+    values |= {"pages": {} if page.status == 500 else pages}
+    values |= {"theme": chosen if chosen in themes else ""}
     html = await datasette.render_template(frame(), values, request=request)
-    return Response.html(html, status=page.status, headers=dict(_SECURITY_HEADERS))
+    return Response.html(html, status=page.status, headers=dict(SECURITY_HEADERS))

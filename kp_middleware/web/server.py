@@ -22,7 +22,7 @@ import uvicorn
 from datasette.app import Datasette
 
 from kp_middleware.web.marks import prepare_templates
-from kp_middleware.web.plugin import FORM_KEY, Addresses, kp_databases
+from kp_middleware.web.plugin import FORM_KEY, SECURITY_HEADERS, Addresses, kp_databases
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
@@ -36,11 +36,9 @@ _WRONG_HOST: Final = (
     " ends: ssh -L {0}:127.0.0.1:{0} …\n"
 )
 _SECURITY_HEADERS: Final = {
-    # no external resources, whatever a trace contains, and no referrer
+    **SECURITY_HEADERS,  # Datasette's own pages have scripts; nothing is loaded from elsewhere
     "content-security-policy": "default-src 'self' 'unsafe-inline'; img-src 'self' data:;"
     " form-action 'self'; frame-ancestors 'none'; base-uri 'none'; object-src 'none'",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
 }
 _TEXT_HEADERS: Final = {"content-type": "text/plain; charset=utf-8", "cache-control": "no-store"}
 _PREFIX: Final = "kp-middleware-ui-"
