@@ -163,7 +163,7 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
     Runs that several hosts share keep their decisions: only --dry-run works on them.
 
     Programs may keep recording. After Ctrl-C, run the same command to start again; no text is
-    embedded twice. storage.Run one at a time.
+    embedded twice. Run one at a time.
 
     \b
     kp-middleware rescore --dry-run
