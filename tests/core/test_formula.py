@@ -2,9 +2,10 @@
 
 import math
 from dataclasses import FrozenInstanceError, astuple
+from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kp_middleware import ReasoningTrace, Score, Step, Tool
@@ -142,20 +143,16 @@ def test_each_rule_works_on_the_result_of_the_one_before():
 
 
 @given(SHAPES, UNIT, UNIT, st.booleans(), WEIGHTS)
-def test_a_score_and_its_signals_stay_between_0_and_1(
+def test_a_score_is_what_its_signals_weights_and_rules_add_up_to(
     any_shape, similarity, confidence, success, weights
 ):
     score = scored(any_shape, similarity, confidence, success, weights)
 
-    assert all(0 <= number <= 1 for number in (score.value, *score.signals))
-
-
-@given(SHAPES, UNIT, UNIT, st.booleans(), WEIGHTS)
-def test_the_adjustments_add_up_to_the_score(any_shape, similarity, confidence, success, weights):
-    score = scored(any_shape, similarity, confidence, success, weights)
-
+    parts = Parts(score.signals, weights, score.rules)
     base, _ = combine(score.signals, weights, ())
+    assert all(0 <= number <= 1 for number in (score.value, *score.signals))
     assert score.value == pytest.approx(base + sum(delta for _, delta in score.adjustments))
+    assert (parts.score, parts.adjustments) == (score.value, score.adjustments)
 
 
 @given(SHAPES, UNIT, UNIT, UNIT, st.booleans(), st.booleans(), WEIGHTS)
@@ -169,16 +166,9 @@ def test_another_outcome_gives_the_score_that_it_would_have_given_at_once(
     assert score_run(run, weights) == scored(any_shape, similarity, after, success, weights)
 
 
-@given(SHAPES, UNIT, UNIT, st.booleans(), WEIGHTS)
-def test_the_parts_of_a_score_give_that_score(any_shape, similarity, confidence, success, weights):
-    score = scored(any_shape, similarity, confidence, success, weights)
-
-    parts = Parts(score.signals, weights, score.rules)
-
-    assert (parts.score, parts.adjustments) == (score.value, score.adjustments)
-
-
 @given(st.builds(Parts, SIGNAL_SETS, WEIGHTS, RULES), st.sampled_from(SIGNALS), THRESHOLDS, UNIT)
+@example(Parts(HALF, Weights(0, 0.5, 0.25, 0.25), ()), "complexity", 0.6, 0.5)  # does not count
+@example(Parts(HALF, EVEN, ()), "novelty", 0.625, 0.5)  # must be 1
 def test_a_value_reaches_the_threshold_exactly_from_the_least_on(parts, signal, threshold, probe):
     least = parts.min_signal(signal, threshold)
 
@@ -188,40 +178,27 @@ def test_a_value_reaches_the_threshold_exactly_from_the_least_on(parts, signal, 
     assert reached == [value >= edge for value in probes]
 
 
-def test_a_signal_that_does_not_count_cannot_help():
-    parts = Parts(HALF, Weights(0, 0.5, 0.25, 0.25), ())
-
-    assert parts.min_signal("complexity", 0.6) is None
-
-
-def test_a_signal_that_must_be_1_can_help():
-    assert Parts(HALF, EVEN, ()).min_signal("novelty", 0.625) == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(
-    "weights",
-    [(0.25, 0.3, 0.25, 0.25), (0.25, 0.25 + 1e-8, 0.25, 0.25), (0.25, 0, 0.25, 0.25)],
-    ids=["too much", "a little too much", "too little"],
+    ("make", "words"),
+    [
+        *(
+            (partial(Weights, 0.25, weight, 0.25, 0.25), "weights must sum to 1, these sum to")
+            for weight in (0.3, 0.25 + 1e-8, 0)
+        ),
+        *(
+            (partial(Weights, weight, 0.25, 0.25, 0.25), "complexity")
+            for weight in (-0.25, 1.25, math.nan, math.inf)
+        ),
+        *((partial(Score, value, HALF, EVEN), "from 0 to 1") for value in (-0.01, 1.01, math.nan)),
+    ],
 )
-def test_weights_that_do_not_sum_to_one_are_refused_with_their_sum(weights):
-    with pytest.raises(ValueError, match="weights must sum to 1, these sum to"):
-        Weights(*weights)
+def test_weights_and_scores_that_are_none_are_refused_in_words(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
 
 
 def test_weights_may_be_off_by_rounding():
     assert sum(Weights(0.1, 0.2, 0.3, 0.4)) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("weight", [-0.25, 1.25, math.nan, math.inf])
-def test_a_weight_outside_of_0_to_1_is_refused_by_its_name(weight):
-    with pytest.raises(ValueError, match="complexity"):
-        Weights(weight, 0.25, 0.25, 0.25)
-
-
-@pytest.mark.parametrize("value", [-0.01, 1.01, math.nan])
-def test_a_score_outside_of_0_to_1_is_refused(value):
-    with pytest.raises(ValueError, match="from 0 to 1"):
-        Score(value, HALF, EVEN)
 
 
 def test_a_score_cannot_be_changed():

@@ -51,21 +51,20 @@ def decided(gate, value, past=None):
     return Told(decision, reason_text(*reason), threshold)
 
 
-def test_a_threshold_lets_through_what_reaches_it():
-    assert decided([0.75], 0.75) == ("forward", "score 0.750 is at least 0.75", 0.75)
-    assert decided([0.75], 0.7499) == ("withhold", "score 0.7499 is below 0.75", 0.75)
-
-
 @pytest.mark.parametrize(
-    ("threshold", "value", "reason"),
+    ("threshold", "value", "decision", "reason"),
     [
-        (0.7500004, 0.75, "score 0.750 is below 0.7500004"),
-        (0.6880000000000002, 0.688, "score 0.688 is below 0.6880000000000002"),
-        (0.6880001, 0.6880001, "score 0.6880001 is at least 0.6880001"),
+        (0.75, 0.75, "forward", "score 0.750 is at least 0.75"),
+        (0.75, 0.7499, "withhold", "score 0.7499 is below 0.75"),
+        (0.7500004, 0.75, "withhold", "score 0.750 is below 0.7500004"),
+        (0.6880000000000002, 0.688, "withhold", "score 0.688 is below 0.6880000000000002"),
+        (0.6880001, 0.6880001, "forward", "score 0.6880001 is at least 0.6880001"),
     ],
 )
-def test_a_threshold_of_many_digits_is_told_with_all_of_them(threshold, value, reason):
-    assert decided([threshold], value).reason == reason
+def test_a_threshold_lets_through_what_reaches_it_and_tells_all_its_digits(
+    threshold, value, decision, reason
+):
+    assert decided([threshold], value) == (decision, reason, threshold)
     assert SettingsGate(threshold).name == f"threshold {threshold!r}"
 
 
@@ -74,24 +73,26 @@ def ranked(share, key, past):
     return decided([share], 0.5, past)
 
 
-def test_the_best_share_goes_and_says_among_which():
-    told = ranked("top 10%", 0.9, Past(HUNDRED, gone=8))
+@pytest.mark.parametrize(
+    ("key", "decision", "reason"),
+    [
+        (
+            0.9,
+            "forward",
+            "rank 0.900 is among the best 10% of the domain's last 100 runs, which begin at 0.900",
+        ),
+        (
+            0.4,
+            "withhold",
+            "rank 0.400 is below 0.900, where the best 10% of the domain's last 100 runs begin",
+        ),
+    ],
+    ids=["among", "below"],
+)
+def test_the_best_share_goes_and_it_is_said_where_it_begins(key, decision, reason):
+    told = f"{reason}: 8 of them have gone, 10 are asked for (top 10%)"
 
-    reason = (
-        "rank 0.900 is among the best 10% of the domain's last 100 runs, which begin at 0.900:"
-        " 8 of them have gone, 10 are asked for (top 10%)"
-    )
-    assert told == ("forward", reason, 0.9)
-
-
-def test_what_is_not_among_the_best_share_says_where_it_begins():
-    told = ranked("top 10%", 0.4, Past(HUNDRED, gone=8))
-
-    reason = (
-        "rank 0.400 is below 0.900, where the best 10% of the domain's last 100 runs begin:"
-        " 8 of them have gone, 10 are asked for (top 10%)"
-    )
-    assert told == ("withhold", reason, 0.9)
+    assert ranked("top 10%", key, Past(HUNDRED, gone=8)) == (decision, told, 0.9)
 
 
 def test_of_equal_runs_no_more_than_the_share_goes():
@@ -124,18 +125,12 @@ def test_until_enough_runs_are_known_the_protocols_threshold_holds():
     assert (after.decision, after.threshold) == ("forward", 0.2)
 
 
-def test_a_day_has_room_for_so_many():
+def test_a_day_has_room_for_so_many_and_is_not_blamed_for_what_is_withheld_anyway():
     assert decided([0.5, 20], 0.6, Past(in_a_day=19)).decision == "forward"
-
-    told = decided([0.5, 20], 0.6, Past(in_a_day=20))
-
-    assert told.decision == "withhold"
-    assert told.reason == (
-        "score 0.600 is at least 0.5, but max_per_day = 20 were forwarded in the last 24 hours"
+    assert decided([0.5, 20], 0.6, Past(in_a_day=20))[:2] == (
+        "withhold",
+        "score 0.600 is at least 0.5, but max_per_day = 20 were forwarded in the last 24 hours",
     )
-
-
-def test_what_is_withheld_anyway_does_not_blame_the_day():
     assert decided([0.5, 0], 0.4).reason == "score 0.400 is below 0.5"
 
 

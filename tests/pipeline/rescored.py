@@ -14,18 +14,8 @@ from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
 
 _WORDS = [
-    "flight",
-    "hotel",
-    "refund",
-    "invoice",
-    "train",
-    "seat",
-    "bill",
-    "map",
-    "tax",
-    "ticket",
-    "name",
-    "date",
+    *("flight", "hotel", "refund", "invoice", "train", "seat"),
+    *("bill", "map", "tax", "ticket", "name", "date"),
 ]
 _CHANGES_BY_THEMSELVES = {"decided_at", "scored_ms"}
 
@@ -46,17 +36,24 @@ class OtherEmbedder(StandInEmbedder):
 def traces(count, *, seed=1, domain="general", **facts):
     """Runs that repeat one another more or less."""
     luck = random.Random(seed)
-    return [_trace(luck, domain, facts) for _ in range(count)]
+    return [_trace(luck, {"domain": domain, **facts}) for _ in range(count)]
 
 
-def _trace(luck, domain, facts):
+def _trace(luck, facts):
     task = " ".join(luck.choices(_WORDS, k=4))
     steps = [
         Step(step_id=0, type="thought", content=task),
         Step(step_id=1, type="observation", output_summary="done"),
     ]
-    facts = {"confidence": round(luck.random(), 3), **facts}
-    return ReasoningTrace.of(task, steps, domain=domain, **facts)
+    return ReasoningTrace.of(task, steps, **{"confidence": round(luck.random(), 3), **facts})
+
+
+def score_in_turn(pulse, runs, **settings):
+    """Scores runs one after another, in a pipeline that ends."""
+    with pulse(**{"sync": True, **settings}) as kp:
+        for run in runs:
+            kp.submit(run)
+        kp.flush()
 
 
 def rescore(db, embedder, *, domain=None, since=None, dry_run=False, steps=None, **settings):
@@ -88,9 +85,3 @@ def rows(connection, table):
         {n: v for n, v in zip(names, row, strict=True) if n not in _CHANGES_BY_THEMSELVES}
         for row in cursor
     ]
-
-
-def column_of(db, name):
-    """One column of all traces of a file, in their order."""
-    with closing(connect(db, read_only=True)) as connection:
-        return [row[name] for row in rows(connection, "traces")]

@@ -4,9 +4,9 @@ import json
 from contextlib import closing
 
 import pytest
+from pipeline_helpers import column_of, trace_of, warnings_in
 from unsent import UnsentStore
 
-from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
 
 HAVING_A_KEY = {"api_key": "kp_x", "registry_url": "https://registry.example"}
@@ -28,47 +28,23 @@ def cleared(pipeline):
     kp.close()
 
 
-def trace_of(objective):
-    return ReasoningTrace.of(objective, [Step(step_id=0, type="thought", content="said")])
-
-
-def queued(connection):
-    return [seq for (seq,) in connection.execute("SELECT trace_seq FROM outbox ORDER BY 1")]
+@pytest.fixture
+def queued(db):
+    return lambda: column_of(db, "trace_seq", "outbox")
 
 
 @pytest.mark.usefixtures("cleared")
-def test_with_a_key_all_that_cleared_before_is_queued(pipeline, connection):
-    before = queued(connection)
+def test_with_a_key_all_that_cleared_before_is_queued(pipeline, queued, db):
+    before = queued()
 
     pipeline(**HAVING_A_KEY).flush()
 
-    assert (before, queued(connection)) == ([], [1, 2, 3, 4, 5, 6])
-    told = connection.execute("SELECT DISTINCT reason_args ->> 'delivery' FROM traces").fetchall()
-    assert told == [(None,)]
+    assert (before, queued()) == ([], [1, 2, 3, 4, 5, 6])
+    assert column_of(db, "reason_args ->> 'delivery'") == [None] * 6
 
 
 @pytest.mark.usefixtures("cleared")
-def test_two_that_catch_up_at_once_queue_each_once(pipeline, db, connection):
-    both = [pipeline(store=UnsentStore.at(db), sync=False, **HAVING_A_KEY) for _ in range(2)]
-
-    [kp.submit(trace_of("begin")) for kp in both]
-    [kp.flush(30) for kp in both]
-
-    assert queued(connection) == [1, 2, 3, 4, 5, 6, 7, 8]
-
-
-@pytest.mark.usefixtures("cleared")
-def test_a_trace_that_another_has_queued_keeps_its_row(pipeline, connection):
-    pipeline(**HAVING_A_KEY, agent_id="theirs").flush()
-    before = connection.execute("SELECT * FROM outbox").fetchall()
-
-    pipeline(**HAVING_A_KEY, agent_id="ours").flush()
-
-    assert connection.execute("SELECT * FROM outbox").fetchall() == before
-
-
-@pytest.mark.usefixtures("cleared")
-def test_a_trace_that_another_queues_meanwhile_keeps_its_row(pipeline, db, connection):
+def test_a_trace_that_another_queues_meanwhile_keeps_its_row(pipeline, db):
     theirs = pipeline(**HAVING_A_KEY, agent_id="theirs")
 
     class Meeting(UnsentStore):
@@ -80,67 +56,68 @@ def test_a_trace_that_another_queues_meanwhile_keeps_its_row(pipeline, db, conne
 
     pipeline(store=Meeting.at(db), **HAVING_A_KEY, agent_id="ours").flush()
 
-    bodies = connection.execute("SELECT body FROM outbox").fetchall()
-    assert [json.loads(body)["metadata"]["agent_id"] for (body,) in bodies] == ["theirs"] * 6
+    assert column_of(db, "body ->> '$.metadata.agent_id'", "outbox") == ["theirs"] * 6
 
 
 @pytest.mark.usefixtures("cleared")
-def test_what_a_lock_interrupts_goes_on_where_it_was(pipeline, connection, db):
+def test_what_a_lock_interrupts_goes_on_where_it_was(pipeline, queued, db):
     kp = pipeline(**HAVING_A_KEY)
 
     with closing(connect(db)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         kp.flush(timeout_s=0.2)
-        before = queued(connection)
+        before = queued()
     kp.flush(timeout_s=30)
 
-    assert (before, queued(connection)) == ([], [1, 2, 3, 4, 5, 6])
+    assert (before, queued()) == ([], [1, 2, 3, 4, 5, 6])
 
 
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (
+            "UPDATE documents SET body = '{}' WHERE trace_seq = 2",
+            ["trace 2 cleared, but cannot be queued"],
+        ),
+        ("DELETE FROM documents WHERE trace_seq = 2", []),
+    ],
+    ids=["cannot be read", "is not there"],
+)
 @pytest.mark.usefixtures("cleared")
-def test_one_that_cannot_be_read_is_said_and_the_others_are_queued(pipeline, connection, caplog):
-    connection.execute("UPDATE documents SET body = '{}' WHERE trace_seq = 2")
+def test_one_whose_document_is_of_no_use_holds_up_no_other(
+    pipeline, queued, connection, caplog, harm, told
+):
+    connection.execute(harm)
 
     pipeline(**HAVING_A_KEY).flush()
 
-    assert queued(connection) == [1, 3, 4, 5, 6]
-    assert [record.getMessage() for record in caplog.records] == [
-        "trace 2 cleared, but cannot be queued"
-    ]
+    assert queued() == [1, 3, 4, 5, 6]
+    assert warnings_in(caplog) == told
 
 
-@pytest.mark.usefixtures("cleared")
-def test_one_that_has_lost_its_document_holds_up_no_other(pipeline, connection):
-    connection.execute("DELETE FROM documents WHERE trace_seq = 2")
-
-    pipeline(**HAVING_A_KEY).flush()
-
-    assert queued(connection) == [1, 3, 4, 5, 6]
-
-
-def test_what_cannot_be_queued_when_it_clears_is_queued_later(pipeline, connection):
+def test_what_cannot_be_queued_when_it_clears_is_queued_later(pipeline, queued, connection):
     kp = pipeline(**HAVING_A_KEY)
     kp.flush()
     connection.execute(NO_QUEUEING)
-    kp.submit(trace_of("asked"))
-    before = queued(connection)
+    kp.submit(trace_of())
+    before = queued()
     connection.execute("DROP TRIGGER t")
 
     kp.flush()
 
-    assert (before, queued(connection)) == ([], [1])
+    assert (before, queued()) == ([], [1])
 
 
 @pytest.mark.parametrize("settings", [{"api_key": ""}, {"visibility": "private"}])
 @pytest.mark.usefixtures("cleared")
-def test_without_a_key_or_where_all_is_private_nothing_is_queued(pipeline, connection, settings):
+def test_without_a_key_or_where_all_is_private_nothing_is_queued(pipeline, queued, settings):
     pipeline(**{**HAVING_A_KEY, **settings}).flush()
 
-    assert queued(connection) == []
+    assert queued() == []
 
 
 def test_what_gets_into_the_body_after_redaction_blocks_the_row(pipeline, connection):
-    pipeline(**HAVING_A_KEY, agent_id="anna@example.org").submit(trace_of("asked"))
+    pipeline(**HAVING_A_KEY, agent_id="anna@example.org").submit(trace_of())
 
     state, reason, body = connection.execute("SELECT state, reason, body FROM outbox").fetchone()
     assert (state, body) == ("blocked", None)

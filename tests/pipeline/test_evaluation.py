@@ -4,8 +4,8 @@ import sqlite3
 from contextlib import contextmanager
 
 import pytest
+from pipeline_helpers import Meanwhile, column_of, echo, trace_of
 
-from kp_middleware import ReasoningTrace, Step
 from kp_middleware.runs import RecordedRun
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
@@ -13,19 +13,6 @@ from kp_middleware.testing import StandInEmbedder
 FAILING = (
     "CREATE TRIGGER failing BEFORE UPDATE OF score ON traces BEGIN SELECT raise(ABORT, 'x'); END"
 )
-
-
-class Meeting(StandInEmbedder):
-    """Lets somebody else work while it embeds."""
-
-    def __init__(self):
-        super().__init__()
-        self.meet = lambda: None
-
-    def embed(self, text, /):
-        meet, self.meet = self.meet, lambda: None
-        meet()
-        return super().embed(text)
 
 
 class Interrupted(SqliteStore):
@@ -42,10 +29,6 @@ class Interrupted(SqliteStore):
             raise sqlite3.OperationalError("database is locked")
 
 
-def trace_of(objective):
-    return ReasoningTrace.of(objective, [Step(step_id=0, type="thought", content=objective)])
-
-
 def scores(connection):
     return connection.execute("SELECT state, novelty FROM traces ORDER BY seq").fetchall()
 
@@ -53,10 +36,10 @@ def scores(connection):
 def test_what_was_rolled_back_is_not_remembered(pulse, connection):
     kp = pulse(sync=True)
     connection.execute(FAILING)
-    kp.submit(trace_of("the first"))
+    kp.submit(trace_of())
     connection.execute("DROP TRIGGER failing")
 
-    kp.submit(trace_of("the first"))
+    kp.submit(trace_of())
 
     assert scores(connection) == [("failed", None), ("scored", 0.5)]
 
@@ -64,7 +47,7 @@ def test_what_was_rolled_back_is_not_remembered(pulse, connection):
 def test_a_run_that_was_written_and_is_tried_again_is_kept_once(pulse, db, connection):
     kp = pulse(store=Interrupted.at(db))
 
-    assert kp.capture(lambda text: text)("one") == "one"
+    assert echo(kp)("one") == "one"
     kp.flush(30)
 
     assert (Interrupted.left, [state for state, _ in scores(connection)]) == (0, ["scored"])
@@ -72,11 +55,10 @@ def test_a_run_that_was_written_and_is_tried_again_is_kept_once(pulse, db, conne
 
 @pytest.mark.parametrize("sync", [True, False])
 def test_a_run_that_another_process_scores_meanwhile_is_scored_once(pulse, connection, sync):
-    embedder = Meeting()
-    ours, theirs = pulse(embedder=embedder, sync=sync), pulse()
-    embedder.meet = lambda: theirs.flush(30)
+    theirs = pulse()
+    ours = pulse(embedder=Meanwhile(lambda: theirs.flush(30)), sync=sync)
 
-    ours.submit(trace_of("one"))
+    ours.submit(trace_of())
     ours.flush(30)
 
     assert scores(connection) == [("scored", 0.5)]
@@ -86,7 +68,7 @@ def test_a_run_that_another_process_scores_meanwhile_is_scored_once(pulse, conne
 def test_two_processes_embed_nothing_twice_while_each_has_runs_of_its_own(pulse, connection):
     embedders = StandInEmbedder(), StandInEmbedder()
     both = [pulse(embedder=embedder) for embedder in embedders]
-    [(each.submit(trace_of("the first")), each.flush(30)) for each in both]
+    [(each.submit(trace_of()), each.flush(30)) for each in both]
     [embedder.asked.clear() for embedder in embedders]
     for number in range(10):
         [each.submit(trace_of(f"{number} {at}")) for at, each in enumerate(both)]
@@ -97,17 +79,16 @@ def test_two_processes_embed_nothing_twice_while_each_has_runs_of_its_own(pulse,
     assert {state for state, _ in scores(connection)} == {"scored"}
 
 
-def test_a_run_that_has_taken_the_place_of_a_removed_one_is_scored_as_itself(pulse, connection):
-    embedder, theirs = Meeting(), trace_of("theirs")
+def test_a_run_that_has_taken_the_place_of_a_removed_one_is_scored_as_itself(pulse, connection, db):
+    theirs = trace_of("theirs")
 
     def take_its_place():
         connection.execute("DELETE FROM traces")
         SqliteStore(connection).record(RecordedRun(trace=theirs, shape=theirs.shape))
 
-    embedder.meet = take_its_place
-    kp = pulse(embedder=embedder)
+    kp = pulse(embedder=Meanwhile(take_its_place))
     kp.submit(trace_of("ours"))
     kp.flush(30)
 
-    assert connection.execute("SELECT id, state FROM traces").fetchall() == [(theirs.id, "scored")]
-    assert connection.execute("SELECT key FROM vectors").fetchall() == [(theirs.id,)]
+    assert (column_of(db, "id"), column_of(db, "state")) == ([theirs.id], ["scored"])
+    assert column_of(db, "key", "vectors") == [theirs.id]

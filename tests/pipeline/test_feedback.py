@@ -7,13 +7,14 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from pipeline_helpers import Meanwhile, NotReady, column_of
+from pipeline_helpers import trace_of as made_of
 from unsent import UnsentStore
 
-from kp_middleware import ReasoningTrace, Step, current_trace
+from kp_middleware import Step, current_trace
 from kp_middleware.core.evaluation import Evaluation, Verdict
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect, transaction
-from kp_middleware.errors import EmbedderNotReadyError
 from kp_middleware.pipeline import Feedback, Reevaluation, Rescan
 from kp_middleware.recording import shield
 from kp_middleware.settings import Settings
@@ -63,33 +64,26 @@ def told(connection):
 def trace_of(*, success=True, confidence=None, recoveries=0):
     kinds = ["thought", *["error_recovery"] * recoveries, "observation"]
     steps = [Step(step_id=at, type=kind, content="x") for at, kind in enumerate(kinds)]
-    return ReasoningTrace.of(
-        "Diagnose", steps, domain="medical", success=success, confidence=confidence
-    )
+    facts = {"domain": "medical", "success": success, "confidence": confidence}
+    return made_of("Diagnose", steps=steps, **facts)
 
 
 def body(connection, trace_id):
-    (row,) = connection.execute(
+    """The outbox row of a trace: its state, its reason, its document and its key."""
+    ((state, reason, document, key),) = connection.execute(
         "SELECT o.state, o.reason, o.body, o.idempotency_key FROM outbox o"
         " JOIN traces t ON t.seq = o.trace_seq WHERE t.id = ?",
         (trace_id,),
     ).fetchall()
-    return row[0], row[1], json.loads(row[2] or "null"), row[3]
+    return state, reason, json.loads(document or "null"), key
 
 
 def end_of(document):
     return document["metadata"]["success"], document["outcome"]["confidence"]
 
 
-def document(connection, trace_id):
-    (text,) = connection.execute(
-        "SELECT body FROM documents JOIN traces ON seq = trace_seq WHERE id = ?", (trace_id,)
-    ).fetchone()
-    return json.loads(text)
-
-
-def test_a_failed_run_that_really_succeeded_is_sent_after_all(pulse, registry, stored):
-    kp = pulse(embedder=None, threshold=GATE, registry_url=registry.url, api_key=registry.api_key)
+def test_a_failed_run_that_really_succeeded_is_sent_after_all(pulse, sending, registry, stored):
+    kp = pulse(**{**sending, "threshold": GATE}, embedder=None)
     trace = trace_of(success=False)
     kp.submit(trace)
     kp.flush()
@@ -100,7 +94,7 @@ def test_a_failed_run_that_really_succeeded_is_sent_after_all(pulse, registry, s
 
     assert (before["decision"], before["outbox"]) == ("withhold", None)
     (sent,) = registry.documents.values()
-    assert (sent.metadata.success, sent.outcome.confidence) == (True, 0.95)
+    assert end_of(json.loads(sent.model_dump_json())) == (True, 0.95)
     assert sent.metadata.quality_score == stored(trace.id)["score"] > before["score"]
     assert stored(trace.id)["outbox"]["state"] == "sent"
 
@@ -138,17 +132,26 @@ def test_what_was_measured_stays(at_once, stored):
     assert len(embedder.asked) == asked
 
 
-def test_what_waits_and_clears_no_more_is_cancelled(kp, submit, connection, stored):
+def test_what_waits_is_cancelled_where_it_clears_no_more_and_waits_again_where_it_does(
+    kp, submit, connection, stored, db
+):
     trace_id = submit()
-    before, _, there, _ = body(connection, trace_id)
+    connection.execute("UPDATE outbox SET rejections = 2, attempts = 5")
+    _, _, document, key = body(connection, trace_id)
 
     kp.feedback(trace_id, success=False)
 
-    assert (before, there["id"]) == ("pending", trace_id)
-    state, reason, left, _ = body(connection, trace_id)
-    assert (state, left) == ("cancelled", None)
-    assert reason == f"it cleared the gate before it was re-evaluated: {stored(trace_id)['reason']}"
-    assert end_of(document(connection, trace_id)) == (False, 0.2)
+    reason = f"it cleared the gate before it was re-evaluated: {stored(trace_id)['reason']}"
+    assert body(connection, trace_id)[:3] == ("cancelled", reason, None)
+    [kept] = column_of(db, "body", "documents")
+    assert end_of(json.loads(kept)) == (False, 0.2)
+
+    kp.feedback(trace_id, success=True)
+
+    *again, other_key = body(connection, trace_id)
+    assert again == ["pending", None, document]
+    assert other_key != key  # a registry has answered 4xx to that one
+    assert connection.execute("SELECT attempts, rejections FROM outbox").fetchone() == (0, 2)
 
 
 def test_what_waits_and_still_clears_says_what_is_true(kp, submit, connection, stored):
@@ -166,20 +169,6 @@ def test_what_waits_and_still_clears_says_what_is_true(kp, submit, connection, s
     assert after == before
 
 
-def test_what_was_cancelled_and_clears_again_is_redacted_and_waits(kp, submit, connection):
-    trace_id = submit()
-    connection.execute("UPDATE outbox SET rejections = 2, attempts = 5")
-    *_, before, key = body(connection, trace_id)
-    kp.feedback(trace_id, success=False)
-
-    kp.feedback(trace_id, success=True)
-
-    state, reason, after, other_key = body(connection, trace_id)
-    assert (state, reason, after) == ("pending", None, before)
-    assert other_key != key  # a registry has answered 4xx to that one
-    assert connection.execute("SELECT attempts, rejections FROM outbox").fetchone() == (0, 2)
-
-
 def test_what_was_cancelled_by_hand_stays_here(kp, submit, connection, stored):
     trace_id = submit()
     connection.execute(
@@ -193,8 +182,10 @@ def test_what_was_cancelled_by_hand_stays_here(kp, submit, connection, stored):
     assert stored(trace_id)["decision"] == "forward"
 
 
-def test_what_was_sent_stays_sent_and_is_not_sent_again(pulse, registry, stored, connection):
-    kp = pulse(embedder=None, threshold=GATE, registry_url=registry.url, api_key=registry.api_key)
+def test_what_was_sent_stays_sent_and_is_not_sent_again(
+    pulse, sending, registry, stored, connection
+):
+    kp = pulse(**{**sending, "threshold": GATE}, embedder=None)
     trace = trace_of()
     kp.submit(trace)
     kp.flush()
@@ -240,43 +231,25 @@ def test_what_clears_and_may_not_leave_says_so(pulse, stored, settings, words):
     assert words in stored(trace.id)["reason"]
 
 
-def test_what_cleared_without_a_key_is_sent_by_who_runs_next_with_one(pulse, registry):
-    without = pulse(embedder=None, sync=True, threshold=GATE)
-    trace = trace_of(success=False)
-    without.submit(trace)
-    without.feedback(trace.id, success=True)
-
-    run_next(pulse, registry)
-
-    assert [*registry.documents] == [trace.id]
-
-
-def run_next(pulse, registry):
-    """A program that records something that stays here."""
-    settings = {"registry_url": registry.url, "api_key": registry.api_key}
-    kp = pulse(embedder=None, threshold=GATE, **settings)
-    kp.submit(trace_of(success=False))
-    kp.flush()
-
-
 @pytest.mark.parametrize(
     ("stated", "given", "then"),
     [
-        (None, {"success": False}, 0.2),
-        (0.6, {"success": False}, 0.6),
-        (0.6, {"success": True}, 0.6),
-        (None, {"confidence": 0.4}, 0.4),
-        (0.6, {"success": False, "confidence": 0.1}, 0.1),
-        (None, {"confidence": 1}, 1.0),
+        (None, [{"success": False}], 0.2),
+        (0.6, [{"success": False}], 0.6),
+        (0.6, [{"success": True}], 0.6),
+        (None, [{"confidence": 0.4}], 0.4),
+        (0.6, [{"success": False, "confidence": 0.1}], 0.1),
+        (None, [{"confidence": 1}], 1.0),
+        (None, [{"confidence": 0.4}, {"success": False}], 0.4),
     ],
-    ids=["default", "stated", "as before", "confidence alone", "both", "sure"],
+    ids=["default", "stated", "as before", "confidence alone", "both", "sure", "told before"],
 )
 def test_the_confidence_is_what_somebody_said_else_the_default(
     kp, submit, stored, stated, given, then
 ):
     trace_id = submit(confidence=stated)
 
-    kp.feedback(trace_id, **given)
+    [kp.feedback(trace_id, **feedback) for feedback in given]
 
     assert stored(trace_id)["confidence"] == then
     assert math.isclose(
@@ -284,16 +257,9 @@ def test_the_confidence_is_what_somebody_said_else_the_default(
     )
 
 
-def test_a_confidence_that_feedback_stated_outlives_the_next(kp, submit, stored):
-    trace_id = submit(success=False)
-    kp.feedback(trace_id, confidence=0.2)
-
-    kp.feedback(trace_id, success=True)
-
-    assert (stored(trace_id)["success"], stored(trace_id)["confidence"]) == (1, 0.2)
-
-
-def test_the_same_feedback_twice_is_one(kp, submit, told, connection):
+def test_the_same_feedback_twice_is_one_and_a_change_of_mind_and_back_is_three(
+    kp, submit, told, connection
+):
     trace_id = submit()
     kp.feedback(trace_id, success=False)
     before = connection.execute("SELECT * FROM traces").fetchall()
@@ -304,12 +270,8 @@ def test_the_same_feedback_twice_is_one(kp, submit, told, connection):
     assert told() == [(0, None, 1, 0.8)]
     assert connection.execute("SELECT * FROM traces").fetchall() == before
 
-
-def test_a_change_of_mind_and_back_is_three(kp, submit, told):
-    trace_id = submit()
-
-    for success in (False, True, False):
-        kp.feedback(trace_id, success=success)
+    kp.feedback(trace_id, success=True)
+    kp.feedback(trace_id, success=False)
 
     assert told() == [(0, None, 1, 0.8), (1, None, 0, 0.2), (0, None, 1, 0.8)]
 
@@ -324,37 +286,29 @@ def test_that_a_run_went_as_it_said_is_kept_too(kp, submit, told, stored):
     assert stored(trace_id)["score"] == before
 
 
+@pytest.mark.parametrize("call", ["feedback", "end_thread"])
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ({"trace_id": "kp:trace:x"}, ValueError, "needs success, confidence or both"),
-        ({"trace_id": "kp:trace:x", "confidence": 1.1}, ValueError, "from 0 to 1"),
-        ({"trace_id": "kp:trace:x", "confidence": math.nan}, ValueError, "from 0 to 1"),
-        ({"trace_id": 12, "success": True}, TypeError, "got int"),
-    ],
-    ids=["nothing", "too sure", "not a number", "no text"],
-)
-def test_wrong_arguments_are_told_at_once(pulse, given, error, words):
-    with pytest.raises(error, match=words):
-        pulse(enabled=False).feedback(**given)
-
-
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [
-        ({"success": "false"}, TypeError),
-        ({"confidence": "0.9"}, TypeError),
-        ({"confidence": 1.1}, ValueError),
+        ({"confidence": 1.1}, ValueError, "from 0 to 1"),
+        ({"confidence": math.nan}, ValueError, "from 0 to 1"),
+        ({"confidence": "0.9"}, TypeError, "confidence"),
+        ({"success": "false"}, TypeError, "success"),
     ],
     ids=str,
 )
-def test_a_wrong_end_of_a_thread_is_told_as_wrong_feedback_is(pulse, given, error):
+def test_a_wrong_outcome_is_told_at_once(pulse, call, given, error, words):
+    with pytest.raises(error, match=words):
+        getattr(pulse(enabled=False), call)("kp:trace:x", **given)
+
+
+def test_feedback_that_says_nothing_or_of_no_run_is_told_at_once(pulse):
     kp = pulse(enabled=False)
 
-    with pytest.raises(error):
-        kp.end_thread("T", **given)
-    with pytest.raises(error):
-        kp.feedback("kp:trace:x", **given)
+    with pytest.raises(ValueError, match="needs success, confidence or both"):
+        kp.feedback("kp:trace:x")
+    with pytest.raises(TypeError, match="got int"):
+        kp.feedback(12, success=True)
 
 
 def test_an_id_that_nobody_knows_is_said_once_and_counted(kp, submit, caplog, told):
@@ -390,13 +344,8 @@ def test_feedback_comes_after_its_run_however_soon_it_is_given(pulse, stored):
     assert not kp.stats().swallowed.get("feedback on no trace: TraceNotFoundError")
 
 
-class NotYet(StandInEmbedder):
-    def embed(self, text, /):  # noqa: ARG002
-        raise EmbedderNotReadyError("downloading")
-
-
 def test_a_run_that_waits_for_the_model_is_scored_as_feedback_said(pulse, stored, told):
-    waiting = pulse(embedder=NotYet(), sync=True, threshold=GATE)
+    waiting = pulse(embedder=NotReady(), sync=True, threshold=GATE)
     trace = trace_of(success=False)
     waiting.submit(trace)
     waiting.feedback(trace.id, success=True, confidence=0.9)
@@ -409,25 +358,15 @@ def test_a_run_that_waits_for_the_model_is_scored_as_feedback_said(pulse, stored
     assert stored(trace.id)["outcome_confidence"] == 0.9
 
 
-class Meanwhile(StandInEmbedder):
-    """While this process embeds a run, another one is told how it went."""
-
-    def __init__(self, db, trace_id):
-        super().__init__()
-        self.db, self.told = db, Feedback(trace_id, success=False, confidence=0.1, given_at_s=0)
-
-    def embed(self, text, /):
-        with closing(connect(self.db)) as connection:
-            reevaluation = Reevaluation.from_settings(SqliteStore(connection), Settings())
-            reevaluation.apply(self.told)
-        return super().embed(text)
-
-
 def test_what_another_process_is_told_while_we_embed_counts(at_once, db, connection, stored):
     trace = trace_of()
-    kp = at_once(embedder=Meanwhile(db, trace.id), threshold=0)
+    told = Feedback(trace.id, success=False, confidence=0.1, given_at_s=0)
 
-    kp.submit(trace)
+    def tell():
+        with closing(connect(db)) as another:
+            Reevaluation.from_settings(SqliteStore(another), Settings()).apply(told)
+
+    at_once(embedder=Meanwhile(tell), threshold=0).submit(trace)
 
     assert stored(trace.id)["outcome_confidence"] == pytest.approx(0.03)
     assert end_of(body(connection, trace.id)[2]) == (False, 0.1)
@@ -460,77 +399,63 @@ def test_what_another_process_is_told_while_we_redact_counts(pulse, at_once, db,
 def thread(kp):
     """Runs one turn of a conversation, which waits for the next; returns its id."""
 
-    def turn(thread_id="T", *, error=None, awaits="turn"):
+    def turn(*, awaits="turn", began_s_ago=0):
         recorder = kp.start_recording("test")
-        recorder.domain, recorder.thread_id = "medical", thread_id
+        recorder.started_at_s -= began_s_ago
+        recorder.domain, recorder.thread_id = "medical", "T"
         recorder.set_objective("Diagnose")
         recorder.thread_notes.resume()
         recorder.thought("said")
-        recorder.observation("seen")
         recorder.thread_notes.awaits = awaits
-        recorder.finish(error)
+        recorder.finish()
         return recorder.trace_id
 
     return turn
 
 
-def test_the_end_of_a_run_that_waited_wins_and_what_was_told_is_kept(kp, thread, stored, told):
+@pytest.mark.parametrize(
+    ("turns", "end", "then"),
+    [(1, {"success": True, "confidence": 0.9}, (1, 0.9)), (0, {}, (0, 0.3))],
+    ids=["the end of the thread wins", "where nothing follows it holds"],
+)
+def test_what_was_told_of_a_run_that_waits_is_kept(kp, thread, stored, told, turns, end, then):
     trace_id = thread()
     kp.feedback(trace_id, success=False, confidence=0.3)
     paused = stored(trace_id)
 
-    thread(error=None)
-    kp.end_thread("T", success=True, confidence=0.9)
+    [thread() for _ in range(turns)]
+    kp.end_thread("T", **end)
 
+    ended = stored(trace_id)
     assert (paused["state"], paused["success"], paused["confidence"]) == ("paused", 0, 0.3)
-    assert (stored(trace_id)["state"], stored(trace_id)["success"]) == ("scored", 1)
+    assert (ended["state"], ended["success"], ended["confidence"]) == ("scored", *then)
     assert told() == [(0, 0.3, 1, 0.8)]
 
 
-def test_where_nothing_follows_what_was_told_of_a_waiting_run_holds(kp, thread, stored, told):
-    trace_id = thread()
-    kp.feedback(trace_id, success=False, confidence=0.3)
-
-    kp.end_thread("T")
-
-    assert (stored(trace_id)["state"], stored(trace_id)["success"]) == ("scored", 0)
-    assert (stored(trace_id)["confidence"], len(told())) == (0.3, 1)
-
-
 @pytest.mark.parametrize("told_of", [0, 1, 2])
-def test_the_id_of_each_turn_leads_to_the_one_trace(kp, thread, stored, told, told_of):
+def test_the_id_of_each_turn_leads_to_the_one_trace_also_while_it_waits(
+    kp, thread, stored, told, told_of
+):
     ids = [thread() for _ in range(3)]
+    kp.feedback(ids[told_of], success=False)
+    paused = stored(ids[0])
     kp.end_thread("T", success=True)
 
     kp.feedback(ids[told_of], success=False)
 
+    assert (paused["state"], paused["success"]) == ("paused", 0)
     assert (stored(ids[0])["state"], stored(ids[0])["success"]) == ("scored", 0)
-    assert told() == [(0, None, 1, 0.8)]
-
-
-@pytest.mark.parametrize("told_of", [0, 1])
-def test_while_it_waits_the_id_of_each_turn_leads_to_it_too(kp, thread, stored, told_of):
-    ids = [thread(), thread()]
-
-    kp.feedback(ids[told_of], success=False)
-
-    assert (stored(ids[0])["state"], stored(ids[0])["success"]) == ("paused", 0)
+    assert told()[1:] == [(0, None, 1, 0.8)]
 
 
 def test_where_the_part_that_came_later_began_first_both_ids_lead_to_it(kp, thread, connection):
-    second, late = thread(), kp.start_recording("test")
-    late.started_at_s -= 60
-    late.domain, late.thread_id = "medical", "T"
-    late.set_objective("Diagnose")
-    late.thread_notes.resume()
-    late.thought("said")
-    late.finish()
+    second, first = thread(), thread(awaits=None, began_s_ago=60)
 
-    kp.feedback(late.trace_id, success=False)
+    kp.feedback(first, success=False)
     kp.feedback(second, confidence=0.3)
 
     found = connection.execute("SELECT id, success, confidence FROM traces").fetchall()
-    assert found == [(late.trace_id, 0, 0.3)]
+    assert found == [(first, 0, 0.3)]
     assert connection.execute("SELECT id FROM aliases").fetchall() == [(second,)]
 
 
@@ -544,26 +469,22 @@ def test_an_incomplete_run_takes_feedback_and_stays_unscored(kp, thread, stored)
     assert (stored(trace_id)["score"], stored(trace_id)["outbox"]) == (None, None)
 
 
-def test_a_run_that_could_not_be_scored_takes_feedback(kp, submit, connection, stored):
-    trace_id = submit(success=False)
-    connection.execute("UPDATE traces SET state = 'failed', score = NULL, decision = NULL")
-    connection.execute("UPDATE documents SET body = '{}'")
-
-    kp.feedback(trace_id, success=True)
-
-    assert (stored(trace_id)["state"], stored(trace_id)["success"]) == ("failed", 1)
-
-
-def test_a_document_that_cannot_be_read_is_said_and_nothing_is_lost(
-    kp, submit, connection, stored, caplog
+@pytest.mark.parametrize(
+    ("state", "decision", "warnings"), [("failed", None, 0), ("scored", "forward", 1)]
+)
+def test_feedback_on_a_run_whose_document_cannot_be_read_is_kept(
+    kp, submit, connection, stored, caplog, state, decision, warnings
 ):
     trace_id = submit(success=False)
     connection.execute("UPDATE documents SET body = '{}'")
+    if state == "failed":
+        connection.execute("UPDATE traces SET state = 'failed', score = NULL, decision = NULL")
 
     kp.feedback(trace_id, success=True)
 
-    assert (stored(trace_id)["success"], stored(trace_id)["decision"]) == (1, "forward")
-    assert caplog.text.count("cleared, but cannot be queued") == 1
+    run = stored(trace_id)
+    assert (run["state"], run["success"], run["decision"]) == (state, 1, decision)
+    assert caplog.text.count("cleared, but cannot be queued") == warnings
 
 
 @pytest.fixture
@@ -599,7 +520,7 @@ def test_who_clears_by_feedback_needs_room_today(limited, stored):
 
 
 def test_what_a_process_that_died_had_no_time_to_queue_the_next_one_does(
-    pulse, at_once, registry, db, connection
+    pulse, at_once, sending, registry, db, connection
 ):
     kp, trace = at_once(registry_url=registry.url), trace_of()
     kp.submit(trace)
@@ -612,26 +533,14 @@ def test_what_a_process_that_died_had_no_time_to_queue_the_next_one_does(
         stored = SqliteStore(connection).scored(1)
         better = replace(stored.score, value=0.9)
         cleared = Verdict("better", GATE, "forward", Reason(ReasonCode.CUSTOM, {"words": ""}))
-        evaluation = Evaluation(better, cleared)
-        has_to_be_queued = second.save(1, evaluation, stored)
+        has_to_be_queued = second.save(1, Evaluation(better, cleared), stored)
 
-    run_next(pulse, registry)
+    after = pulse(**{**sending, "threshold": GATE}, embedder=None)
+    after.submit(trace_of(success=False))
+    after.flush()
 
     assert (has_to_be_queued, [*registry.documents]) == (True, [trace.id])
     assert body(connection, trace.id)[0] == "sent"
-
-
-def test_another_process_tells_how_a_run_went(run_child, submit, stored):
-    trace_id = submit(success=False)
-
-    run_child(f"""
-        from kp_middleware import KnowledgePulse
-
-        with KnowledgePulse(embedder=None, threshold={GATE}) as kp:
-            kp.feedback({trace_id!r}, success=True)
-    """)
-
-    assert (stored(trace_id)["success"], stored(trace_id)["decision"]) == (1, "forward")
 
 
 def test_a_process_that_is_killed_in_the_middle_leaves_all_of_it_or_nothing(

@@ -2,14 +2,12 @@
 
 import os
 import sqlite3
-import subprocess
-import sys
 import tempfile
-import textwrap
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pipeline_helpers import column_of, echo, sending_to, warnings_in
 
 from kp_middleware.database import SCHEMA, connect
 from kp_middleware.storage import SqliteStore
@@ -19,40 +17,15 @@ AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can become anot
 PAGE = 4096
 
 
-def test_a_file_that_every_user_may_open_is_told_once_and_left_so(pulse, db, caplog):
-    pulse(sync=True).capture(len)("first")
-    db.chmod(0o666)
-    kp = pulse(sync=True)
-
-    kp.capture(len)("second")
-    kp.capture(len)("third")
-
-    assert said(caplog) == [
-        f"every user of this machine may open {db} (mode 0666): chmod 600 {db}*"
-    ]
-    assert db.stat().st_mode & 0o777 == 0o666
+def last_words(path, count=3):
+    """The last word of each of the last runs."""
+    return [text.split()[-1] for text in column_of(path, "objective")[-count:]]
 
 
-def said(caplog):
-    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-
-
-def objectives(path):
-    with closing(connect(path)) as connection:
-        return [text for (text,) in connection.execute("SELECT objective FROM traces ORDER BY seq")]
-
-
-def fill(kp, runs=60):
-    agent = kp.capture(lambda text: text)
-    [agent(f"{number} " + "x" * 800) for number in range(runs)]
+def fill(kp):
+    agent = echo(kp)
+    [agent(f"{number} " + "x" * 800) for number in range(60)]
     return agent
-
-
-def overwrite_the_middle(path):
-    pages = path.stat().st_size // PAGE
-    with path.open("r+b") as file:
-        file.seek(pages // 3 * PAGE)
-        file.write(b"\xa5" * (pages // 3 * PAGE))
 
 
 @pytest.fixture
@@ -64,24 +37,63 @@ def filled(pulse, db):
     return db
 
 
-@pytest.mark.parametrize("harm", ["middle", "cut"])
+def overwrite(path, page, pages=1):
+    with path.open("r+b") as file:
+        file.seek(page * PAGE)
+        file.write(b"\xa5" * (pages * PAGE))
+
+
+def overwrite_the_middle(path):
+    third = path.stat().st_size // PAGE // 3
+    overwrite(path, third, third)
+
+
+def overwrite_the_table(path, name):
+    with closing(connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)
+        ).fetchone()
+    overwrite(path, page - 1)
+
+
+def test_a_file_that_every_user_may_open_is_told_once_and_left_so(pulse, db, caplog):
+    pulse(sync=True).capture(len)("first")
+    db.chmod(0o666)
+    kp = pulse(sync=True)
+
+    kp.capture(len)("second")
+    kp.capture(len)("third")
+
+    words = f"every user of this machine may open {db} (mode 0666): chmod 600 {db}*"
+    assert warnings_in(caplog) == [words]
+    assert db.stat().st_mode & 0o777 == 0o666
+
+
+@pytest.mark.parametrize(
+    ("harm", "saved"),
+    [
+        (overwrite_the_middle, ""),
+        (lambda path: os.truncate(path, path.stat().st_size // 2 + 100), ""),
+        (lambda path: os.truncate(path, 50), "0 of its traces could be recovered"),
+    ],
+    ids=["in the middle", "cut", "cut within its header"],
+)
 @pytest.mark.parametrize("sync", [True, False], ids=["sync", "in the background"])
 def test_a_damaged_file_is_set_aside_and_the_run_is_in_the_new_one(
-    pulse, filled, caplog, harm, sync
+    pulse, filled, caplog, harm, saved, sync
 ):
-    size = filled.stat().st_size
-    overwrite_the_middle(filled) if harm == "middle" else os.truncate(filled, size // 2 + 100)
+    harm(filled)
     kp = pulse(sync=sync)
 
-    answer = kp.capture(lambda text: text)("after")
-    backlog = kp.flush()
+    answer = echo(kp)("after")
 
+    assert (answer, kp.flush(), kp.stats().trouble) == ("after", (0, 0), None)
     (aside,) = filled.parent.glob("kp.db.corrupt-*Z")
-    assert (answer, backlog) == ("after", (0, 0))
-    assert objectives(filled)[-1].endswith("after")
-    assert len(said(caplog)) == 1
-    assert f"{filled} was damaged: " in said(caplog)[0]
-    assert said(caplog)[0].endswith(f"the damaged file is now {aside}")
+    assert last_words(filled, 1) == ["after"]
+    [said] = warnings_in(caplog)
+    assert f"{filled} was damaged: {saved}" in said
+    assert said.endswith(f"the damaged file is now {aside}")
 
 
 def test_a_file_that_is_damaged_while_it_is_used_loses_no_run_that_comes(pulse, db):
@@ -92,45 +104,23 @@ def test_a_file_that_is_damaged_while_it_is_used_loses_no_run_that_comes(pulse, 
     [agent(f"after {number}") for number in range(30)]
 
     assert not kp.flush()
-    assert [text.split()[-1] for text in objectives(db)[-3:]] == ["27", "28", "29"]
+    assert last_words(db) == ["27", "28", "29"]
 
 
 def test_what_was_sent_before_the_file_was_damaged_is_not_sent_again(pulse, db):
     with LocalRegistry(burst=1000) as registry:
-        having_a_key = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
-        before = pulse(sync=True, **having_a_key)
-        [before.capture(lambda text: text)(str(number)) for number in range(5)]
+        before = pulse(sync=True, **sending_to(registry))
+        [echo(before)(str(number)) for number in range(5)]
         before.flush()
         before.close()
         overwrite_the_table(db, "outbox")
 
-        after = pulse(sync=True, **having_a_key)
-        after.capture(lambda text: text)("after")
+        after = pulse(sync=True, **sending_to(registry))
+        echo(after)("after")
         after.flush(timeout_s=0.1)
 
     assert set(registry.times_received.values()) == {1}
     assert after.stats().blocked == 6  # with the one that was about to be queued
-
-
-def overwrite_the_table(path, name):
-    with closing(connect(path)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        (page,) = connection.execute(
-            "SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)
-        ).fetchone()
-    with path.open("r+b") as file:
-        file.seek((page - 1) * PAGE)
-        file.write(b"\xa5" * PAGE)
-
-
-def test_a_file_that_is_cut_within_its_header_is_begun_anew(pulse, filled, caplog):
-    os.truncate(filled, 50)
-    kp = pulse(sync=True)
-
-    kp.capture(lambda text: text)("after")
-
-    assert (kp.stats().scored, kp.stats().trouble) == (1, None)
-    assert "was damaged: 0 of its traces could be recovered" in said(caplog)[0]
 
 
 def test_a_file_of_a_newer_version_is_left_alone_and_the_runs_wait(pulse, filled, caplog):
@@ -139,51 +129,30 @@ def test_a_file_of_a_newer_version_is_left_alone_and_the_runs_wait(pulse, filled
         connection.execute(f"PRAGMA user_version = {newer}")
     kp = pulse(sync=True)
 
-    kp.capture(lambda text: text)("one")
+    echo(kp)("one")
 
     assert kp.stats().in_memory == 1
-    (words,) = said(caplog)
+    [words] = warnings_in(caplog)
     assert words.startswith(f"finished runs wait: {filled}: has schema {newer}, of a newer")
     assert words.endswith("; upgrade kp-middleware")
 
 
-def test_a_folder_that_is_missing_is_made(pulse, tmp_path):
-    path = tmp_path / "not" / "yet" / "kp.db"
-    kp = pulse(db=path, sync=True)
-
-    kp.capture(lambda text: text)("one")
-
-    assert len(objectives(path)) == 1
-
-
 def test_a_file_that_is_removed_while_it_is_used_is_begun_anew(pulse, db, caplog):
     kp = pulse(sync=True)
-    agent = kp.capture(lambda text: text)
+    agent = echo(kp)
     agent("one")
     [file.unlink() for file in db.parent.glob("kp.db*")]
 
     agent("two")
 
-    assert [text.split()[-1] for text in objectives(db)] == ["two"]
     assert not kp.flush()
-    assert said(caplog) == [f"{db} was replaced: from now on, runs are written to the new file"]
+    assert last_words(db) == ["two"]
+    words = f"{db} was replaced: from now on, runs are written to the new file"
+    assert warnings_in(caplog) == [words]
 
 
-def run(code, db, **environment):
-    """What a process of its own printed on standard output and standard error."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, "KP_DB": str(db), "KP_EMBEDDER": "none", **environment},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=True,
-    )
-    return done.stdout, done.stderr
-
-
-def test_a_full_disk_keeps_the_runs_in_memory_until_there_is_room(filled):
-    printed, complaints = run(
+def test_a_full_disk_keeps_the_runs_in_memory_until_there_is_room(run_child, filled):
+    printed, complaints = run_child(
         """
         import resource, signal
         from pathlib import Path
@@ -198,18 +167,19 @@ def test_a_full_disk_keeps_the_runs_in_memory_until_there_is_room(filled):
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         print(agent("three"), kp.stats().in_memory, kp.flush())
         """,
-        filled,
+        may_complain=True,
+        KP_EMBEDDER="none",
     )
 
     assert printed == "one two 2\nthree 0 Backlog(unscored=0, unsent=0)\n"
     assert complaints.count("finished runs wait: ") == 1
     assert str(filled) in complaints
-    assert [text.split()[-1] for text in objectives(filled)[-3:]] == ["one", "two", "three"]
+    assert last_words(filled) == ["one", "two", "three"]
 
 
 @AS_ROOT
 @pytest.mark.parametrize("exists", [True, False], ids=["a file of others", "no file"])
-def test_a_folder_that_may_only_be_read_costs_the_agent_nothing(exists):
+def test_a_folder_that_may_only_be_read_costs_the_agent_nothing(run_child, exists):
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         db = Path(folder) / "kp.db"
@@ -217,7 +187,7 @@ def test_a_folder_that_may_only_be_read_costs_the_agent_nothing(exists):
             connect(db).close()
             db.chmod(0o644)
 
-        printed, complaints = run(
+        printed, complaints = run_child(
             """
             import os
             from kp_middleware import KnowledgePulse
@@ -227,7 +197,9 @@ def test_a_folder_that_may_only_be_read_costs_the_agent_nothing(exists):
             print(agent("one"), kp.stats().in_memory, kp.flush(0.1))
             kp.close()
             """,
-            db,
+            may_complain=True,
+            KP_EMBEDDER="none",
+            KP_DB=str(db),
         )
 
     assert printed == "one 1 Backlog(unscored=1, unsent=0)\n"
@@ -235,27 +207,6 @@ def test_a_folder_that_may_only_be_read_costs_the_agent_nothing(exists):
     assert "name another file with KP_DB or --db" in complaints
     assert "finished runs that could not be stored and are lost: 1" in complaints
     assert "Traceback" not in complaints
-
-
-def test_a_wal_that_a_killed_process_left_is_part_of_the_file(pulse, db):
-    with pytest.raises(subprocess.CalledProcessError):
-        run(
-            """
-            import os
-            from kp_middleware import KnowledgePulse
-            kp = KnowledgePulse(sync=True)
-            kp.capture(lambda text: text)("before")
-            os.kill(os.getpid(), 9)
-            """,
-            db,
-        )
-    left = db.with_name("kp.db-wal").stat().st_size
-
-    kp = pulse(sync=True)
-    kp.capture(lambda text: text)("after")
-
-    assert left > 0
-    assert [text.split()[-1] for text in objectives(db)] == ["before", "after"]
 
 
 class Spoilt(SqliteStore):
@@ -273,37 +224,29 @@ class Spoilt(SqliteStore):
         Spoilt.mended += 1
 
 
-@pytest.fixture
-def spoil(tmp_path):
-    """Begins and ends the damage of such a file."""
-    path = tmp_path / "another.db"
-    path.write_bytes(b"no database" * 100)
+def test_a_damaged_file_is_not_mended_at_each_try_and_told_once_until_it_can_be_used(
+    pulse, db, tmp_path, caplog, monkeypatch
+):
+    (tmp_path / "another.db").write_bytes(b"no database" * 100)
     with (
-        closing(sqlite3.connect(path)) as connection,
+        closing(sqlite3.connect(tmp_path / "another.db")) as connection,
         pytest.raises(sqlite3.DatabaseError) as raised,
     ):
         connection.execute("SELECT * FROM traces")
-    Spoilt.mended = 0
-    yield lambda *, is_damaged: setattr(Spoilt, "damage", raised.value if is_damaged else None)
-    Spoilt.damage = None
-
-
-def test_a_damaged_file_is_not_mended_at_each_try_and_told_once_until_it_can_be_used(
-    pulse, db, spoil, caplog
-):
+    monkeypatch.setattr(Spoilt, "mended", 0)
     kp = pulse(store=Spoilt.at(db), sync=True, embedder=None)
-    agent = kp.capture(lambda text: text)
+    agent = echo(kp)
 
-    spoil(is_damaged=True)
-    [agent("x") for _ in range(3)]
-    first, mended, told = kp.stats().trouble, Spoilt.mended, len(said(caplog))
-    spoil(is_damaged=False)
+    with monkeypatch.context() as damaged:
+        damaged.setattr(Spoilt, "damage", raised.value)
+        [agent("x") for _ in range(3)]
+        first, mended, told = kp.stats().trouble, Spoilt.mended, len(warnings_in(caplog))
     agent("y")
     kp.flush(30)
     between = kp.stats().trouble
-    spoil(is_damaged=True)
+    monkeypatch.setattr(Spoilt, "damage", raised.value)
     agent("x")
 
     assert str(db) in first
     assert (mended, told, between) == (1, 1, None)
-    assert (Spoilt.mended, len(said(caplog))) == (1, 2)
+    assert (Spoilt.mended, len(warnings_in(caplog))) == (1, 2)

@@ -2,12 +2,10 @@
 
 import importlib
 import logging
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 import traceback
@@ -15,17 +13,17 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from pipeline_helpers import Meanwhile, echo, sending_to
 
 from kp_middleware.database import connect
-from kp_middleware.testing import Answer, LocalRegistry, StandInEmbedder
+from kp_middleware.testing import Answer, LocalRegistry
 
 BOUND_S = 3.0
 LESS_THAN_WHAT_IS_WAITED_FOR_S = 5.0
 PROC = Path("/proc/self/fd")
 
-NEWER_PYTHONS_WARN = "ignore:This process:DeprecationWarning"  # of any fork beside threads
-
-pytestmark = pytest.mark.filterwarnings(NEWER_PYTHONS_WARN)
+# newer Pythons warn of any fork beside threads
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 needs_proc = pytest.mark.skipif(not PROC.exists(), reason="there is no /proc")
 
 
@@ -38,47 +36,6 @@ class Heard(logging.Handler):
 
     def emit(self, record):
         self.messages.append(record.getMessage())
-
-
-class Slow(StandInEmbedder):
-    """Is at work until it may stop."""
-
-    def __init__(self):
-        super().__init__()
-        self.begun = threading.Event()
-        self.may_end = threading.Event()
-
-    def embed(self, text, /):
-        self.begun.set()
-        self.may_end.wait(20)
-        return super().embed(text)
-
-
-class Importing(StandInEmbedder):
-    """Imports a module for its first run."""
-
-    def __init__(self, module):
-        super().__init__()
-        self.module = module
-        self.begun = threading.Event()
-
-    def embed(self, text, /):
-        self.begun.set()
-        assert importlib.import_module(self.module).complete
-        return super().embed(text)
-
-
-class Forking(StandInEmbedder):
-    """Forks while it embeds for the first time."""
-
-    def __init__(self, fork):
-        super().__init__()
-        self.fork = fork
-
-    def embed(self, text, /):
-        fork, self.fork = self.fork, lambda: None
-        fork()
-        return super().embed(text)
 
 
 @pytest.fixture
@@ -106,7 +63,7 @@ def _forked():
 
 @pytest.fixture
 def objectives(db):
-    """What was asked of every run in the file, and whether it was scored."""
+    """What was asked of every run in the file that was scored."""
 
     def read():
         with closing(connect(db, read_only=True)) as connection:
@@ -115,30 +72,6 @@ def objectives(db):
         return [objective for objective, state in rows if state == "scored"]
 
     return read
-
-
-@pytest.fixture
-def run_program(tmp_path, db):
-    """Runs a program until it and all its children have ended; they print and warn nothing."""
-
-    def run(code, **modules):
-        for name, text in {"program": code, **modules}.items():
-            (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-W", NEWER_PYTHONS_WARN, tmp_path / "program.py"],
-            env={
-                **os.environ,
-                "KP_DB": str(db),
-                "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
-            },
-            capture_output=True,
-            text=True,
-            timeout=50,
-            check=False,
-        )
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-    return run
 
 
 def _end_with(work):
@@ -160,12 +93,8 @@ def statuses(*children):
     return [os.waitpid(child, 0)[1] for child in children]
 
 
-def captured(kp):
-    return kp.capture(lambda text: text)
-
-
 def record(kp, *texts):
-    agent = captured(kp)
+    agent = echo(kp)
     [agent(text) for text in texts]
 
 
@@ -217,8 +146,8 @@ def test_a_busy_parent_and_its_children_lose_no_run(pulse, fork, objectives, cap
     assert "locked" not in caplog.text
 
 
-def test_a_child_outlives_its_parent(run_program, objectives):
-    run_program(
+def test_a_child_outlives_its_parent(run_child, objectives):
+    run_child(
         """
         import os, time
         from kp_middleware import KnowledgePulse
@@ -244,18 +173,6 @@ def test_a_child_outlives_its_parent(run_program, objectives):
 
     alone = names("without the parent", count=10)
     assert objectives() == ["parent", "parent too", "with the parent", *alone]
-
-
-def test_workers_are_forked_from_an_application_that_has_recorded(pulse, fork, objectives):
-    kp = pulse()
-    record(kp, "application")
-    workers = [f"worker {number}" for number in range(4)]
-
-    children = [fork(lambda name=name: record_and_close(kp, name)) for name in workers]
-    ended = statuses(*children)
-    kp.close(timeout_s=20)
-
-    assert (ended, objectives()) == ([0] * 4, ["application", *workers])
 
 
 def test_a_child_has_children(pulse, fork, objectives):
@@ -296,13 +213,9 @@ def test_several_threads_fork_at_once(pulse, fork, objectives):
 
 @pytest.mark.parametrize("sync", [False, True], ids=["in the background", "at once"])
 def test_an_embedder_forks(pulse, fork, objectives, sync):
-    ended = []
-    embedder = Forking(lambda: ended.extend(statuses(fork(lambda: record_child(kp)))))
+    ended, embedder = [], Meanwhile()
     kp = pulse(embedder=embedder, sync=sync)
-
-    def record_child(kp):
-        embedder.fork = lambda: None
-        record_and_close(kp, "child")
+    embedder.happen = lambda: ended.extend(statuses(fork(lambda: record_and_close(kp, "child"))))
 
     record(kp, "parent")
     kp.flush(timeout_s=20)
@@ -328,7 +241,7 @@ def test_what_a_forked_child_does_in_a_captured_function_is_a_run_of_its_own(
 @needs_proc
 def test_a_child_has_none_of_our_files_open(pulse, fork, tmp_path, home):
     with LocalRegistry() as registry:
-        kp = pulse(registry_url=registry.url, api_key=registry.api_key, threshold=0)
+        kp = pulse(**sending_to(registry))
         busy = in_threads(record_slowly, [(kp, "parent", 40)])
 
         ended = [
@@ -352,7 +265,7 @@ def test_nor_while_the_registry_is_asked(pulse, fork, tmp_path, home):
         return Answer(500)
 
     with LocalRegistry(answers=answer) as registry:
-        kp = pulse(registry_url=registry.url, api_key=registry.api_key, threshold=0)
+        kp = pulse(**sending_to(registry))
         record(kp, "parent")
         asked.wait(20)
 
@@ -367,21 +280,26 @@ def test_nor_while_the_registry_is_asked(pulse, fork, tmp_path, home):
 def test_nor_while_a_run_is_embedded_for_longer_than_a_fork_waits(
     pulse, fork, objectives, tmp_path, home
 ):
-    embedder = Slow()
-    kp = pulse(embedder=embedder)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def wait():
+        begun.set()
+        may_end.wait(20)
+
+    kp = pulse(embedder=Meanwhile(wait))
 
     def go_on():
         assert open_files_of_ours(tmp_path, home) == []
-        embedder.may_end.set()
+        may_end.set()
         record_and_close(kp, "child")
 
     record(kp, "parent")
-    embedder.begun.wait(20)
+    begun.wait(20)
     began = time.monotonic()
     child = fork(go_on)
     took_s = time.monotonic() - began
     ended = statuses(child)
-    embedder.may_end.set()
+    may_end.set()
     kp.close(timeout_s=20)
 
     assert (ended, objectives()) == ([0], ["child", "parent"])
@@ -393,11 +311,18 @@ def test_a_fork_waits_for_a_step_which_may_hold_locks_that_a_child_waits_for(
 ):
     (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(0.3); complete = True")
     monkeypatch.syspath_prepend(tmp_path)
-    embedder = Importing("slow_to_import")
+    begun = threading.Event()
+
+    def import_it():
+        begun.set()
+        assert importlib.import_module("slow_to_import").complete
+
+    embedder = Meanwhile(import_it)
     kp = pulse(embedder=embedder)
     record(kp, "parent")
-    embedder.begun.wait(20)
+    begun.wait(20)
 
+    embedder.happen = import_it  # in the child, too
     ended = statuses(fork(lambda: record_and_close(kp, "child")))
     kp.close(timeout_s=20)
 
@@ -435,22 +360,22 @@ sys.stdin.read()
 """
 
 
-def test_multiprocessing_forks(pulse, objectives):
-    kp = pulse()
-    record(kp, "parent")
-    context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=record_and_close, args=(kp, f"child {n}")) for n in range(2)]
+APPLICATION = """
+    from kp_middleware import KnowledgePulse
 
-    [worker.start() for worker in workers]
-    [worker.join() for worker in workers]
-    kp.close(timeout_s=20)
+    kp = KnowledgePulse(embedder=None)
+    agent = kp.capture(lambda text: text)
+    agent("imported")
+    kp.flush()
 
-    assert [worker.exitcode for worker in workers] == [0, 0]
-    assert objectives() == ["child 0", "child 1", "parent"]
+    def work(number):
+        agent(f"child {number}")
+        kp.close()
+"""
 
 
-def test_multiprocessing_asks_a_server_to_fork_that_has_recorded(run_program, objectives):
-    run_program(
+def test_multiprocessing_asks_a_server_to_fork_that_has_recorded(run_child, objectives):
+    run_child(
         """
         import multiprocessing
         import application
@@ -463,18 +388,7 @@ def test_multiprocessing_asks_a_server_to_fork_that_has_recorded(run_program, ob
             [worker.join() for worker in workers]
             assert [worker.exitcode for worker in workers] == [0, 0]
         """,
-        application="""
-        from kp_middleware import KnowledgePulse
-
-        kp = KnowledgePulse(embedder=None)
-        agent = kp.capture(lambda text: text)
-        agent("imported")
-        kp.flush()
-
-        def work(number):
-            agent(f"child {number}")
-            kp.close()
-        """,
+        modules={"application": APPLICATION},
     )
 
     assert objectives() == ["child 0", "child 1", "imported", "imported"]

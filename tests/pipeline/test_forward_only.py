@@ -3,22 +3,17 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from pipeline_helpers import trace_of
 
-from kp_middleware import ReasoningTrace, Step, current_trace
+from kp_middleware import current_trace
 from kp_middleware.outcomes import Judge
 
 WAITS = "waits for a confirmation that it succeeded"
 
 
 @pytest.fixture
-def kp(pulse, registry):
-    return pulse(
-        embedder=None,
-        threshold=0.1,
-        forward_only="confirmed",
-        registry_url=registry.url,
-        api_key=registry.api_key,
-    )
+def kp(pulse, sending):
+    return pulse(**sending, embedder=None, forward_only="confirmed")
 
 
 @pytest.fixture
@@ -26,18 +21,9 @@ def submit(kp):
     """Submits a run that clears the gate, and waits; returns its id."""
 
     def put(*, days_ago=0.0, **facts):
-        trace = ReasoningTrace.of(
-            "Diagnose",
-            [
-                Step(step_id=0, type="thought", content="x"),
-                Step(step_id=1, type="observation", output_summary="y"),
-            ],
-            domain="medical",
-            **facts,
-        )
         began = (datetime.now(UTC) - timedelta(days=days_ago)).isoformat().replace("+00:00", "Z")
-        metadata = trace.metadata.model_copy(update={"created_at": began})
-        kp.submit(trace.model_copy(update={"metadata": metadata}))
+        trace = trace_of(metadata={"created_at": began}, **facts)
+        kp.submit(trace)
         kp.flush()
         return trace.id
 
@@ -124,16 +110,14 @@ def test_a_confirmation_after_thirty_days_is_too_late(kp, submit, registry, stor
 
 
 def test_what_waits_stays_with_the_next_process_and_goes_without_the_setting(
-    kp, submit, pulse, registry
+    kp, submit, pulse, sending, registry
 ):
     name = submit()
     kp.close()
-    again = {"embedder": None, "sync": True, "threshold": 0.1, "registry_url": registry.url}
 
-    held = pulse(forward_only="confirmed", api_key=registry.api_key, **again)
-    held.flush()
-    held.close()
+    with pulse(**sending, embedder=None, sync=True, forward_only="confirmed") as held:
+        held.flush()
     before = [*registry.documents]
-    pulse(api_key=registry.api_key, **again).flush()
+    pulse(**sending, embedder=None, sync=True).flush()
 
     assert (before, [*registry.documents]) == ([], [name])

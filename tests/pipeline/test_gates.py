@@ -6,8 +6,9 @@ import sqlite3
 
 import numpy as np
 import pytest
+from pipeline_helpers import trace_of
 
-from kp_middleware import Decision, KnowledgePulse, ReasoningTrace, Step
+from kp_middleware import Decision
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.reasons import reason_text
 
@@ -16,21 +17,15 @@ SURE = 0.9
 
 @pytest.fixture
 def scored(pulse):
-    """Submits runs of these confidences, the most of the score; returns the decisions."""
+    """Scores runs of these confidences, the most of the score, in a pipeline that ends."""
 
     def submit(confidences, **settings):
         kp = pulse(embedder=None, sync=True, **settings)
         for confidence in confidences:
-            kp.submit(trace_of(confidence))
+            kp.submit(trace_of(domain="medical", confidence=confidence))
         kp.close()
-        return kp
 
     return submit
-
-
-def trace_of(confidence, domain="medical"):
-    steps = [Step(step_id=0, type="thought", content="x"), Step(step_id=1, type="observation")]
-    return ReasoningTrace.of("Ask", steps, domain=domain, confidence=confidence)
 
 
 def rows(connection):
@@ -50,15 +45,6 @@ def test_the_best_tenth_goes_once_there_are_enough_runs_to_tell(scored, connecti
     assert 30 <= sum(row[0] == "forward" for row in late) <= 40
     assert {row[1:3] for row in late} == {("top 10%", None)}
     assert any("10% of the domain's last 100 runs" in row[4] for row in late)
-
-
-def test_of_runs_that_all_score_the_same_a_tenth_goes(scored, connection):
-    scored([0.5] * 250, threshold="top 10%")
-
-    went = [place for place, row in enumerate(rows(connection)) if row[0] == "forward"]
-
-    assert 15 <= len(went) <= 25
-    assert any("only as good as" in row[4] for row in rows(connection))
 
 
 def test_two_pipelines_share_one_day_s_room(scored, connection):
@@ -140,16 +126,46 @@ def test_what_a_gate_tells_is_stored_as_far_as_it_can_be(scored, connection):
     assert rows(connection)[0][4].startswith("all ? right")
 
 
-@pytest.mark.parametrize("gate", ["top 10%", 0.5])
-def test_what_is_no_gate_is_refused_at_once(gate):
-    with pytest.raises(TypeError, match="gate is an object"):
-        KnowledgePulse(gate=gate)
-
-
 def test_a_run_may_name_any_year(pulse, connection):
     kp = pulse(embedder=None, sync=True, threshold="top 10%")
-    trace = trace_of(SURE)
-    long_ago = trace.metadata.model_copy(update={"created_at": "0001-01-01T00:00:00Z"})
-    kp.submit(trace.model_copy(update={"metadata": long_ago}))
+
+    kp.submit(trace_of(confidence=SURE, metadata={"created_at": "0001-01-01T00:00:00Z"}))
 
     assert "which holds until" in rows(connection)[0][4]
+
+
+TOLD = "nothing leaves: none of the last 100 scored runs cleared the gate"
+
+
+def test_when_none_of_100_cleared_it_is_said_with_the_setting(scored, caplog):
+    scored([0.5] * 99)
+    assert TOLD not in caplog.text
+
+    scored([0.5])
+
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert TOLD in record.message
+    assert 'KP_THRESHOLD="top 10%"' in record.message
+
+
+def test_it_is_said_by_the_100th_run_and_once_a_day_whoever_looks(scored, caplog, connection):
+    scored([0.5] * 100)
+    assert caplog.text.count(TOLD) == 1
+
+    scored([0.5])
+    scored([0.5] * 250)
+    assert caplog.text.count(TOLD) == 1
+
+    connection.execute("UPDATE meta SET value = value - 86401 WHERE key LIKE 'said%'")
+    scored([0.5])
+    assert caplog.text.count(TOLD) == 2
+
+
+def test_where_one_cleared_or_all_that_cleared_is_private_nothing_is_said(scored, caplog):
+    scored([0.5] * 101, threshold=0.0, visibility="private")
+    scored([0.5] * 60)
+    scored([0.5], threshold=0.0)
+    scored([0.5] * 61)
+
+    assert TOLD not in caplog.text

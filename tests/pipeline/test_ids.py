@@ -4,25 +4,19 @@ import os
 import random
 import threading
 import uuid
-from contextlib import closing
 from pkgutil import resolve_name
 from unittest import mock
 
 import pytest
+from pipeline_helpers import column_of
 
 from kp_middleware import current_trace
-from kp_middleware.database import connect
 
 
 @pytest.fixture
 def ids(db):
     """Of the traces in the file."""
-
-    def read():
-        with closing(connect(db, read_only=True)) as connection:
-            return [row[0] for row in connection.execute("SELECT id FROM traces ORDER BY seq")]
-
-    return read
+    return lambda: column_of(db, "id")
 
 
 def answering(kp):
@@ -32,15 +26,6 @@ def answering(kp):
         return question
 
     return answer
-
-
-def test_an_id_is_a_uuid_of_version_4(pulse, ids):
-    kp = pulse(sync=True)
-
-    answering(kp)("why?")
-
-    [given] = ids()
-    assert uuid.UUID(given.removeprefix("kp:trace:")).version == 4
 
 
 @pytest.mark.parametrize("patched", ["uuid.uuid4", "time.time", "time.perf_counter"])
@@ -82,13 +67,14 @@ def test_a_program_that_has_seeded_its_luck_keeps_it(pulse):
     assert [random.random() for _ in range(3)] == expected
 
 
-def test_runs_that_were_given_one_id_are_all_kept(pulse, ids):
+def test_ids_are_uuids_of_version_4_and_runs_that_were_given_one_id_are_all_kept(pulse, ids):
     kp = pulse(sync=True)
 
     with mock.patch("os.urandom", return_value=bytes(16)):
         [answering(kp)(f"why {number}?") for number in range(3)]
 
     assert len(set(ids())) == 3
+    assert {uuid.UUID(one.removeprefix("kp:trace:")).version for one in ids()} == {4}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")

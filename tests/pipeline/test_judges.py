@@ -2,9 +2,9 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
+from pipeline_helpers import wait_until
 
 from kp_middleware import current_trace
 from kp_middleware.outcomes import Judge
@@ -107,9 +107,7 @@ def test_the_agent_does_not_wait_and_runs_are_kept_meanwhile(pulse, stored):
 
     agent("one")
     agent("two")
-    deadline = time.monotonic() + 20
-    while kp.stats().recorded < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: kp.stats().recorded == 2)
 
     assert (kp.stats().recorded, kp.stats().scored) == (2, 0)
     may_go_on.set()
@@ -147,8 +145,7 @@ def test_feedback_counts_more_than_a_judge(pulse, stored):
 
     kp = pulse()
     kp.capture(confidence=Judge(judge))(lambda text: text)("x")
-    while not ids:
-        time.sleep(0.01)
+    wait_until(lambda: ids)
     kp.feedback(ids[0], success=True, confidence=0.6)
     may_go_on.set()
     kp.flush(20)

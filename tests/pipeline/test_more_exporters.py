@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kp_middleware import KnowledgePulse
 from kp_middleware.database import connect
 from kp_middleware.errors import RegistryRejectedError, RegistryUnavailableError
 from kp_middleware.outbox_items import OutboxItem, Receipt
@@ -17,17 +16,15 @@ ALL = {"send": "all", "name": "mine"}
 
 
 @pytest.fixture
-def pulse(db):
-    opened = []
+def exporting(pulse):
+    """Makes pipelines with a further exporter."""
 
-    def open_one(given, *, more=None, **settings):
-        kp = KnowledgePulse(db=db, embedder=None, **{"threshold": 0.0, "api_key": None} | settings)
-        kp.add_exporter(given, **(more or ALL))
-        opened.append(kp)
+    def make(export, *, more=ALL, **settings):
+        kp = pulse(**{"embedder": None, "threshold": 0.0, "api_key": None} | settings)
+        kp.add_exporter(export, **more)
         return kp
 
-    yield open_one
-    [kp.close() for kp in opened]
+    return make
 
 
 def ask(kp, *questions):
@@ -40,57 +37,59 @@ def objectives(given):
     return [json.loads(run.body)["task"]["objective"] for run in given]
 
 
-def test_each_run_is_given_once_with_its_score_and_the_decision(pulse):
+def test_each_run_is_given_once_in_order_with_its_score_and_the_decision(exporting):
     given = []
 
-    ask(pulse(given.append), "one", "two")
+    ask(exporting(given.append), *(f"question {number}" for number in range(30)))
 
-    assert [words.count("one") + words.count("two") for words in objectives(given)] == [1, 1]
+    assert [run.trace_seq for run in given] == list(range(1, 31))
+    assert [f"question {number}" in words for number, words in enumerate(objectives(given))] == [
+        True
+    ] * 30
     run = given[0]
     assert json.loads(run.body)["metadata"]["quality_score"] == run.score
     assert {*run.signals} == {"complexity", "novelty", "tool_diversity", "outcome_confidence"}
     assert (run.decision, run.state, len(run.steps)) == ("forward", "scored", 2)
 
 
-@pytest.mark.parametrize(("send", "count"), [("all", 1), ("cleared", 0)])
-def test_a_person_chooses_what_is_given(pulse, send, count):
+@pytest.mark.parametrize(
+    ("send", "settings", "count"),
+    [
+        ("all", {"threshold": 0.99}, 1),
+        ("cleared", {"threshold": 0.99}, 0),
+        ("all", {"visibility": "private"}, 0),
+        ("cleared", {"visibility": "private"}, 0),
+    ],
+)
+def test_a_person_chooses_what_is_given_and_nothing_private_is(exporting, send, settings, count):
     given = []
 
-    ask(pulse(given.append, more={"send": send}, threshold=0.99), "one")
+    ask(exporting(given.append, more={"send": send}, **settings), "one")
 
     assert len(given) == count
 
 
-@pytest.mark.parametrize("send", ["all", "cleared"])
-def test_nothing_private_is_given(pulse, send):
-    given = []
-
-    ask(pulse(given.append, more={"send": send}, visibility="private"), "one")
-
-    assert given == []
-
-
-def test_nothing_is_given_where_a_setting_is_wrong(pulse, monkeypatch):
+def test_nothing_is_given_where_a_setting_is_wrong(exporting, monkeypatch):
     monkeypatch.setenv("KP_MAX_PER_DAY", "many")
     given = []
 
-    ask(pulse(given.append), "one")
+    ask(exporting(given.append), "one")
 
     assert given == []
 
 
-def test_what_leaves_is_redacted(pulse):
+def test_what_leaves_is_redacted(exporting):
     given = []
 
-    ask(pulse(given.append), "write to anna.example@gmail.com with password=hunter2horse")
+    ask(exporting(given.append), "write to anna.example@gmail.com with password=hunter2horse")
 
     assert "anna.example" not in given[0].body.decode()
     assert "hunter2horse" not in given[0].body.decode()
 
 
-def test_forward_only_confirmed_waits_for_the_confirmation(pulse):
+def test_forward_only_confirmed_waits_for_the_confirmation(exporting):
     given = []
-    kp = pulse(given.append, more={"send": "cleared"}, forward_only="confirmed")
+    kp = exporting(given.append, more={"send": "cleared"}, forward_only="confirmed")
     ask(kp, "one", "two")
     assert given == []
 
@@ -101,21 +100,21 @@ def test_forward_only_confirmed_waits_for_the_confirmation(pulse):
     assert [run.trace_id for run in given] == [first.id]
 
 
-def test_who_comes_next_goes_on_where_the_last_one_was(pulse):
+def test_who_comes_next_goes_on_where_the_last_one_was(exporting):
     first, second = [], []
-    kp = pulse(first.append)
+    kp = exporting(first.append)
     ask(kp, "one")
     kp.close()
 
-    ask(pulse(second.append), "two")
+    ask(exporting(second.append), "two")
 
     assert [len(first), len(second)] == [1, 1]
     assert "two" in objectives(second)[0]
 
 
-def test_what_was_there_before_is_given_where_that_is_asked_for(pulse):
+def test_what_was_there_before_is_given_where_that_is_asked_for(exporting):
     before, later, whole = [], [], []
-    kp = pulse(before.append)
+    kp = exporting(before.append)
     ask(kp, "one")
 
     kp.add_exporter(later.append, send="all", name="later")
@@ -125,7 +124,7 @@ def test_what_was_there_before_is_given_where_that_is_asked_for(pulse):
     assert [len(before), len(later), len(whole)] == [2, 1, 2]
 
 
-def test_what_fails_is_given_again_and_what_is_refused_is_passed(pulse, monkeypatch):
+def test_what_fails_is_given_again_and_what_is_refused_is_passed(exporting, monkeypatch):
     monkeypatch.setattr("kp_middleware.export._sender.backoff_s", lambda *_: 0.0)
     seen = []
 
@@ -137,7 +136,7 @@ def test_what_fails_is_given_again_and_what_is_refused_is_passed(pulse, monkeypa
         if len(seen) < 4:
             raise RegistryUnavailableError("not now")
 
-    kp = pulse(export)
+    kp = exporting(export)
     ask(kp, "one", "two")
     kp.flush(30)
 
@@ -157,8 +156,8 @@ def cursor(connection):
     )
 
 
-def test_what_a_killed_process_was_giving_is_given_again_and_two_at_once_are_none(pulse, db):
-    ask(pulse([].append), "one", "two")
+def test_what_a_killed_process_was_giving_is_given_again_and_two_at_once_are_none(exporting, db):
+    ask(exporting([].append), "one", "two")
     now = time.time()
     with closing(connect(db)) as here, closing(connect(db)) as there:
         ours, theirs = cursor(here), cursor(there)
@@ -173,8 +172,8 @@ def test_what_a_killed_process_was_giving_is_given_again_and_two_at_once_are_non
         assert ours.claim(now + 42).trace_seq == 2
 
 
-def test_two_of_one_name_are_refused(pulse):
-    kp = pulse([].append)
+def test_two_of_one_name_are_refused(exporting):
+    kp = exporting([].append)
 
     with pytest.raises(ValueError, match="name of its own"):
         kp.add_exporter([].append, name="mine")
@@ -184,21 +183,12 @@ def test_two_of_one_name_are_refused(pulse):
         kp.add_exporter(3)
 
 
-def test_a_file_of_many_runs_is_given_in_order(pulse):
-    given = []
-    kp = pulse(given.append)
-
-    ask(kp, *(f"question {number}" for number in range(30)))
-
-    assert [run.trace_seq for run in given] == list(range(1, 31))
-
-
-def test_status_tells_what_became_of_the_runs_of_each_exporter(pulse, db):
+def test_status_tells_what_became_of_the_runs_of_each_exporter(exporting, db):
     def refuse(_):
         raise RegistryRejectedError(422, "no room for it")
 
-    ask(pulse(refuse, more={"send": "all", "name": "strict"}), "one")
-    ask(pulse(lambda _: None), "two")
+    ask(exporting(refuse, more={"send": "all", "name": "strict"}), "one")
+    ask(exporting(lambda _: None), "two")
 
     with History.open(db) as history:
         mine, strict = history.exporters()

@@ -48,18 +48,11 @@ def test_a_list_takes_what_cleared_redacted_and_without_a_key(record):
     assert "anna@example.org" not in str(exported)
 
 
-def test_what_did_not_clear_is_not_exported(record):
+@pytest.mark.parametrize("settings", [{"threshold": 1.0}, {"visibility": "private"}])
+def test_what_did_not_clear_or_is_private_is_not_exported(record, settings):
     exported = []
 
-    rows = record(exported.append, threshold=1.0)
-
-    assert (rows, exported) == ([], [])
-
-
-def test_what_is_private_is_not_exported(record):
-    exported = []
-
-    rows = record(exported.append, visibility="private")
+    rows = record(exported.append, **settings)
 
     assert (rows, exported) == ([], [])
 
@@ -106,8 +99,3 @@ def test_a_wrong_setting_keeps_an_exporter_from_getting_anything(record, monkeyp
     record(exported.append)
 
     assert exported == []
-
-
-def test_what_cannot_be_called_is_no_exporter(db):
-    with pytest.raises(TypeError, match="exporter must be a function"):
-        KnowledgePulse(db=db, embedder=None, exporter="https://registry.example")

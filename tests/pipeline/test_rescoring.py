@@ -1,10 +1,13 @@
 """Scoring anew what was scored before, with today's settings."""
 
+from functools import partial
+
 import pytest
-from rescored import OtherEmbedder, column_of, contents, rescore, rows, traces
+from pipeline_helpers import NotReady, column_of
+from rescored import OtherEmbedder, contents, rescore, rows, score_in_turn, traces
 
 from kp_middleware import ReasoningTrace, Step
-from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
+from kp_middleware.errors import EmbedderUnavailableError
 from kp_middleware.testing import StandInEmbedder
 
 HASTY = {"complexity": 0, "novelty": 0, "tool_diversity": 0, "outcome_confidence": 1}
@@ -12,22 +15,7 @@ HASTY = {"complexity": 0, "novelty": 0, "tool_diversity": 0, "outcome_confidence
 
 @pytest.fixture
 def submit(pulse):
-    """Scores runs one after another, in the order given."""
-
-    def submit(runs, **settings):
-        kp = pulse(**{"sync": True, **settings})
-        for run in runs:
-            kp.submit(run)
-        kp.flush()
-        kp.close()
-
-    return submit
-
-
-@pytest.fixture
-def column(connection):
-    """One column of all traces, in their order."""
-    return lambda name: [row[name] for row in rows(connection, "traces")]
+    return partial(score_in_turn, pulse)
 
 
 @pytest.mark.parametrize(
@@ -50,13 +38,6 @@ def test_with_the_same_settings_nothing_changes(submit, connection, db, settings
 
     assert contents(connection) == before
     assert rescoring.counts == {"unchanged": 120}
-
-
-class NotReady(StandInEmbedder):
-    """A model that is still being downloaded."""
-
-    def embed(self, text, /):
-        raise EmbedderNotReadyError(text)
 
 
 def test_what_was_scored_in_another_order_changes_once(submit, connection, column, db):
@@ -198,24 +179,18 @@ def test_only_what_is_selected_gets_another_score_and_all_take_part(submit, conn
     runs = [*traces(1, domain="code"), *traces(1, domain="law"), *traces(1, domain="code")]
     submit(runs)
     (_, law, _) = rows(connection, "traces")
+    profiles = {"code": HASTY, "law": HASTY}
 
-    rescoring = rescore(
-        db, StandInEmbedder(), domain="code", profiles={"code": HASTY, "law": HASTY}
-    )
+    rescoring = rescore(db, StandInEmbedder(), domain="code", profiles=profiles)
 
     assert rows(connection, "traces")[1] == law
     assert column("outcome_confidence_weight") == [1, 0.25, 1]
     assert column("nearest_seq") == [None, 1, 1]
     assert rescoring.counts == {"changed": 2}
 
-
-def test_an_instant_narrows_it_too(submit, connection, column, db):
-    submit(traces(3), embedder=None)
     connection.execute("UPDATE traces SET started_at = '2026-01-0' || seq || 'T00:00:00.000Z'")
-
-    rescore(db, StandInEmbedder(), since="2026-01-02")
-
-    assert column("embedder") == [None, "stand-in", "stand-in"]
+    rescore(db, None, since="2026-01-02")
+    assert column("embedder") == ["stand-in", None, None]
 
 
 def test_without_its_model_nothing_is_changed(submit, connection, db):
@@ -268,12 +243,10 @@ def test_no_more_are_let_through_than_a_day_has_room_for(submit, column, db):
 
 def test_what_could_not_be_scored_is_tried_again(submit, connection, column, db):
     submit(traces(3), embedder=None)
-    spoil(connection, 2)
-    spoil(connection, 3)
+    connection.execute("UPDATE documents SET body = '{}' WHERE trace_seq > 1")
     connection.execute("UPDATE traces SET state = 'recorded', score = NULL WHERE seq > 1")
-    submit([])
     submit(traces(1, seed=3))
-    assert column("state") == ["scored", "failed", "failed", "scored"]
+    before = column("state")
     connection.execute(
         "UPDATE documents SET body = (SELECT body FROM documents WHERE trace_seq = 1)"
         " WHERE trace_seq = 2"
@@ -281,12 +254,9 @@ def test_what_could_not_be_scored_is_tried_again(submit, connection, column, db)
 
     rescoring = rescore(db, StandInEmbedder())
 
+    assert before == ["scored", "failed", "failed", "scored"]
     assert column("state") == ["scored", "scored", "failed", "scored"]
     assert rescoring.counts["unscored"] == 1
-
-
-def spoil(connection, seq):
-    connection.execute("UPDATE documents SET body = '{}' WHERE trace_seq = ?", (seq,))
 
 
 @pytest.mark.parametrize("state", ["recorded", "paused", "incomplete"])

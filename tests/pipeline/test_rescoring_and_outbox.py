@@ -4,7 +4,8 @@ import json
 from contextlib import closing
 
 import pytest
-from rescored import OtherEmbedder, rescore, rows, traces
+from pipeline_helpers import Meanwhile
+from rescored import OtherEmbedder, rescore, rows, score_in_turn, traces
 from unsent import UnsentStore
 
 from kp_middleware.database import connect
@@ -24,15 +25,8 @@ SURE = {"complexity": 0, "novelty": 0, "tool_diversity": 0, "outcome_confidence"
 @pytest.fixture
 def keep(pulse, db):
     """Scores runs as a pipeline does that sends nothing."""
-
-    def keep(runs, **settings):
-        unsent = {"store": UnsentStore.at(db), "sync": True, "embedder": None}
-        kp = pulse(**{**KEYED, **unsent, **settings})
-        [kp.submit(run) for run in runs]
-        kp.flush()
-        kp.close()
-
-    return keep
+    unsent = {"store": UnsentStore.at(db), "embedder": None}
+    return lambda runs, **settings: score_in_turn(pulse, runs, **{**KEYED, **unsent, **settings})
 
 
 @pytest.fixture
@@ -81,24 +75,21 @@ def test_what_waits_goes_with_its_new_score(keep, connection, outbox, db):
     assert (row["state"], rescoring.counts["changed"]) == ("pending", 1)
 
 
-def test_what_waits_and_no_longer_clears_is_cancelled(keep, outbox, db):
+def test_what_waits_and_no_longer_clears_is_cancelled_and_waits_again_where_it_clears(
+    keep, outbox, db
+):
     keep(traces(3), threshold=0)
 
-    rescoring = rescore(db, None, threshold=1, **KEYED)
+    withdrawing = rescore(db, None, threshold=1, **KEYED)
 
     assert states(outbox) == dict.fromkeys((1, 2, 3), "cancelled")
     assert "is below 1" in outbox()[1]["reason"]
-    counts = {"changed": 3, "withdrawn": 3, "cancelled": 3}
-    assert rescoring.counts == counts
-
-
-def test_what_clears_again_waits_again(keep, outbox, db):
-    keep(traces(1), threshold=0)
-    rescore(db, None, threshold=1, **KEYED)
+    assert withdrawing.counts == {"changed": 3, "withdrawn": 3, "cancelled": 3}
 
     rescoring = rescore(db, None, threshold=0, **KEYED)
 
-    assert (outbox()[1]["state"], rescoring.counts["queued"]) == ("pending", 1)
+    assert states(outbox) == dict.fromkeys((1, 2, 3), "pending")
+    assert rescoring.counts["queued"] == 3
 
 
 def test_what_other_rules_had_prepared_is_blocked_where_it_clears_again(keep, outbox, db):
@@ -155,13 +146,9 @@ def test_what_was_cancelled_by_hand_stays_cancelled(keep, connection, outbox, db
 def test_what_is_sent_between_reading_and_writing_stays(keep, connection, outbox, db):
     keep(traces(1), threshold=0)
     before = rows(connection, "traces")
+    sent = "UPDATE outbox SET state = 'sent'"
 
-    class Meanwhile(StandInEmbedder):
-        def embed(self, text, /):
-            connection.execute("UPDATE outbox SET state = 'sent'")
-            return super().embed(text)
-
-    rescoring = rescore(db, Meanwhile(), threshold=1, **KEYED)
+    rescoring = rescore(db, Meanwhile(lambda: connection.execute(sent)), threshold=1, **KEYED)
 
     assert (rows(connection, "traces"), states(outbox)) == (before, {1: "sent"})
     assert rescoring.counts["left"] == 1
@@ -172,15 +159,12 @@ def test_what_is_learned_of_a_run_between_reading_and_writing_counts(keep, conne
     keep([run], threshold=0)
     told = Feedback(run.id, success=False, confidence=0.9, given_at_s=1.8e9)
 
-    class Meanwhile(StandInEmbedder):
-        def embed(self, text, /):
-            with closing(connect(db)) as another:
-                Reevaluation.from_settings(
-                    SqliteStore(another), Settings(threshold=0, **KEYED)
-                ).apply(told)
-            return super().embed(text)
+    def tell():
+        with closing(connect(db)) as another:
+            settings = Settings(threshold=0, **KEYED)
+            Reevaluation.from_settings(SqliteStore(another), settings).apply(told)
 
-    rescoring = rescore(db, Meanwhile(), threshold=0.4, profiles={"general": SURE}, **KEYED)
+    rescoring = rescore(db, Meanwhile(tell), threshold=0.4, profiles={"general": SURE}, **KEYED)
 
     (row,) = rows(connection, "traces")
     assert (row["success"], row["confidence"], row["embedder"]) == (0, 0.9, "stand-in")
@@ -202,13 +186,9 @@ def test_a_run_that_is_another_since_it_was_read_is_left_and_told_of(
     keep, connection, db, statement
 ):
     keep(traces(1), threshold=0)
+    embedder = Meanwhile(lambda: connection.execute(statement))
 
-    class Meanwhile(StandInEmbedder):
-        def embed(self, text, /):
-            connection.execute(statement)
-            return super().embed(text)
-
-    rescoring = rescore(db, Meanwhile(), profiles={"general": SURE}, **KEYED)
+    rescoring = rescore(db, embedder, profiles={"general": SURE}, **KEYED)
 
     assert rescoring.counts == {"overtaken": 1}
     assert rows(connection, "vectors") == []
@@ -219,13 +199,10 @@ def test_what_was_on_its_way_when_it_was_read_is_left_for_that(keep, connection,
     keep(traces(2), threshold=0, embedder=StandInEmbedder())
     connection.execute("UPDATE outbox SET state = 'sending' WHERE trace_seq = 2")
     connection.execute("DELETE FROM vectors WHERE trace_seq = 1")
+    released = "UPDATE outbox SET state = 'pending' WHERE trace_seq = 2"
+    embedder = Meanwhile(lambda: connection.execute(released))
 
-    class Meanwhile(StandInEmbedder):
-        def embed(self, text, /):
-            connection.execute("UPDATE outbox SET state = 'pending' WHERE trace_seq = 2")
-            return super().embed(text)
-
-    rescoring = rescore(db, Meanwhile(), threshold=0, profiles={"general": SURE}, **KEYED)
+    rescoring = rescore(db, embedder, threshold=0, profiles={"general": SURE}, **KEYED)
 
     assert states(outbox)[2] == "pending"
     assert rescoring.counts == {"changed": 1, "embedded": 1, "left": 1}

@@ -1,10 +1,10 @@
 """What waits in memory is bounded by bytes, and nothing is forgotten between two hands."""
 
-import threading
 import tracemalloc
 from contextlib import closing, contextmanager
 
 import pytest
+from pipeline_helpers import column_of, wait_until
 
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
@@ -22,7 +22,6 @@ def locked(db):
         with closing(connect(db)) as holder:
             holder.execute("BEGIN IMMEDIATE")
             yield
-            holder.rollback()
 
     return hold
 
@@ -40,12 +39,6 @@ def waiting(pulse):
     return make
 
 
-def wait_until(what):
-    pause = threading.Event()
-    while not what():
-        pause.wait(0.01)
-
-
 def trace_of(size):
     return ReasoningTrace.of("x" * size, [Step(step_id=0, type="thought")])
 
@@ -60,12 +53,13 @@ def test_beyond_its_bytes_a_run_is_dropped_and_what_is_kept_makes_room(waiting, 
     with locked():
         kp = waiting(max_queue_bytes=ROOM_FOR_TWO)
         [kp.submit(trace_of(50_000)) for _ in range(3)]
+        kp.end_thread("T")  # which fits where a trace does not
         during = kp.stats()
     kp.flush(30)
     kp.submit(trace_of(50_000))
     kp.flush(30)
 
-    assert (during.in_memory, during.dropped) == (3, 1)
+    assert (during.in_memory, during.dropped) == (4, 1)
     after = kp.stats()
     assert (after.in_memory, after.dropped, after.scored) == (0, 1, 4)
 
@@ -106,20 +100,10 @@ def test_the_bound_is_about_what_the_runs_take_in_memory(waiting, locked, note):
     assert 4_000_000 / 1.6 < taken < 4_000_000 * 1.5
 
 
-def test_the_end_of_a_thread_fits_where_a_trace_does_not(waiting, locked):
-    with locked():
-        kp = waiting(max_queue_bytes=ROOM_FOR_TWO)
-        [kp.submit(trace_of(50_000)) for _ in range(3)]
-        kp.end_thread("T")
-
-        assert kp.stats().dropped == 1
-
-
-def test_runs_are_kept_in_their_order(waiting, locked, connection):
+def test_runs_are_kept_in_their_order(waiting, locked, db):
     with locked():
         kp = waiting()
         [kp.submit(trace_of(size)) for size in range(2, 9)]
     kp.flush(30)
 
-    sizes = connection.execute("SELECT length(objective) FROM traces ORDER BY seq").fetchall()
-    assert [size for (size,) in sizes] == [*range(1, 9)]
+    assert column_of(db, "length(objective)") == [*range(1, 9)]

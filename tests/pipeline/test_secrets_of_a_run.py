@@ -4,8 +4,9 @@ import random
 import string
 
 import pytest
+from pipeline_helpers import trace_of
 
-from kp_middleware import ReasoningTrace, Step, current_trace
+from kp_middleware import Step, current_trace
 
 _random = random.Random(20260612)
 SECRET = "Quiet-" + "".join(_random.choices(string.ascii_letters + string.digits, k=10)) + "7!"
@@ -66,22 +67,18 @@ def in_its_result():
     return SECRET
 
 
+def in_what_it_was_asked(_):
+    current_trace().thought(TOLD)
+
+
 def told_by_a_tag():
     current_trace().thought(f"I typed {SECRET}")
     current_trace().tags = (TOLD,)
 
 
 @pytest.fixture
-def written(db):
-    """All that is in the file, and in its WAL."""
-    return lambda: b"".join(path.read_bytes() for path in db.parent.glob("kp.db*"))
-
-
-@pytest.fixture
-def kp(pulse, registry):
-    return pulse(
-        registry_url=registry.url, api_key=registry.api_key, threshold=0, privacy_level="private"
-    )
+def kp(pulse, sending):
+    return pulse(**sending, privacy_level="private")
 
 
 WAYS = (
@@ -95,6 +92,7 @@ WAYS = (
     in_the_id_of_its_thread,
     in_the_name_of_its_agent,
     in_its_result,
+    in_what_it_was_asked,
     told_by_a_tag,
 )
 
@@ -103,24 +101,12 @@ WAYS = (
 def test_a_secret_found_once_is_nowhere_in_the_file_and_in_what_is_sent(
     kp, registry, written, agent
 ):
-    kp.capture(agent)()
+    kp.capture(agent)(*[f"what is {SECRET}?"] * (agent is in_what_it_was_asked))
     kp.flush()
 
     [sent] = registry.requests
     assert b"[REDACTED:" in sent.body
     assert SECRET.encode() not in written() + sent.body
-
-
-def test_a_secret_in_what_an_agent_was_asked_is_not_written(kp, registry, written):
-    @kp.capture
-    def ask(question):
-        current_trace().thought(TOLD)
-        return question
-
-    ask(f"what is {SECRET}?")
-    kp.flush()
-
-    assert SECRET.encode() not in written() + registry.requests[0].body
 
 
 def test_the_text_of_an_error_that_ends_a_run_is_not_written_with_its_secret(kp, written):
@@ -150,23 +136,13 @@ def test_a_common_word_that_was_a_password_stays_elsewhere(kp, registry):
     assert b"password=[REDACTED:password]" in registry.requests[0].body
 
 
-def test_what_was_taken_out_is_counted_in_every_place(pulse, stored):
-    kp = pulse(sync=True)
-
-    kp.submit(
-        ReasoningTrace.of(
-            "log in", [Step(step_id=0, type="thought", content=TOLD)], result_summary=SECRET
-        )
-    )
-
-    assert stored()["redactions"] == {"password": 2}
-
-
-def test_one_run_s_secret_is_none_of_another_run(pulse, stored):
+def test_what_was_taken_out_is_counted_in_every_place_of_its_run_and_in_no_other(pulse, stored):
     kp = pulse(sync=True)
     said = [Step(step_id=0, type="thought", content=f"I typed {SECRET}")]
 
-    kp.submit(ReasoningTrace.of(TOLD, said))
-    kp.submit(ReasoningTrace.of("hello", said))
+    kp.submit(trace_of(TOLD, steps=said, result_summary=SECRET))
+    first = stored()
+    kp.submit(trace_of("hello", steps=said))
 
+    assert first["redactions"] == {"password": 3}
     assert stored()["steps"][0]["content"] == f"I typed {SECRET}"

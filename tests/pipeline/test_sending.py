@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from types import SimpleNamespace
 
 import pytest
+from pipeline_helpers import echo, sending_to, wait_until, warnings_in
 from pydantic import SecretStr
 from unsent import UnsentStore
 
@@ -36,9 +37,8 @@ def queued(pulse, db):
     """Puts a trace into the outbox for a registry, and leaves it there."""
 
     def queue(registry):
-        kp = pulse(store=UnsentStore.at(db), sync=True, **goes_to(registry))
-        kp.capture(lambda text: text)(f"one of {registry.url}")
-        kp.close()
+        with pulse(store=UnsentStore.at(db), sync=True, **goes_to(registry)) as kp:
+            echo(kp)(f"one of {registry.url}")
         assert states(db) == ["pending"]
 
     return queue
@@ -57,15 +57,12 @@ def sender_for(pulse):
 
 
 def goes_to(registry):
-    settings = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
-    return {**settings, "embedder": None}
+    return {**sending_to(registry), "embedder": None}
 
 
 def outbox(db):
     with closing(connect(db)) as connection:
-        return connection.execute(
-            "SELECT state, attempts, claimed_by, idempotency_key FROM outbox"
-        ).fetchall()
+        return connection.execute("SELECT state, attempts, claimed_by FROM outbox").fetchall()
 
 
 def states(db):
@@ -79,18 +76,8 @@ def holders():
         return connection.execute(f"SELECT {columns} FROM paces").fetchall()
 
 
-def said(caplog):
-    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-
-
 def is_sending():
     return any(thread.name == "kp-sending" for thread in threading.enumerate())
-
-
-def wait_until(what):
-    pause = threading.Event()
-    while not what():
-        pause.wait(0.01)
 
 
 def test_a_file_in_trouble_is_said_once_and_tried_again_until_it_can_be_used(
@@ -107,7 +94,7 @@ def test_a_file_in_trouble_is_said_once_and_tried_again_until_it_can_be_used(
     wait_until(lambda: kp.stats().trouble is None)
 
     assert str(db) in trouble
-    assert said(caplog) == [f"nothing is sent for now: {trouble}"]
+    assert warnings_in(caplog) == [f"nothing is sent for now: {trouble}"]
     assert len(registry.requests) == 1
 
 
@@ -141,12 +128,11 @@ def test_who_ends_while_the_registry_hangs_leaves_all_to_the_next_which_sends_at
         sender_for(registry)
         wait_until(lambda: states(db) == ["sent"])
 
-        assert [row[:3] for row in between] == [("pending", 0, None)]
+        assert between == [("pending", 0, None)]
         assert (turn[:2], turn[2] is None) == ((None, None), False)
         assert registry.most_at_once == 1
-        assert (
-            len({(sent.body, sent.headers["idempotency-key"]) for sent in registry.requests}) == 1
-        )
+        sent = {(one.body, one.headers["idempotency-key"]) for one in registry.requests}
+        assert len(sent) == 1
 
 
 class Slow(Registry):
@@ -236,13 +222,3 @@ def test_where_the_file_is_locked_who_ends_waits_for_nobody(queued, sender_for, 
             holder.rollback()
 
         assert states(db) == ["sending"]
-
-
-def test_an_idle_thread_ends_at_once(queued, sender_for, db, registry):
-    queued(registry)
-    kp = sender_for(registry)
-    wait_until(lambda: states(db) == ["sent"])
-
-    kp.close()
-
-    wait_until(lambda: not is_sending())

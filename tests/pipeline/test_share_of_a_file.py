@@ -2,10 +2,12 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import accumulate
 
 import pytest
-from rescored import column_of, rescore, rows, traces
+from pipeline_helpers import column_of
+from rescored import rescore, score_in_turn, traces
 
 from kp_middleware import ReasoningTrace, Step, Tool
 from kp_middleware.testing import StandInEmbedder
@@ -16,19 +18,8 @@ TOP = {"threshold": "top 20%"}
 
 @pytest.fixture
 def submit(pulse):
-    """Scores runs one after another in a pipeline of its own, which ends; as after a restart."""
-
-    def submit(runs, **settings):
-        kp = pulse(**{"sync": True, **TOP, **settings})
-        [kp.submit(run) for run in runs]
-        kp.close()
-
-    return submit
-
-
-@pytest.fixture
-def column(connection):
-    return lambda name: [row[name] for row in rows(connection, "traces")]
+    """Scores runs in a pipeline of its own, which ends; as after a restart."""
+    return partial(score_in_turn, pulse, **TOP)
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ import time
 from contextlib import closing
 
 import pytest
+from pipeline_helpers import sending_to, trace_of
 from pydantic import SecretStr
 
-from kp_middleware import ReasoningTrace, Step, locations
+from kp_middleware import locations
 from kp_middleware.export import Registry
 from kp_middleware.storage import PacingTable, SharedPace
 from kp_middleware.testing import LocalRegistry
@@ -69,14 +70,8 @@ def start(tmp_path):
 @pytest.fixture
 def pulse_for(pulse):
     """Makes pipelines that send everything to a registry."""
-    always = {"threshold": 0, "sync": True, "embedder": None}
-    return lambda registry, **settings: pulse(
-        registry_url=registry.url, **{"api_key": registry.api_key, **always, **settings}
-    )
-
-
-def trace(number=0):
-    return ReasoningTrace.of("x", [Step(step_id=0, type="thought", content=str(number))])
+    always = {"sync": True, "embedder": None}
+    return lambda registry, **settings: pulse(**{**sending_to(registry), **always, **settings})
 
 
 def end_of(child, timeout_s=50):
@@ -156,7 +151,7 @@ def test_while_another_process_sends_a_flush_waits_for_its_turn(pulse_for, regis
     other = keeper_of(registry)
     other.take()
     kp = pulse_for(registry)
-    kp.submit(trace())
+    kp.submit(trace_of())
 
     in_vain = kp.flush(timeout_s=0.2)
     threading.Timer(0.1, other.release).start()
@@ -172,7 +167,7 @@ def test_closing_waits_for_the_answer_to_what_is_asked_just_now(pulse_for):
         other = keeper_of(registry)
         other.take()
         kp = pulse_for(registry)
-        kp.submit(trace())
+        kp.submit(trace_of())
         kp.flush(timeout_s=0.1)
         other.release()
         asked.wait(10)
@@ -184,61 +179,48 @@ def test_closing_waits_for_the_answer_to_what_is_asked_just_now(pulse_for):
         assert len(registry.documents) == 1
 
 
-def test_what_is_idle_holds_no_turn(pulse_for, registry):
-    kp = pulse_for(registry)
-    kp.submit(trace())
-    kp.flush()
-
-    assert [holder for _, _, holder in paces()] == [None]
-
-
-def test_a_dead_key_is_asked_for_once_however_many_pipelines_there_are(pulse_for, registry, caplog):
-    for number in range(3):
+def test_a_dead_key_is_asked_for_once_by_all_pipelines_and_with_a_new_one_all_is_sent(
+    pulse_for, registry, caplog
+):
+    for _ in range(3):
         with pulse_for(registry, api_key="kp_dead") as kp:
-            kp.submit(trace(number))
+            kp.submit(trace_of())
 
     assert len(registry.requests) == 1
     assert caplog.text.count("KP_API_KEY") == 3
 
-
-def test_with_a_new_key_everything_that_waited_is_sent(pulse_for, registry):
-    with pulse_for(registry, api_key="kp_dead") as kp:
-        kp.submit(trace())
-
     with pulse_for(registry) as kp:
-        kp.submit(trace(1))
+        kp.submit(trace_of())
 
-    assert len(registry.documents) == 2
+    assert len(registry.documents) == 4
 
 
 def test_a_registry_that_answers_429_is_left_alone_by_every_pipeline(pulse_for):
     with LocalRegistry(answers=lambda _: 429) as registry:
-        for number in range(5):
+        for _ in range(5):
             with pulse_for(registry) as kp:
-                kp.submit(trace(number))
+                kp.submit(trace_of())
 
     assert len(registry.requests) == 1
 
 
-def test_no_key_is_in_the_file(pulse_for, registry):
-    with pulse_for(registry) as kp:
-        kp.submit(trace())
+def test_what_is_idle_holds_no_turn_and_tells_no_key(pulse_for, registry):
+    for agent in ({}, {"agent_id": "agent-7"}):
+        kp = pulse_for(registry, **agent)
+        kp.submit(trace_of())
+        kp.flush()
 
-    assert registry.api_key.encode() not in locations.pacing_file().read_bytes()
+    (known_by_its_key, *_, idle), named = paces()
+    assert (known_by_its_key, idle) == (registry.url, None)
+    assert named == (registry.url, "agent-7", None)
     assert paces()[0][1].startswith("key ")
-
-
-def test_the_agent_is_named_where_it_is_known(pulse_for, registry):
-    with pulse_for(registry, agent_id="agent-7") as kp:
-        kp.submit(trace())
-
-    assert paces() == [(registry.url, "agent-7", None)]
+    assert registry.api_key.encode() not in locations.pacing_file().read_bytes()
 
 
 def test_a_folder_that_cannot_be_written_costs_the_agent_nothing(pulse_for, registry, home, caplog):
     (home / "s").write_text("in the way")
     with pulse_for(registry) as kp:
-        kp.submit(trace())
+        kp.submit(trace_of())
 
     assert len(registry.documents) == 1
     assert caplog.text.count("pacing.db") == 1

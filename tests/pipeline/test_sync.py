@@ -1,43 +1,17 @@
 """With ``sync=True``, an agent pays for its own run, and for no other's."""
 
 import threading
-from contextlib import closing
 
 import pytest
+from pipeline_helpers import Meanwhile, NotReady, column_of, echo
 
-from kp_middleware.database import connect
-from kp_middleware.errors import EmbedderNotReadyError
-from kp_middleware.testing import LocalRegistry, StandInEmbedder
-
-
-class NotYet(StandInEmbedder):
-    def embed(self, text, /):  # noqa: ARG002
-        raise EmbedderNotReadyError("downloading")
-
-
-class Stopping(StandInEmbedder):
-    """Waits in its first embedding until it may go on."""
-
-    def __init__(self):
-        super().__init__()
-        self.begun, self.may_go_on = threading.Event(), threading.Event()
-
-    def embed(self, text, /):
-        if not self.asked:
-            self.begun.set()
-            assert self.may_go_on.wait(30)
-        return super().embed(text)
-
-
-def states(db):
-    with closing(connect(db)) as connection:
-        return [state for (state,) in connection.execute("SELECT state FROM traces ORDER BY seq")]
+from kp_middleware.testing import StandInEmbedder
 
 
 @pytest.fixture
 def left(pulse):
     """Twenty runs that another process could not score."""
-    agent = pulse(embedder=NotYet(), sync=True).capture(lambda text: text)
+    agent = echo(pulse(embedder=NotReady(), sync=True))
     [agent(f"left {number}") for number in range(20)]
 
 
@@ -45,78 +19,69 @@ def left(pulse):
 def test_an_agent_s_call_scores_its_own_run_and_none_that_others_left(pulse, db):
     embedder = StandInEmbedder()
 
-    pulse(embedder=embedder, sync=True).capture(lambda text: text)("ours")
+    echo(pulse(embedder=embedder, sync=True))("ours")
 
     assert len(embedder.asked) == 2  # the run, and what people said in it
-    assert states(db) == ["recorded"] * 20 + ["scored"]
+    assert column_of(db, "state") == ["recorded"] * 20 + ["scored"]
 
 
 @pytest.mark.usefixtures("left")
-def test_a_flush_scores_what_others_left(pulse, db):
-    kp = pulse(sync=True)
-
-    assert not kp.flush()
-    assert states(db) == ["scored"] * 20
-
-
-@pytest.mark.usefixtures("left")
-def test_a_flush_ends_when_its_time_is_over(pulse):
+def test_a_flush_scores_what_others_left_in_its_time(pulse, db):
     embedder = StandInEmbedder()
+    kp = pulse(embedder=embedder, sync=True)
 
-    backlog = pulse(embedder=embedder, sync=True).flush(timeout_s=0)
+    backlog, asked = kp.flush(timeout_s=0), [*embedder.asked]
 
-    assert (backlog.unscored, embedder.asked) == (20, [])
+    assert (backlog.unscored, asked) == (20, [])
+    assert not kp.flush()
+    assert column_of(db, "state") == ["scored"] * 20
 
 
 def test_closing_keeps_what_is_in_memory(pulse, db):
     kp = pulse(sync=True)
     db.mkdir()
-    agent = kp.capture(lambda text: text)
+    agent = echo(kp)
     [agent(str(number)) for number in range(5)]
     db.rmdir()
 
     kp.close(timeout_s=30)
 
-    assert states(db) == ["scored"] * 5
+    assert column_of(db, "state") == ["scored"] * 5
 
 
 @pytest.mark.usefixtures("left")
 def test_an_agent_has_its_turn_while_another_thread_flushes(pulse, db):
-    embedder = Stopping()
-    kp = pulse(embedder=embedder, sync=True)
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def stop():
+        begun.set()
+        assert may_go_on.wait(30)
+
+    kp = pulse(embedder=Meanwhile(stop), sync=True)
     flushing = threading.Thread(target=kp.flush, args=(60,))
     flushing.start()
-    assert embedder.begun.wait(30)
-    calling = threading.Thread(target=kp.capture(lambda text: text), args=("ours",))
+    assert begun.wait(30)
+    calling = threading.Thread(target=echo(kp), args=("ours",))
     calling.start()
 
-    embedder.may_go_on.set()
+    may_go_on.set()
     calling.join(30)
     flushing.join(30)
 
-    assert states(db) == ["scored"] * 21
+    assert column_of(db, "state") == ["scored"] * 21
     assert not calling.is_alive() | flushing.is_alive()
 
 
-def test_rows_that_wait_for_a_key_are_not_queued_on_an_agent_s_time(pulse, db):
-    without = pulse(threshold=0, embedder=None, sync=True)
-    [without.capture(lambda text: text)(str(number)) for number in range(5)]
-    without.close()
+def test_rows_that_wait_for_a_key_are_not_queued_on_an_agent_s_time(pulse, sending, db):
+    with pulse(threshold=0, embedder=None, sync=True) as without:
+        [echo(without)(str(number)) for number in range(5)]
 
-    with LocalRegistry() as registry, closing(connect(db)) as connection:
-        kp = pulse(
-            threshold=0,
-            embedder=None,
-            sync=True,
-            registry_url=registry.url,
-            api_key=registry.api_key,
-        )
-        kp.capture(lambda text: text)("ours")
-        (at_once,) = connection.execute("SELECT count(*) FROM outbox").fetchone()
-        kp.flush()
-        (in_the_end,) = connection.execute("SELECT count(*) FROM outbox").fetchone()
+    kp = pulse(**sending, embedder=None, sync=True)
+    echo(kp)("ours")
+    at_once = column_of(db, "trace_seq", "outbox")
+    kp.flush()
 
-    assert (at_once, in_the_end) == (1, 6)
+    assert (at_once, column_of(db, "trace_seq", "outbox")) == ([6], [1, 2, 3, 4, 5, 6])
 
 
 @pytest.mark.parametrize("sync", [True, False], ids=["in sync", "in the background"])
@@ -124,7 +89,7 @@ def test_where_no_thread_can_be_started_the_agent_goes_on_and_the_next_run_tries
     sync, pulse, db, monkeypatch
 ):
     kp = pulse(sync=sync)
-    agent = kp.capture(lambda text: text)
+    agent = echo(kp)
 
     def refused(_):
         raise RuntimeError("can't start new thread")
@@ -135,4 +100,4 @@ def test_where_no_thread_can_be_started_the_agent_goes_on_and_the_next_run_tries
     agent("two")
 
     assert not kp.flush()
-    assert states(db) == ["scored"] * 2
+    assert column_of(db, "state") == ["scored"] * 2

@@ -1,14 +1,13 @@
 """A tool call that leaves says in ``content`` what was called with what; here it is as it was."""
 
 import json
-from contextlib import closing
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pipeline_helpers import trace_of
 
-from kp_middleware import KnowledgePulse, ReasoningTrace, Step, Tool
-from kp_middleware.database import connect
+from kp_middleware import KnowledgePulse, Step, Tool
 from kp_middleware.storage import OutboxAdmin
 from kp_middleware.testing import StandInEmbedder
 
@@ -16,13 +15,12 @@ SECRET = "hunter2-" + "Qx9vT4mZ7pLw"
 
 
 @pytest.fixture
-def sent(pulse, registry):
+def sent(pulse, sending, registry):
     """Sends a run of one tool call, and reads its step as the registry got it."""
 
     def send(name="convert", **fields):
-        goes = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
-        kp = pulse(sync=True, **goes)
-        kp.submit(ReasoningTrace.of("convert", [call(name, **fields)]))
+        kp = pulse(sync=True, **sending)
+        kp.submit(trace_of(steps=[call(name, **fields)]))
         kp.flush()
         return json.loads(registry.requests[-1].body)["steps"][0]
 
@@ -68,16 +66,15 @@ def test_a_long_call_is_cut_and_each_argument_of_it(sent):
     assert content.startswith(f'convert(page="{"x" * 79}…", more="{"y" * 60}", last=["z", ')
 
 
-def test_nothing_else_of_the_run_is_told_in_words(pulse, registry):
+def test_nothing_else_of_the_run_is_told_in_words(pulse, sending, registry):
     steps = [
         Step(step_id=0, type="thought"),
         Step(step_id=1, type="observation", tool=Tool(name="convert"), output_summary="240"),
         Step(step_id=2, type="error_recovery", tool=Tool(name="convert"), input={"amount": 1}),
     ]
-    goes = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
-    kp = pulse(sync=True, **goes)
+    kp = pulse(sync=True, **sending)
 
-    kp.submit(ReasoningTrace.of("convert", steps))
+    kp.submit(trace_of(steps=steps))
     kp.flush()
 
     assert all("content" not in step for step in json.loads(registry.requests[0].body)["steps"])
@@ -108,16 +105,16 @@ def test_what_is_taken_out_at_the_outbox_door_is_not_in_the_words_either(sent):
     assert step["content"] == 'mail(to="[REDACTED:email]")'
 
 
-def test_the_local_copy_its_score_and_what_is_embedded_do_not_change(pulse, registry, stored, db):
+def test_the_local_copy_its_score_and_what_is_embedded_do_not_change(
+    pulse, sending, stored, connection
+):
     embedder = StandInEmbedder()
-    kp = pulse(registry_url=registry.url, api_key=registry.api_key, threshold=0, embedder=embedder)
-    trace = ReasoningTrace.of("convert", [call(input={"amount": 250})])
+    kp = pulse(**sending, embedder=embedder)
 
-    kp.submit(trace)
+    kp.submit(trace_of(steps=[call(input={"amount": 250})]))
     kp.flush()
 
-    with closing(connect(db, read_only=True)) as connection:
-        entry = OutboxAdmin(connection).entry(1)
+    entry = OutboxAdmin(connection).entry(1)
     assert "content" not in json.loads(entry.document)["steps"][0]
     assert json.loads(entry.body)["metadata"]["quality_score"] == pytest.approx(stored()["score"])
     assert not any("convert(" in text for text in embedder.asked)
@@ -137,19 +134,19 @@ def leaving(tmp_path_factory):
     facts = {"db": db, "embedder": None, "sync": True, "threshold": 0}
     with KnowledgePulse(exporter=left.append, **facts) as kp:
 
-        def leave(*steps):
-            kp.submit(ReasoningTrace.of("asked", steps))
+        def leave(step):
+            kp.submit(trace_of(steps=[step]))
             assert not kp.flush(50)
-            return json.loads(left.pop().body)["steps"]
+            return json.loads(left.pop().body)["steps"][0]
 
         yield leave
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=300), st.dictionaries(st.text(max_size=20), json_like, max_size=6))
 def test_whatever_was_called_has_words_within_the_bound_and_passes_the_second_look(
     leaving, name, given_input
 ):
-    [step] = leaving(call(name, input=given_input))
+    step = leaving(call(name, input=given_input))
 
     assert 0 < len(step["content"]) <= 240

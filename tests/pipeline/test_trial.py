@@ -4,8 +4,8 @@ import random
 from contextlib import closing
 
 import pytest
+from pipeline_helpers import trace_of
 
-from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.storage import History
@@ -55,14 +55,10 @@ def runs(seed, count, *, days=20.0, values=40):
     ]
 
 
-def run(confidence, domain, began_s, *, private=False):
-    steps = [Step(step_id=0, type="thought", content="x"), Step(step_id=1, type="observation")]
-    trace = ReasoningTrace.of("Ask", steps, domain=domain, confidence=confidence)
-    facts = {
-        "created_at": instant(began_s),
-        "visibility": "private" if private else "network",
-    }
-    return trace.model_copy(update={"metadata": trace.metadata.model_copy(update=facts)})
+def run(confidence, domain, began_s, *, private=False, success=True):
+    visibility = "private" if private else "network"
+    metadata = {"created_at": instant(began_s), "visibility": visibility}
+    return trace_of(domain=domain, confidence=confidence, success=success, metadata=metadata)
 
 
 def tried(trial, threshold, most=None, **asked):
@@ -133,10 +129,7 @@ def test_a_day_has_room_for_so_many(decided, db):
 
 
 def test_how_many_of_them_succeeded_is_counted(decided):
-    good, bad = run(0.9, "law", BEGAN_S), run(0.9, "law", BEGAN_S)
-    bad = bad.model_copy(update={"metadata": bad.metadata.model_copy(update={"success": False})})
-
-    _, trial = decided([good, bad])
+    _, trial = decided([run(0.9, "law", BEGAN_S, success=well) for well in (True, False)])
 
     assert (tried(trial, 0.0).let_through, tried(trial, 0.0).succeeded) == (2, 1)
 

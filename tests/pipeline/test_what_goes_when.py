@@ -1,6 +1,7 @@
 """A secret is destroyed before the file; who somebody is, before anything leaves."""
 
 import base64
+import sys
 
 import pytest
 
@@ -18,14 +19,15 @@ TOLD = {
 ALL = (*TOLD.values(),)
 BEFORE_THE_FILE = {"a secret", "a secret in base64", "a card"}
 BEFORE_IT_LEAVES = BEFORE_THE_FILE | {"a national id", "an account", "an address"}
+NAMES = "Bluebird: anna@example.org asks bob@example.org, or anna@example.org; password=hunter2"
 
 
 @pytest.fixture
-def run(pulse, registry):
-    """Runs an agent that is told all of it, under these settings; it has left when this is done."""
+def run(pulse, sending):
+    """Runs an agent that is told this, under these settings; it has left when this is done."""
 
-    def once(told=ALL, **settings):
-        kp = pulse(registry_url=registry.url, api_key=registry.api_key, threshold=0.1, **settings)
+    def once(*told, **settings):
+        kp = pulse(**{**sending, "threshold": 0.1}, **settings)
 
         @kp.capture
         def ask():
@@ -39,16 +41,26 @@ def run(pulse, registry):
     return once
 
 
+@pytest.fixture
+def said(stored):
+    """What the file says that the agent was told."""
+    return lambda: stored()["steps"][0]["output_summary"]
+
+
+@pytest.fixture
+def sent(registry):
+    """What the registry got of it."""
+
+    def read():
+        (document,) = registry.documents.values()
+        return document.steps[0].output_summary
+
+    return read
+
+
 def left_in(content):
     """Which of the texts are in these bytes, whole."""
     return {kind for kind, text in TOLD.items() if text.encode() in content}
-
-
-def test_the_file_holds_all_but_the_secrets(run, db):
-    run()
-
-    written = b"".join(path.read_bytes() for path in db.parent.iterdir() if path.is_file())
-    assert left_in(written) == TOLD.keys() - BEFORE_THE_FILE
 
 
 @pytest.mark.parametrize(
@@ -59,17 +71,74 @@ def test_the_file_holds_all_but_the_secrets(run, db):
         ("private", BEFORE_THE_FILE),
     ],
 )
-def test_what_is_posted_has_lost_what_its_level_says(run, registry, level, gone):
-    run(privacy_level=level)
+def test_the_file_holds_all_but_the_secrets_and_what_is_posted_has_lost_what_its_level_says(
+    run, registry, written, level, gone
+):
+    run(*ALL, privacy_level=level)
 
     (request,) = registry.requests
+    assert left_in(written()) == TOLD.keys() - BEFORE_THE_FILE
     assert left_in(request.body) == TOLD.keys() - gone
 
 
-def test_in_a_region_that_is_named_its_ids_go_without_a_word(run, registry):
+def test_what_is_denied_reaches_neither_the_file_nor_the_registry(run, stored, said, sent):
+    run(NAMES, redact_deny=["bluebird"])
+
+    assert said().startswith("[REDACTED:denied]: anna@example.org")
+    assert sent().startswith("[REDACTED:denied]: [REDACTED:email]")
+    assert stored()["outbox"]["redactions"] == {"email": 3, "denied": 1, "password": 1}
+
+
+def test_what_is_allowed_is_sent(run, sent):
+    run(NAMES, redact_allow=["anna@example.org"])
+
+    assert "Bluebird: anna@example.org asks [REDACTED:email]" in sent()
+
+
+def test_the_story_stays_readable_where_values_are_numbered(run, sent):
+    run(NAMES, redact_numbered=True)
+
+    assert sent() == (
+        "Bluebird: [REDACTED:email#1] asks [REDACTED:email#2], or [REDACTED:email#1];"
+        " password=[REDACTED:password]"
+    )
+
+
+def test_where_an_engine_does_not_work_the_run_is_kept_and_nothing_is_sent(
+    run, said, stored, registry, caplog
+):
+    run(NAMES, redact_engines=["gitleaks:/none.toml"])
+
+    trace = stored()
+    assert said().endswith("password=[REDACTED:password]")
+    assert (trace["state"], trace["outbox"]["state"]) == ("scored", "blocked")
+    assert trace["outbox"]["reason"].startswith("engine_missing at gitleaks:/none.toml")
+    assert registry.documents == {}
+    assert "nothing will be sent: engine_missing" in caplog.text
+
+
+def test_a_package_that_is_not_installed_is_named_where_the_trace_is_shown(
+    run, said, stored, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "presidio_analyzer", None)
+
+    run(NAMES, redact_engines=["presidio:absent"], redact_deny=["bluebird"])
+
+    assert 'pip install "kp-middleware[names]"' in stored()["outbox"]["reason"]
+    assert said().startswith("[REDACTED:denied]: ")
+
+
+@pytest.mark.parametrize(
+    ("told", "region", "left"),
+    [
+        ("ask 9123 4567", "SG", "ask [REDACTED:phone]"),
+        ("look at 756.9217.0769.85 today", "CH", "look at [REDACTED:ch_ahv] today"),
+    ],
+    ids=["a phone", "an id without a word"],
+)
+def test_in_a_region_that_is_named_its_numbers_are_not_sent(run, said, sent, told, region, left):
     pytest.importorskip("phonenumbers", reason="the extra phones is not installed")
 
-    run(["look at 756.9217.0769.85 today"], redact_phone_regions=["CH"])
+    run(told, redact_phone_regions=[region])
 
-    (request,) = registry.requests
-    assert b"look at [REDACTED:ch_ahv] today" in request.body
+    assert (said(), sent()) == (told, left)

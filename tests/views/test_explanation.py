@@ -14,10 +14,10 @@ from kp_middleware.views.wording import one_line
 
 @pytest.fixture
 def shown(agent, db):
-    """The last run, after this many runs of the agent on one question."""
+    """A run of the agent on one question, as it is read from the file."""
 
-    def show(runs=1):
-        [agent("one") for _ in range(runs)]
+    def show():
+        agent("one")
         with History.open(db) as history:
             return history.run(history.find("@last"))
 
@@ -37,13 +37,6 @@ def item(shown, db):
             return replace(run, outbox=replace(history.run(run.seq).outbox, **facts))
 
     return put
-
-
-def test_the_lines_of_the_sum_add_up_to_the_score(shown):
-    *parts, total = arithmetic(shown())
-
-    assert sum(line.amount for line in parts) == pytest.approx(total.amount)
-    assert total.part == "score"
 
 
 @given(
@@ -71,8 +64,8 @@ def test_where_the_score_was_clamped_each_amount_is_rounded_by_itself():
     assert [line.amount for line in added_up(lines)] == [0.7, 0.401, 1.0]
 
 
-def test_without_a_score_there_is_nothing_to_add_up():
-    assert added_up([]) == []
+def test_without_a_score_there_is_no_sum(shown):
+    assert added_up([]) == arithmetic(replace(shown(), scoring=None)) == []
 
 
 def test_each_signal_is_shown_times_its_weight_and_each_rule_by_name(shown):
@@ -87,22 +80,18 @@ def test_each_signal_is_shown_times_its_weight_and_each_rule_by_name(shown):
         "score",
     ]
     assert lines[3].working == "0.900 × 0.20"
+    assert sum(line.amount for line in lines[:-1]) == pytest.approx(lines[-1].amount)
 
 
-@pytest.mark.parametrize(
-    ("runs", "words"),
-    [(1, "nothing to compare with yet"), (2, "1.000 like ")],
-    ids=["first", "repeat"],
-)
-def test_novelty_says_what_it_was_compared_with(shown, runs, words):
-    assert words in arithmetic(shown(runs))[1].working
+def test_novelty_says_what_it_was_compared_with(shown):
+    first, repeated = shown(), shown()
+    unmeasured = replace(first, scoring=replace(first.scoring, embedder=None))
 
+    told = [arithmetic(run)[1].working for run in (first, repeated, unmeasured)]
 
-def test_novelty_that_was_not_measured_says_so(shown):
-    run = shown()
-    unmeasured = replace(run, scoring=replace(run.scoring, embedder=None))
-
-    assert "not measured" in arithmetic(unmeasured)[1].working
+    assert "nothing to compare with yet" in told[0]
+    assert "1.000 like " in told[1]
+    assert "not measured" in told[2]
 
 
 def test_the_score_is_held_against_the_threshold(shown):
@@ -110,10 +99,6 @@ def test_the_score_is_held_against_the_threshold(shown):
     below = replace(run, scoring=replace(run.scoring, score=0.5, threshold=0.75))
 
     assert arithmetic(below)[-1].working == "is below 0.75 by 0.250"
-
-
-def test_a_trace_without_a_score_has_no_sum(shown):
-    assert arithmetic(replace(shown(), scoring=None)) == []
 
 
 @pytest.mark.parametrize(

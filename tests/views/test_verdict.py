@@ -109,22 +109,25 @@ def test_what_a_daily_limit_kept_was_not_kept_by_the_bar(decided, told):
     assert "with one change" not in told(trace)
 
 
-def test_a_gate_that_failed_asked_for_nothing(decided, told, db):
+def test_a_gate_that_failed_asked_for_nothing_and_another_threshold_can_be_asked_about(
+    decided, told, db
+):
     (trace,) = decided([0.9], gate=Rule(None))
 
     account = explain_score(trace)
 
-    assert (trace.reason_code, account.threshold, account.cleared) == (
-        "gate_failed",
-        None,
-        None,
-    )
+    assert (trace.reason_code, account.threshold, account.cleared) == ("gate_failed", None, None)
     assert arithmetic(trace)[-1].working == "its gate failed to decide"
     assert "The score alone did not decide: the gate failed: AttributeError." in told(trace)
     assert "threshold" not in typed("--db", str(db), "show", trace.id)
     page = trace_html(FullRun(trace, SimilarRuns()), links=None)
     assert "Gate: mine, which failed to decide." in page
     assert "the threshold of" not in page
+
+    another = explain_score(trace, threshold=0.9)
+
+    assert (another.cleared, another.threshold, another.other_reason) == (False, 0.9, None)
+    assert "To reach 0.9 with one change" in told(trace, "--threshold", "0.9")
 
 
 @pytest.mark.parametrize(
@@ -136,15 +139,6 @@ def test_a_rule_of_the_user_s_own_may_decide_beside_its_bar(decided, told, decis
 
     assert run_as_json(trace)["verdict"] == verdict
     assert "The score alone did not decide: it is Monday" in told(trace)
-
-
-def test_another_threshold_can_be_asked_about_whatever_the_gate_was(decided, told):
-    (trace,) = decided([0.9], gate=Rule(None))
-
-    account = explain_score(trace, threshold=0.9)
-
-    assert (account.cleared, account.threshold, account.other_reason) == (False, 0.9, None)
-    assert "To reach 0.9 with one change" in told(trace, "--threshold", "0.9")
 
 
 def test_the_gate_is_named_wherever_a_trace_is_shown(decided, db):
