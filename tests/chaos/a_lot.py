@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections import Counter, defaultdict
 from contextlib import closing, contextmanager
 
 from pydantic import SecretStr
@@ -35,6 +36,15 @@ def any_trace(luck, objective=None):
 
 def words(luck, count):
     return " ".join(luck.choices(_WORDS, k=count))
+
+
+def sent_by_id(registry):
+    """How often which body was sent with which idempotency key, by the id of its trace."""
+    sent = defaultdict(Counter)
+    for request in registry.requests:
+        trace = ReasoningTrace.model_validate_json(request.body)
+        sent[trace.id][request.body, request.headers["idempotency-key"]] += 1
+    return sent
 
 
 def rows(db, sql, *values):

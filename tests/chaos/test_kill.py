@@ -3,16 +3,15 @@
 import random
 import signal
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from contextlib import closing
 from functools import cache, partial
 from typing import NamedTuple
 
 import pytest
-from a_lot import rows
+from a_lot import rows, sent_by_id
 from working_process import Site, finish, processes, work_until_killed
 
-from kp_middleware import ReasoningTrace
 from kp_middleware.database import connect
 from kp_middleware.errors import DatabaseError
 from kp_middleware.testing import LocalRegistry
@@ -102,14 +101,6 @@ def column(sites, sql):
     return [value for site in sites for (value,) in rows(site.file, sql)]
 
 
-def bodies_by_id(registry):
-    bodies = defaultdict(set)
-    for request in registry.requests:
-        trace = ReasoningTrace.model_validate_json(request.body)
-        bodies[trace.id].add((request.body, request.headers["idempotency-key"]))
-    return bodies
-
-
 @pytest.fixture(scope="module")
 def played(memory):
     """Plays a game once, whichever test asks for it first."""
@@ -131,7 +122,7 @@ def test_what_reached_the_file_is_scored_once_and_is_at_the_registry_once(played
     assert vectors == Counter(stored)
     assert sorted(sent) == sorted(cleared)
     assert set(registry.documents) == set(cleared)
-    assert {len(bodies) for bodies in bodies_by_id(registry).values()} == {1}
+    assert {len(sent) for sent in sent_by_id(registry).values()} == {1}
     assert max(registry.times_stored.values()) == 1 or seed % 2 == 0
     assert not registry.refused_at
 

@@ -1,12 +1,12 @@
 """Thousands of traces for a registry that does all that is bad, on a clock that does not wait."""
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from a_lot import any_trace, forward, forwarding, rows
+from a_lot import any_trace, forward, forwarding, rows, sent_by_id
 from unsent import UnsentStore
 
 from kp_middleware import KnowledgePulse, ReasoningTrace
@@ -111,18 +111,6 @@ def forwardable(db):
     return {id for id, objective in cleared if objective.encode() not in REFUSED}
 
 
-def bodies_by_id(registry):
-    sent = defaultdict(Counter)
-    for request in registry.requests:
-        sent[ReasoningTrace.model_validate_json(request.body).id][request.body] += 1
-    return sent
-
-
-def thirds_of(instants):
-    """How long each third took after the one before the one before."""
-    return [third - first for first, third in zip(instants, instants[2:], strict=False)]
-
-
 @pytest.fixture(scope="module", params=["without Redis", "with Redis"])
 def whole_season(request, memory):
     folder = memory / request.param
@@ -132,17 +120,12 @@ def whole_season(request, memory):
         return season(folder, seed=20261121, replays=request.param == "with Redis")
 
 
-def test_each_forwardable_trace_is_stored_and_nothing_else(whole_season):
-    registry, db = whole_season.registry, whole_season.db
-
-    assert len(forwardable(db)) > TRACES / 2
-    assert set(registry.documents) == forwardable(db)
-
-
-def test_what_is_stored_is_what_was_sent(whole_season):
+def test_each_forwardable_trace_is_stored_as_it_was_sent_and_nothing_else(whole_season):
     registry, db = whole_season.registry, whole_season.db
     sent = rows(db, "SELECT remote_id, body FROM outbox WHERE state = 'sent'")
 
+    assert len(forwardable(db)) > TRACES / 2
+    assert set(registry.documents) == forwardable(db)
     assert {id: ReasoningTrace.model_validate_json(body) for id, body in sent} == registry.documents
 
 
@@ -155,31 +138,24 @@ def test_every_row_ends_as_it_should(whole_season):
     assert {reason for state, reason in ends if state == "blocked"} == {"retries_exhausted"}
 
 
-def test_every_attempt_has_the_same_bytes(whole_season):
-    sent = bodies_by_id(whole_season.registry)
-
-    assert max(bodies.total() for bodies in sent.values()) >= 8
-    assert {len(bodies) for bodies in sent.values()} == {1}
-
-
-def test_a_registry_that_knows_idempotency_keys_never_overwrites_but_after_a_429(whole_season):
-    registry = whole_season.registry
-    keys = defaultdict(set)
-    for request in registry.requests:
-        keys[ReasoningTrace.model_validate_json(request.body).id].add(
-            request.headers["idempotency-key"]
-        )
+def test_every_attempt_has_the_same_bytes_and_overwrites_only_under_another_key(whole_season):
+    registry, sent = whole_season.registry, sent_by_id(whole_season.registry)
+    bodies = {id: {body for body, _ in attempts} for id, attempts in sent.items()}
+    keys = {id: {key for _, key in attempts} for id, attempts in sent.items()}
     overwritten = {id for id, times in registry.times_stored.items() if times > len(keys[id])}
 
+    assert max(attempts.total() for attempts in sent.values()) >= 8
+    assert {len(different) for different in bodies.values()} == {1}
     assert not whole_season.replays or overwritten == set()
 
 
 def test_never_are_there_three_429s_within_an_hour(whole_season):
     registry = whole_season.registry
+    at = registry.refused_at
 
-    assert len(registry.refused_at) > 10
+    assert len(at) > 10
     assert not registry.revoked
-    assert min(thirds_of(registry.refused_at)) >= HOUR_S
+    assert min(third - first for first, third in zip(at, at[2:], strict=False)) >= HOUR_S
 
 
 def test_all_that_is_bad_was_met(whole_season):

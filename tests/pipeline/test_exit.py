@@ -25,11 +25,11 @@ def objectives(db):
 
 
 def test_a_program_that_just_ends_keeps_and_scores_all_that_it_has_in_memory(run_child, db):
-    runs = "str(number) + ' a long answer' * 700 for number in range(150)"
+    runs = "str(number) + ' a long answer' * 700 for number in range(60)"
 
     run_child(f"{BEGIN}record({runs})", KP_THRESHOLD="0")  # or a log line says that none cleared
 
-    assert len(column_of(db, "objective")) == 150
+    assert len(column_of(db, "objective")) == 60
     assert "scored" in column_of(db, "state")
 
 
@@ -104,6 +104,8 @@ def test_a_program_ends_about_as_soon_where_the_registry_hangs_and_keeps_what_it
 
 
 SLOW = f"""{BEGIN}
+from kp_middleware.pipeline import _pipeline
+_pipeline._LAST_STEP_S = 1.0
 begun = threading.Event()
 
 class Slow(StandInEmbedder):
@@ -111,7 +113,7 @@ class Slow(StandInEmbedder):
         begun.set()
         threading.Event().wait(60)
 
-kps = [KnowledgePulse(embedder=Slow()) for _ in range(4)]
+kps = [KnowledgePulse(embedder=Slow()) for _ in range(12)]
 for kp in kps:
     kp.capture(lambda text: text)("one")
 begun.wait()
@@ -124,7 +126,7 @@ def test_pipelines_whose_model_is_slow_end_together_and_leave_their_runs(run_chi
     took_s = time.time() - float(printed)
 
     assert took_s < HALF_OF_AN_EMBEDDING_S
-    assert column_of(db, "state") == ["recorded"] * 4
+    assert column_of(db, "state") == ["recorded"] * 12
 
 
 def test_a_program_never_ends_inside_the_model(run_child):

@@ -64,7 +64,8 @@ def test_a_flush_takes_all_of_its_time_and_tells_what_is_left(sender):
     assert sum(backlog) + len(registry.documents) in range(28, 33)  # two may be on their way
 
 
-def test_a_flush_waits_for_a_registry_that_is_in_trouble_for_a_moment(sender):
+def test_a_flush_waits_for_a_registry_that_is_in_trouble_for_a_moment(sender, monkeypatch):
+    monkeypatch.setattr("kp_middleware.export._sender.backoff_s", lambda *_: 0.2)
     with LocalRegistry(answers=[503]) as registry:
         kp = sender(registry)
         record(kp)

@@ -115,23 +115,18 @@ def test_the_agent_does_not_wait_and_runs_are_kept_meanwhile(pulse, stored):
     assert stored()["success_source"] == "extracted"
 
 
-def test_what_the_agent_says_needs_no_judge(outcome):
-    def body(_):
+def test_a_run_whose_end_is_known_needs_no_judge(outcome, pulse, stored):
+    def say(_):
         current_trace().outcome(success=True)
         return "42"
 
-    assert outcome(Judge(lambda _: False), body) == [1, 0.8, "said"]
-
-
-def test_a_run_that_raised_needs_no_judge(pulse, stored):
-    def body(_):
+    def fail(_):
         raise KeyError("gone")
 
-    kp = pulse()
+    assert outcome(Judge(lambda _: False), say) == [1, 0.8, "said"]
     with pytest.raises(KeyError):
-        kp.capture(confidence=Judge(lambda _: True))(body)("x")
-    kp.flush(20)
-
+        outcome(Judge(lambda _: True), fail)
+    pulse().flush(20)
     assert stored()["success"] == 0
 
 

@@ -15,7 +15,7 @@ from kp_middleware.database import connect
 from kp_middleware.storage import History
 from kp_middleware.testing import StandInEmbedder
 
-HISTORIES, AT_ONCE = 500, 50
+HISTORIES, AT_ONCE = 500, 25
 GATES = (0.5, 0.4, "top 20%", "top 5%")
 TYPES = ("thought", "tool_call", "observation", "error_recovery")
 EVALUATION = "score, decision, threshold, reason_code, gate, success, confidence, id"

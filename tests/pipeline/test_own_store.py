@@ -1,14 +1,128 @@
 """Runs kept elsewhere than in a file go the same way: recorded, redacted, scored, exported."""
+# ruff: noqa: ARG002
 
 import json
+import threading
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
-from memory_store import MemoryStore
 
 from kp_middleware import KnowledgePulse, current_trace
+from kp_middleware.core.evaluation import Ending
+from kp_middleware.outbox_items import OutboxItem, idempotency_key
+from kp_middleware.storage import Counts
 from kp_middleware.testing import StandInEmbedder
 
 SECRET = "sk-proj-" + "Ab3dEf6hIj9kLm2nOp5qRs8t" * 2
+
+
+class MemoryStore:
+    """Whole runs in their order: as much of a store as those need that meet no trouble."""
+
+    def __init__(self):
+        self.runs = []
+        self.items = MemoryOutbox()
+        self._lock = threading.RLock()
+
+    def open(self):
+        return None
+
+    def close(self):
+        pass
+
+    def clone(self):
+        return self
+
+    @contextmanager
+    def transaction(self):
+        with self._lock:
+            yield
+
+    def stored_version(self, trace_id):
+        return None  # no run comes twice
+
+    def record(self, run, *, seq=None, until=None, aliases=()):
+        assert seq is until is None, "runs of threads are not kept here"
+        told = run.trace.metadata.success, run.trace.outcome.confidence
+        ending = Ending(*told, run.success_source, run.confidence_source)
+        self.runs.append(SimpleNamespace(run=run, state="recorded", ending=ending))
+        return len(self.runs)
+
+    def next_overdue(self):
+        return None
+
+    def next_recorded(self, first=0, last=2**63):
+        return next((seq for seq in self._recorded() if first <= seq <= last), None)
+
+    def last_recorded(self):
+        return max(self._recorded(), default=None)
+
+    def is_recorded(self, seq, trace_id=None):
+        return seq in self._recorded()
+
+    def save_recall_vector(self, seq, embedder, vector):
+        pass
+
+    def ending(self, seq):
+        return self.runs[seq - 1].ending
+
+    def estimates(self):
+        return None
+
+    def history(self, seq, domain, *, let_through_at=None):
+        return SimpleNamespace()  # a threshold asks it for nothing
+
+    def save_evaluation(self, seq, evaluation, *, took_ms=None, p_success=None):
+        vars(self.runs[seq - 1]).update(state="scored", evaluation=evaluation)
+
+    def vectors(self):
+        return None
+
+    def outbox(self, destination, agent_id):
+        return self.items
+
+    def forwarding_warning(self, now_s):
+        return None
+
+    def counts(self):
+        states = [one.state for one in self.runs]
+        sent = len(self.items.receipts)
+        return Counts(
+            len(states), states.count("recorded"), scored=states.count("scored"), sent=sent
+        )
+
+    def _recorded(self):
+        return [seq for seq, one in enumerate(self.runs, start=1) if one.state == "recorded"]
+
+
+class MemoryOutbox:
+    """Items that wait or have gone."""
+
+    def __init__(self):
+        self.waiting, self.receipts = {}, {}
+
+    def add(self, trace_seq, body, *, redactor, redactions, reason=None):
+        self.waiting[trace_seq] = OutboxItem(trace_seq, body, idempotency_key(body, agent_id=None))
+
+    def any_pending(self):
+        return bool(self.waiting)
+
+    def next_unqueued(self, *, after):
+        return None  # what clears is queued at once
+
+    def claim(self, now, /):
+        return next(iter(self.waiting.values()), None)
+
+    def next_due(self):
+        return 0.0 if self.waiting else None
+
+    def sent(self, item, receipt, /):
+        self.receipts[item.trace_seq] = receipt
+        del self.waiting[item.trace_seq]
+
+    def sync(self, trace_seq):
+        pass
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """What a process promises of its runs: across locks, folders, second thoughts and its end."""
 
 import json
+import sqlite3
 import threading
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 from pipeline_helpers import Meanwhile, column_of, echo, trace_of
@@ -10,18 +11,9 @@ from unsent import UnsentStore
 
 from kp_middleware import KnowledgePulse
 from kp_middleware.database import connect
-from kp_middleware.errors import EmbedderUnavailableError
-
-
-class Missing:
-    """There is no model; counts how often it was asked for."""
-
-    name = "missing"
-    asked = 0
-
-    def embed(self, _text, /):
-        self.asked += 1
-        raise EmbedderUnavailableError("nowhere")
+from kp_middleware.runs import RecordedRun
+from kp_middleware.storage import SqliteStore
+from kp_middleware.testing import StandInEmbedder
 
 
 def test_what_a_lock_kept_from_being_scored_is_scored_when_the_lock_goes(pulse, db):
@@ -91,14 +83,6 @@ def test_a_submitted_trace_leaves_by_the_stricter_rule(
     assert "anna@example.org" not in str(body)
 
 
-def test_a_missing_model_is_asked_for_once_a_run(pulse):
-    embedder = Missing()
-
-    echo(pulse(embedder=embedder, sync=True))("one")
-
-    assert embedder.asked == 1
-
-
 def test_the_file_stays_where_it_was_when_the_program_goes_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kp = KnowledgePulse(db="here.db", embedder=None)
@@ -148,3 +132,87 @@ def test_a_closed_pipeline_has_no_thread_left(pulse, sending):
 
     assert sorted(thread.name for thread in ours) == ["kp-scoring", "kp-sending"]
     assert not any(thread.is_alive() for thread in ours)
+
+
+FAILING = (
+    "CREATE TRIGGER failing BEFORE UPDATE OF score ON traces BEGIN SELECT raise(ABORT, 'x'); END"
+)
+
+
+class Interrupted(SqliteStore):
+    """Meets a lock just after it has written a run."""
+
+    left = 1
+
+    @contextmanager
+    def transaction(self):
+        with super().transaction():
+            yield
+        if Interrupted.left:
+            Interrupted.left -= 1
+            raise sqlite3.OperationalError("database is locked")
+
+
+def scores(connection):
+    return connection.execute("SELECT state, novelty FROM traces ORDER BY seq").fetchall()
+
+
+def test_what_was_rolled_back_is_not_remembered(pulse, connection):
+    kp = pulse(sync=True)
+    connection.execute(FAILING)
+    kp.submit(trace_of())
+    connection.execute("DROP TRIGGER failing")
+
+    kp.submit(trace_of())
+
+    assert scores(connection) == [("failed", None), ("scored", 0.5)]
+
+
+def test_a_run_that_was_written_and_is_tried_again_is_kept_once(pulse, db, connection):
+    kp = pulse(store=Interrupted.at(db))
+
+    assert echo(kp)("one") == "one"
+    kp.flush(30)
+
+    assert (Interrupted.left, [state for state, _ in scores(connection)]) == (0, ["scored"])
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_run_that_another_process_scores_meanwhile_is_scored_once(pulse, connection, sync):
+    theirs = pulse()
+    ours = pulse(embedder=Meanwhile(lambda: theirs.flush(30)), sync=sync)
+
+    ours.submit(trace_of())
+    ours.flush(30)
+
+    assert scores(connection) == [("scored", 0.5)]
+    assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (1,)
+
+
+def test_two_processes_embed_nothing_twice_while_each_has_runs_of_its_own(pulse, connection):
+    embedders = StandInEmbedder(), StandInEmbedder()
+    both = [pulse(embedder=embedder) for embedder in embedders]
+    [(each.submit(trace_of()), each.flush(30)) for each in both]
+    [embedder.asked.clear() for embedder in embedders]
+    for number in range(10):
+        [each.submit(trace_of(f"{number} {at}")) for at, each in enumerate(both)]
+
+    [each.flush(30) for each in both]
+
+    assert [len(embedder.asked) for embedder in embedders] == [20, 20]  # the run, what was said
+    assert {state for state, _ in scores(connection)} == {"scored"}
+
+
+def test_a_run_that_has_taken_the_place_of_a_removed_one_is_scored_as_itself(pulse, connection, db):
+    theirs = trace_of("theirs")
+
+    def take_its_place():
+        connection.execute("DELETE FROM traces")
+        SqliteStore(connection).record(RecordedRun(trace=theirs, shape=theirs.shape))
+
+    kp = pulse(embedder=Meanwhile(take_its_place))
+    kp.submit(trace_of("ours"))
+    kp.flush(30)
+
+    assert (column_of(db, "id"), column_of(db, "state")) == ([theirs.id], ["scored"])
+    assert column_of(db, "key", "vectors") == [theirs.id]

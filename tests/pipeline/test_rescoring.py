@@ -191,6 +191,7 @@ def test_only_what_is_selected_gets_another_score_and_all_take_part(submit, conn
     connection.execute("UPDATE traces SET started_at = '2026-01-0' || seq || 'T00:00:00.000Z'")
     rescore(db, None, since="2026-01-02")
     assert column("embedder") == ["stand-in", None, None]
+    assert column("novelty")[1:] == [0.5, 0.5]
 
 
 def test_without_its_model_nothing_is_changed(submit, connection, db):
@@ -206,14 +207,6 @@ def test_without_its_model_nothing_is_changed(submit, connection, db):
         rescore(db, Missing())
 
     assert contents(connection) == before
-
-
-def test_the_setting_none_gives_novelty_one_half(submit, column, db):
-    submit(traces(4))
-
-    rescore(db, None)
-
-    assert (set(column("novelty")), set(column("embedder"))) == ({0.5}, {None})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from unsent import UnsentStore
 from kp_middleware.database import connect
 from kp_middleware.pipeline import Feedback, Reevaluation
 from kp_middleware.settings import Settings
-from kp_middleware.storage import CANCELLED_BY_HAND, MAY_HAVE_BEEN_SENT, SqliteStore
+from kp_middleware.storage import MAY_HAVE_BEEN_SENT, SqliteStore
 from kp_middleware.testing import StandInEmbedder
 
 KEYED = {
@@ -92,16 +92,6 @@ def test_what_waits_and_no_longer_clears_is_cancelled_and_waits_again_where_it_c
     assert rescoring.counts["queued"] == 3
 
 
-def test_what_other_rules_had_prepared_is_blocked_where_it_clears_again(keep, outbox, db):
-    (run,) = traces(1)
-    keep([run], threshold=0, redact_deny=(run.task.objective.split()[0],))
-    rescore(db, None, threshold=1, **KEYED)
-
-    rescore(db, None, threshold=0, **KEYED)
-
-    assert (outbox()[1]["state"], outbox()[1]["body"]) == ("blocked", None)
-
-
 def test_what_clears_now_is_queued(keep, outbox, db):
     keep(traces(3), threshold=1)
 
@@ -130,17 +120,6 @@ def test_what_is_private_stays(keep, outbox, db):
 
     assert outbox() == {}
     assert rescoring.counts == {"changed": 2, "cleared": 2}
-
-
-def test_what_was_cancelled_by_hand_stays_cancelled(keep, connection, outbox, db):
-    keep(traces(1), threshold=0)
-    connection.execute("UPDATE outbox SET state = 'cancelled', reason = ?", (CANCELLED_BY_HAND,))
-
-    rescore(db, None, threshold=1, **KEYED)
-    rescoring = rescore(db, None, threshold=0, **KEYED)
-
-    assert (outbox()[1]["state"], outbox()[1]["reason"]) == ("cancelled", CANCELLED_BY_HAND)
-    assert rescoring.counts == {"changed": 1, "cleared": 1}
 
 
 def test_what_is_sent_between_reading_and_writing_stays(keep, connection, outbox, db):

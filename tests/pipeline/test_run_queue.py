@@ -1,42 +1,32 @@
 """What waits in memory is bounded by bytes, and nothing is forgotten between two hands."""
 
+import threading
 import tracemalloc
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pytest
-from pipeline_helpers import column_of, wait_until
+from pipeline_helpers import Meanwhile
 
 from kp_middleware import ReasoningTrace, Step
-from kp_middleware.database import connect
 
 ROOM_FOR_TWO = 110_000 + 2 * 4096
 
 
 @pytest.fixture
-def locked(db):
-    """Keeps the file locked, so that runs wait in memory."""
-    connect(db).close()
+def busy(pulse):
+    """A pipeline that scores a first run until the block ends, while others wait in memory."""
 
     @contextmanager
-    def hold():
-        with closing(connect(db)) as holder:
-            holder.execute("BEGIN IMMEDIATE")
-            yield
+    def hold(**settings):
+        begun, may_go_on = threading.Event(), threading.Event()
+        embedder = Meanwhile(lambda: (begun.set(), may_go_on.wait(30)))
+        kp = pulse(embedder=embedder, **settings)
+        kp.submit(trace_of(1))
+        assert begun.wait(30)
+        yield kp
+        may_go_on.set()
 
     return hold
-
-
-@pytest.fixture
-def waiting(pulse):
-    """Makes pipelines of which a first run waits in the worker's hand: it needs no room."""
-
-    def make(**settings):
-        kp = pulse(embedder=None, **settings)
-        kp.submit(trace_of(1))
-        wait_until(lambda: kp.stats().trouble)
-        return kp
-
-    return make
 
 
 def trace_of(size):
@@ -49,9 +39,8 @@ def record(kp, note, count=900):
     recorder.finish()
 
 
-def test_beyond_its_bytes_a_run_is_dropped_and_what_is_kept_makes_room(waiting, locked):
-    with locked():
-        kp = waiting(max_queue_bytes=ROOM_FOR_TWO)
+def test_beyond_its_bytes_a_run_is_dropped_and_what_is_kept_makes_room(busy):
+    with busy(max_queue_bytes=ROOM_FOR_TWO) as kp:
         [kp.submit(trace_of(50_000)) for _ in range(3)]
         kp.end_thread("T")  # which fits where a trace does not
         during = kp.stats()
@@ -59,14 +48,13 @@ def test_beyond_its_bytes_a_run_is_dropped_and_what_is_kept_makes_room(waiting, 
     kp.submit(trace_of(50_000))
     kp.flush(30)
 
-    assert (during.in_memory, during.dropped) == (4, 1)
+    assert (during.in_memory, during.dropped) == (3, 1)
     after = kp.stats()
     assert (after.in_memory, after.dropped, after.scored) == (0, 1, 4)
 
 
-def test_the_steps_of_a_recorder_count(waiting, locked):
-    with locked():
-        kp = waiting(max_queue_bytes=20_000)
+def test_the_steps_of_a_recorder_count(busy):
+    with busy(max_queue_bytes=20_000) as kp:
         record(kp, lambda recorder, _: recorder.thought("ab"), 1)
         fits = kp.stats().dropped
         record(kp, lambda recorder, _: recorder.thought("a" * 600), 30)
@@ -87,10 +75,8 @@ def test_the_steps_of_a_recorder_count(waiting, locked):
     ],
     ids=["short thoughts", "tool calls", "observations", "long thoughts"],
 )
-def test_the_bound_is_about_what_the_runs_take_in_memory(waiting, locked, note):
-    with locked():
-        kp = waiting(max_queue_bytes=4_000_000)
-
+def test_the_bound_is_about_what_the_runs_take_in_memory(busy, note):
+    with busy(max_queue_bytes=4_000_000) as kp:
         tracemalloc.start()
         while not kp.stats().dropped:
             record(kp, note)
@@ -98,12 +84,3 @@ def test_the_bound_is_about_what_the_runs_take_in_memory(waiting, locked, note):
         tracemalloc.stop()
 
     assert 4_000_000 / 1.6 < taken < 4_000_000 * 1.5
-
-
-def test_runs_are_kept_in_their_order(waiting, locked, db):
-    with locked():
-        kp = waiting()
-        [kp.submit(trace_of(size)) for size in range(2, 9)]
-    kp.flush(30)
-
-    assert column_of(db, "length(objective)") == [*range(1, 9)]

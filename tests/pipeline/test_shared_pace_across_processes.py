@@ -98,28 +98,35 @@ def paces():
 
 
 @pytest.mark.slow
-def test_processes_with_one_key_send_everything_once_and_meet_no_429(start):
-    with LocalRegistry(burst=PROCESSES * TRACES + RESERVE, refill_s=3600) as registry:
-        children = [start(f"p{n}", SEND_ALL, registry, TRACES) for n in range(PROCESSES)]
-        ends = [end_of(child) for child in children]
-
-    assert ends == [(0, "", "")] * PROCESSES
-    assert len(registry.documents) == len(registry.requests) == PROCESSES * TRACES
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_homes_that_share_a_key_and_no_folder_meet_no_429(start, tmp_path):
-    with LocalRegistry(refill_s=0.1) as registry:
+@pytest.mark.parametrize(
+    ("limits", "count", "folders_of_their_own"),
+    [
+        ({"burst": PROCESSES * TRACES + RESERVE, "refill_s": 3600}, TRACES, False),
+        ({"refill_s": 0.1}, 40, True),
+    ],
+    ids=["in one folder", "in homes that share no folder"],
+)
+def test_processes_with_one_key_send_everything_once_and_meet_no_429(
+    start, tmp_path, limits, count, folders_of_their_own
+):
+    with LocalRegistry(**limits) as registry:
         children = [
-            start(f"h{n}", SEND_ALL, registry, 40, XDG_STATE_HOME=str(tmp_path / f"state{n}"))
+            start(
+                f"p{n}",
+                SEND_ALL,
+                registry,
+                count,
+                **({"XDG_STATE_HOME": str(tmp_path / f"s{n}")} if folders_of_their_own else {}),
+            )
             for n in range(PROCESSES)
         ]
         ends = [end_of(child, timeout_s=150) for child in children]
 
     assert ends == [(0, "", "")] * PROCESSES
     assert (registry.refused_at, registry.revoked) == ((), False)
-    assert len(registry.documents) == PROCESSES * 40
+    assert len(registry.documents) == PROCESSES * count
+    assert folders_of_their_own or len(registry.requests) == PROCESSES * count
 
 
 @pytest.mark.slow
@@ -210,10 +217,10 @@ def test_what_is_idle_holds_no_turn_and_tells_no_key(pulse_for, registry):
         kp.submit(trace_of())
         kp.flush()
 
-    (known_by_its_key, *_, idle), named = paces()
-    assert (known_by_its_key, idle) == (registry.url, None)
-    assert named == (registry.url, "agent-7", None)
-    assert paces()[0][1].startswith("key ")
+    named, known_by_its_key = sorted(agent for _, agent, _ in paces())
+    assert named == "agent-7"
+    assert known_by_its_key.startswith("key ")
+    assert {(url, holder) for url, _, holder in paces()} == {(registry.url, None)}
     assert registry.api_key.encode() not in locations.pacing_file().read_bytes()
 
 

@@ -134,20 +134,6 @@ def test_how_many_of_them_succeeded_is_counted(decided):
     assert (tried(trial, 0.0).let_through, tried(trial, 0.0).succeeded) == (2, 1)
 
 
-def test_the_scores_of_each_domain_are_described(decided, db):
-    _, trial = decided([run(place / 10, "law", BEGAN_S + place * DAY_S) for place in range(11)])
-
-    found = calibrated(trial, now=0.0)
-    (law,) = found.domains
-
-    with closing(connect(db, read_only=True)) as connection:
-        scores = sorted((run.score for run in History(connection).scored_runs()), reverse=True)
-    assert law[:2] == ("law", 11)
-    assert law[2:5] == (scores[5], scores[1], scores[0])
-    assert sum(law.bins) == 11
-    assert found.days == 10
-
-
 def test_a_file_without_scores_has_nothing_to_try(decided):
     _, trial = decided([])
 

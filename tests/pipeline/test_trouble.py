@@ -4,10 +4,10 @@ import signal
 
 import numpy as np
 import pytest
-from pipeline_helpers import NotReady, echo, warnings_in
+from pipeline_helpers import NotReady, echo, wait_until, warnings_in
 
 from kp_middleware import ReasoningTrace
-from kp_middleware.errors import EmbedderNotReadyError
+from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
 from kp_middleware.testing import StandInEmbedder
 
 
@@ -28,9 +28,9 @@ class OddEmbedder(StandInEmbedder):
 
 
 def test_while_a_path_cannot_be_used_that_is_said_once_and_the_runs_wait(pulse, db, caplog):
-    db.mkdir()
     kp = pulse(sync=True)
     agent = echo(kp)
+    db.mkdir()
 
     assert [agent("one"), agent("two")] == ["one", "two"]
     assert kp.flush(timeout_s=40).unscored == 2  # it does not wait in vain
@@ -65,8 +65,9 @@ def test_a_file_that_is_no_database_is_left_as_it_is_and_told_of(pulse, db, capl
     [
         (np.full(384, np.nan, dtype=np.float32), "NaN"),
         (np.ones(3, dtype=np.float32), "expected a vector of 384 dimensions, got 3"),
+        (EmbedderUnavailableError("there is no model"), "there is no model"),
     ],
-    ids=["NaN", "wrong dimension"],
+    ids=["NaN", "wrong dimension", "no model, which is asked for once a run"],
 )
 def test_a_run_whose_vector_cannot_be_used_is_scored_without_it_and_said_once(
     pulse, stored, caplog, vector, words
@@ -150,8 +151,9 @@ def test_an_unreachable_registry_keeps_the_trace_for_later(pulse, stored, caplog
     kp = pulse(registry_url="http://127.0.0.1:9", api_key="kp_" + "0" * 64, threshold=0)
 
     echo(kp)("one")
+    wait_until(lambda: warnings_in(caplog))
 
-    assert kp.flush() == (0, 1)
+    assert kp.flush(timeout_s=0.1) == (0, 1)
     assert stored()["outbox"]["state"] == "pending"
     assert len(warnings_in(caplog)) == 1
 

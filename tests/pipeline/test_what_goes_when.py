@@ -44,7 +44,7 @@ def run(pulse, sending):
 @pytest.fixture
 def said(stored):
     """What the file says that the agent was told."""
-    return lambda: stored()["steps"][0]["output_summary"]
+    return lambda: stored()["steps"][0]["content"]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def sent(registry):
 
     def read():
         (document,) = registry.documents.values()
-        return document.steps[0].output_summary
+        return document.steps[0].content
 
     return read
 

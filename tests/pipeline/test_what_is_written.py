@@ -1,0 +1,252 @@
+"""What is written of a run and sent: within bounds, and a secret found in one place in no place."""
+
+import json
+import random
+import string
+
+import pytest
+from pipeline_helpers import column_of, trace_of, warnings_in
+
+from kp_middleware import ReasoningTrace, Step, current_trace
+from kp_middleware.recording import Place
+from kp_middleware.traces import Entity, KnowledgeGraphDelta
+
+_random = random.Random(20260612)
+SECRET = "Quiet-" + "".join(_random.choices(string.ascii_letters + string.digits, k=10)) + "7!"
+TOLD = f"Log in with password={SECRET} please"
+
+
+class RefusedError(Exception):
+    """Quotes what it was given, as errors do."""
+
+
+def in_the_same_text():
+    current_trace().thought(f"{TOLD}. I typed {SECRET}.")
+
+
+def in_an_earlier_step():
+    current_trace().thought(f"I try {SECRET}")
+    current_trace().thought(TOLD)
+
+
+def in_a_later_step():
+    current_trace().thought(TOLD)
+    current_trace().observation(f"you typed {SECRET}")
+
+
+def in_an_error_of_a_tool():
+    current_trace().thought(TOLD)
+    current_trace().tool_call("login", {"as": "anna", "with": [SECRET]})
+    current_trace().error(RefusedError(f"{SECRET!r} is not right"), tool="login")
+
+
+def in_a_key():
+    current_trace().thought(TOLD)
+    current_trace().tool_call("count", {SECRET: 1})
+
+
+def in_json_in_a_text():
+    current_trace().tool_call("login", {"password": SECRET})
+    current_trace().observation(f'{{"log": "{{\\"typed\\": \\"{SECRET}\\"}}"}}', tool="login")
+
+
+def in_a_tag():
+    current_trace().thought(TOLD)
+    current_trace().tags = ("nightly", SECRET)
+
+
+def in_the_id_of_its_thread():
+    current_trace().thought(TOLD)
+    current_trace().thread_id = SECRET
+
+
+def in_the_name_of_its_agent():
+    current_trace().thought(TOLD)
+    current_trace().agent_name = SECRET
+
+
+def in_its_result():
+    current_trace().thought(TOLD)
+    return SECRET
+
+
+def in_what_it_was_asked(_):
+    current_trace().thought(TOLD)
+
+
+def told_by_a_tag():
+    current_trace().thought(f"I typed {SECRET}")
+    current_trace().tags = (TOLD,)
+
+
+@pytest.fixture
+def kp(pulse, sending):
+    return pulse(**sending, privacy_level="private")
+
+
+WAYS = (
+    in_the_same_text,
+    in_an_earlier_step,
+    in_a_later_step,
+    in_an_error_of_a_tool,
+    in_a_key,
+    in_json_in_a_text,
+    in_a_tag,
+    in_the_id_of_its_thread,
+    in_the_name_of_its_agent,
+    in_its_result,
+    in_what_it_was_asked,
+    told_by_a_tag,
+)
+
+
+@pytest.mark.parametrize("agent", WAYS, ids=lambda agent: agent.__name__)
+def test_a_secret_found_once_is_nowhere_in_the_file_and_in_what_is_sent(
+    kp, registry, written, agent
+):
+    kp.capture(agent)(*[f"what is {SECRET}?"] * (agent is in_what_it_was_asked))
+    kp.flush()
+
+    [sent] = registry.requests
+    assert b"[REDACTED:" in sent.body
+    assert SECRET.encode() not in written() + sent.body
+
+
+def test_the_text_of_an_error_that_ends_a_run_is_not_written_with_its_secret(kp, written):
+    @kp.capture
+    def ask():
+        current_trace().thought(TOLD)
+        raise RefusedError(SECRET)
+
+    with pytest.raises(RefusedError):
+        ask()
+    kp.flush()
+
+    assert SECRET.encode() not in written()
+    assert b"RefusedError" in written()
+
+
+def test_a_common_word_that_was_a_password_stays_elsewhere(kp, registry):
+    @kp.capture
+    def ask():
+        current_trace().thought("password=customer")
+        return "the customer is happy"
+
+    ask()
+    kp.flush()
+
+    assert b"the customer is happy" in registry.requests[0].body
+    assert b"password=[REDACTED:password]" in registry.requests[0].body
+
+
+def test_what_was_taken_out_is_counted_in_every_place_of_its_run_and_in_no_other(pulse, stored):
+    kp = pulse(sync=True)
+    said = [Step(step_id=0, type="thought", content=f"I typed {SECRET}")]
+
+    kp.submit(trace_of(TOLD, steps=said, result_summary=SECRET))
+    first = stored()
+    kp.submit(trace_of("hello", steps=said))
+
+    assert first["redactions"] == {"password": 3}
+    assert stored()["steps"][0]["content"] == f"I typed {SECRET}"
+
+
+LOGIN = "password=hunter2" + "horse" * 3
+
+
+@pytest.fixture
+def at_once(pulse):
+    return pulse(sync=True)
+
+
+def bottomless():
+    inner = {}
+    [inner := {"deeper": inner} for _ in range(200)]
+    return inner
+
+
+def thoughts(count, size):
+    return [Step(step_id=at, type="thought", content=f"{at} " * (size // 2)) for at in range(count)]
+
+
+FACTS = {
+    **dict.fromkeys(("thread_id", "model", "agent_name", "error_type"), LOGIN),
+    "tags": ("nightly", LOGIN),
+}
+
+
+@pytest.mark.parametrize("fact", [*FACTS, "agent of a step"])
+def test_a_secret_in_a_fact_about_the_run_is_not_written(at_once, written, fact):
+    recorder = at_once.start_recording("python")
+    place = Place(agent="an agent within" if fact in FACTS else LOGIN)
+    recorder.note("thought", "said", place=place)
+    if fact in FACTS:
+        setattr(recorder, fact, FACTS[fact])
+
+    recorder.finish()
+
+    assert at_once.stats().scored == 1
+    assert (b"an agent within" in written(), b"nightly" in written()) == (
+        fact in FACTS,
+        fact == "tags",
+    )
+    assert b"hunter2" not in written()
+
+
+def test_where_redaction_fails_no_text_is_written_from_any_field(at_once, written, stored, caplog):
+    steps = [Step(step_id=0, type="tool_call", input=bottomless())]
+    trace = ReasoningTrace.of("a private errand", steps, domain=f"of {LOGIN}")
+    delta = KnowledgeGraphDelta(entities=[Entity(name="private", type="x")], relationships=[])
+
+    at_once.submit(
+        trace.model_copy(update={"knowledge_graph_delta": delta, "source_skill": "a private skill"})
+    )
+
+    assert (stored()["state"], stored()["step_count"]) == ("failed", 1)
+    assert "too_deep" in stored()["reason"]
+    assert len(warnings_in(caplog)) == 1
+    for text in b"private errand", b"private skill", b'"name":"private"', b"hunter2":
+        assert text not in written()
+
+
+def test_a_submitted_trace_is_bounded_like_a_captured_run(at_once, stored, db):
+    at_once.submit(ReasoningTrace.of("many", thoughts(3000, 20)))
+
+    trace, [body] = stored(), column_of(db, "body", "documents")
+    assert (trace["state"], trace["step_count"], len(trace["steps"])) == ("scored", 3000, 1000)
+    assert len(json.loads(body)["steps"]) == 1000
+
+
+def test_a_submitted_trace_has_its_bound_in_bytes(at_once, stored):
+    at_once.submit(ReasoningTrace.of("large", thoughts(60, 30_000)))
+
+    assert stored()["step_count"] == 60
+    assert len(str(stored()["steps"])) < 1.1 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("settings", "large", "told"),
+    [
+        (
+            {"max_field_bytes": 10**8, "max_trace_bytes": 10**8},
+            Step(step_id=0, type="thought", content="0 " * 1_250_000),
+            "[cut: 2500000 characters in all]",
+        ),
+        (
+            {"max_field_bytes": 900_000},
+            Step(step_id=0, type="tool_call", input={"values": [0] * 150_000}, content="of many"),
+            "(not kept: it is too large to be redacted)",
+        ),
+    ],
+    ids=["a text", "too many values"],
+)
+def test_what_is_too_large_to_be_redacted_goes_and_the_other_steps_stay(
+    pulse, stored, settings, large, told
+):
+    kp = pulse(sync=True, **settings)
+
+    kp.submit(ReasoningTrace.of("large", [large, Step(step_id=1, type="thought", content="b")]))
+
+    trace, (first, second) = stored(), stored()["steps"]
+    assert (trace["state"], trace["objective"], second["content"]) == ("scored", "large", "b")
+    assert told in (first.get("content") or first["output_summary"])[-60:]
