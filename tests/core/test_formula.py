@@ -46,10 +46,6 @@ def shape(steps=2, types=frozenset({"thought"}), tools=0, recoveries=0):
     return Shape(steps=steps, types=types, tools=tools, recoveries=recoveries)
 
 
-def measured(given_shape, similarity=None, success=True):
-    return measure(given_shape, similarity, 0.9, success=success)
-
-
 def test_the_shape_counts_steps_types_tools_and_recoveries():
     steps = [
         Step(step_id=0, type="tool_call", tool=Tool(name="search")),
@@ -64,44 +60,37 @@ def test_the_shape_counts_steps_types_tools_and_recoveries():
 
 
 @pytest.mark.parametrize(
-    ("given_shape", "expected"),
+    ("signal", "given", "expected"),
     [
-        (shape(steps=1), 0.135),
-        (shape(steps=10, types=ALL_TYPES), 0.6),
-        (shape(steps=10, types=ALL_TYPES, recoveries=1), 0.9),
-        (shape(steps=1000), 1.0),
+        pytest.param("complexity", {"steps": 1}, 0.135, id="one thought"),
+        pytest.param("complexity", {"steps": 10, "types": ALL_TYPES}, 0.6, id="all types"),
+        pytest.param(
+            "complexity",
+            {"steps": 10, "types": ALL_TYPES, "recoveries": 1},
+            0.9,
+            id="with a recovery",
+        ),
+        pytest.param("complexity", {"steps": 1000}, 1.0, id="capped, though its step term is not"),
+        pytest.param("novelty", {"similarity": None}, 0.5, id="nothing to compare"),
+        pytest.param("novelty", {"similarity": 1.0}, 0.0, id="a repeat"),
+        pytest.param("novelty", {"similarity": 0.0}, 1.0, id="unlike"),
+        pytest.param("novelty", {"similarity": -1.0}, 1.0, id="opposite is clamped"),
+        pytest.param("novelty", {"similarity": 1.0000000000000002}, 0.0, id="rounding is clamped"),
+        pytest.param("tool_diversity", {"steps": 6, "tools": 0}, 0.0, id="no tool"),
+        pytest.param("tool_diversity", {"steps": 6, "tools": 1}, 0.5, id="one in six steps"),
+        pytest.param("tool_diversity", {"steps": 6, "tools": 2}, 1.0, id="two in six steps"),
+        pytest.param("tool_diversity", {"steps": 6, "tools": 5}, 1.0, id="tools are capped"),
+        pytest.param("outcome_confidence", {"success": True}, 0.9, id="after a success"),
+        pytest.param("outcome_confidence", {"success": False}, 0.27, id="less after a failure"),
     ],
-    ids=["one thought", "all types", "with a recovery", "capped, though the step term is not"],
 )
-def test_complexity_counts_types_recoveries_and_steps(given_shape, expected):
-    assert measured(given_shape).complexity == pytest.approx(expected)
+def test_a_signal_is_measured_as_the_protocol_says(signal, given, expected):
+    given = {"similarity": None, "success": True, **given}
+    similarity, success = given.pop("similarity"), given.pop("success")
 
+    signals = measure(shape(**given), similarity, 0.9, success=success)
 
-@pytest.mark.parametrize(
-    ("similarity", "expected"),
-    [(None, 0.5), (1.0, 0.0), (0.0, 1.0), (-1.0, 1.0), (1.0000000000000002, 0.0)],
-    ids=["nothing to compare", "repeat", "unlike", "opposite is clamped", "rounding is clamped"],
-)
-def test_novelty_is_what_similarity_leaves(similarity, expected):
-    assert measured(shape(), similarity).novelty == expected
-
-
-@pytest.mark.parametrize(
-    ("steps", "tools", "expected"),
-    [(6, 0, 0.0), (6, 1, 0.5), (6, 2, 1.0), (6, 5, 1.0)],
-    ids=["none", "one in six", "two in six", "capped"],
-)
-def test_tool_diversity_is_three_times_the_tools_per_step(steps, tools, expected):
-    signals = measured(shape(steps=steps, tools=tools))
-
-    assert signals.tool_diversity == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(("success", "expected"), [(True, 0.9), (False, 0.27)])
-def test_confidence_counts_less_after_a_failure(success, expected):
-    signals = measured(shape(), success=success)
-
-    assert signals.outcome_confidence == pytest.approx(expected)
+    assert getattr(signals, signal) == pytest.approx(expected)
 
 
 def scored(given_shape, similarity=0.5, confidence=0.8, success=True, weights=EVEN):
@@ -209,6 +198,6 @@ def test_a_score_cannot_be_changed():
 
 
 def test_signals_and_weights_are_in_the_order_of_their_names():
-    signals = measured(shape())
+    signals = measure(shape(), None, 0.9, success=True)
 
     assert tuple(signals) == astuple(signals) == tuple(getattr(signals, n) for n in SIGNALS)

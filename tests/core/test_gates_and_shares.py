@@ -86,47 +86,52 @@ def ranked(share, key, past):
     return decided([share], 0.5, past)
 
 
+AMONG = "rank 0.900 is among the best 10% of the domain's last 100 runs, which begin at 0.900: 8 of"
+BELOW = "rank 0.400 is below 0.900, where the best 10% of the domain's last 100 runs begin: 8 of"
+
+
 @pytest.mark.parametrize(
-    ("key", "decision", "reason"),
+    ("share", "key", "past", "decision", "reason"),
     [
-        (
-            0.9,
-            "forward",
-            "rank 0.900 is among the best 10% of the domain's last 100 runs, which begin at 0.900",
-        ),
-        (
-            0.4,
+        pytest.param("top 10%", 0.9, Past(HUNDRED, gone=8), "forward", AMONG, id="among"),
+        pytest.param("top 10%", 0.4, Past(HUNDRED, gone=8), "withhold", BELOW, id="below"),
+        pytest.param(
+            "top 10%",
+            0.5,
+            Past([0.5] * 100, gone=10),
             "withhold",
-            "rank 0.400 is below 0.900, where the best 10% of the domain's last 100 runs begin",
+            "only as good as",
+            id="of equal runs no more than the share goes",
         ),
+        pytest.param(
+            "top 10%",
+            0.7,
+            Past(HUNDRED, credit=3.0),
+            "forward",
+            "the best 42.4% of the domain's last 100 runs",
+            id="where runs are owed more may go",
+        ),
+        pytest.param("top 10%", 0.0, Past(HUNDRED, credit=5.0), "forward", "", id="then all go"),
+        pytest.param("top 10%", 1.0, Past(HUNDRED, credit=-5.0), "withhold", "", id="or none"),
+        pytest.param(
+            "top 7%",  # 0.07 * 100 > 7
+            0.6,
+            Past([*[0.1] * 93, *[0.8] * 7]),
+            "withhold",
+            "",
+            id="the share is exact where its product is not",
+        ),
+        pytest.param("top 7%", 0.6, Past([*[0.1] * 94, *[0.8] * 6]), "forward", "", id="six ahead"),
     ],
-    ids=["among", "below"],
 )
-def test_the_best_share_goes_and_it_is_said_where_it_begins(key, decision, reason):
-    told = f"{reason}: 8 of them have gone, 10 are asked for (top 10%)"
+def test_the_best_share_goes_and_says_among_which(share, key, past, decision, reason):
+    told = ranked(share, key, past)
 
-    assert ranked("top 10%", key, Past(HUNDRED, gone=8)) == (decision, told, 0.9)
-
-
-def test_of_equal_runs_no_more_than_the_share_goes():
-    told = ranked("top 10%", 0.5, Past([0.5] * 100, gone=10))
-
-    assert told.decision == "withhold"
-    assert "only as good as" in told.reason
-
-
-def test_where_runs_are_owed_more_than_the_share_may_go():
-    told = ranked("top 10%", 0.7, Past(HUNDRED, credit=3.0))
-
-    assert told.decision == "forward"
-    assert "the best 42.4% of the domain's last 100 runs" in told.reason
-
-
-@pytest.mark.parametrize(("credit", "decision"), [(5.0, "forward"), (-5.0, "withhold")])
-def test_at_the_ends_of_the_band_all_go_or_none(credit, decision):
-    key = 1.0 if credit < 0 else 0.0
-
-    assert ranked("top 10%", key, Past(HUNDRED, credit=credit)).decision == decision
+    assert told.decision == decision
+    assert reason in told.reason
+    if key in {0.4, 0.9}:
+        assert told.reason.endswith(" them have gone, 10 are asked for (top 10%)")
+        assert told.threshold == 0.9
 
 
 def test_until_enough_runs_are_known_the_protocols_threshold_holds():
@@ -145,16 +150,6 @@ def test_a_day_has_room_for_so_many_and_is_not_blamed_for_what_is_withheld_anywa
         "score 0.600 is at least 0.5, but max_per_day = 20 were forwarded in the last 24 hours",
     )
     assert decided([0.5, 0], 0.4).reason == "score 0.400 is below 0.5"
-
-
-def test_the_share_is_exact_where_its_product_is_not():
-    assert 0.07 * 100 > 7
-
-    seven_ahead = Past([*[0.1] * 93, *[0.8] * 7])
-    six_ahead = Past([*[0.1] * 94, *[0.8] * 6])
-
-    assert ranked("top 7%", 0.6, seven_ahead).decision == "withhold"
-    assert ranked("top 7%", 0.6, six_ahead).decision == "forward"
 
 
 def test_a_daily_limit_does_not_use_up_less_of_the_share():

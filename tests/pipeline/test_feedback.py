@@ -470,36 +470,27 @@ def test_feedback_on_a_run_whose_document_cannot_be_read_is_kept(
     assert caplog.text.count("cleared, but cannot be queued") == warnings
 
 
-@pytest.fixture
-def limited(at_once):
-    """A pipeline with room for two a day."""
-    return at_once(max_per_day=2)
-
-
-def test_who_was_let_through_keeps_the_place_in_that_day_s_room(limited, connection, stored):
-    traces = [trace_of() for _ in range(3)]
-    [limited.submit(trace) for trace in traces]
-    connection.execute(
-        "UPDATE traces SET decided_at = '2026-01-01T00:00:00.000Z' WHERE decision = 'forward'"
-    )
-    later = [trace_of() for _ in range(2)]
-    [limited.submit(trace) for trace in later]
-
-    limited.feedback(traces[0].id, confidence=0.9)
-
-    kept = [stored(trace.id) for trace in (traces[0], *later)]
-    assert kept[0]["decided_at"] == "2026-01-01T00:00:00.000Z"
-    assert [trace["decision"] for trace in kept] == ["forward"] * 3
-
-
-def test_who_clears_by_feedback_needs_room_today(limited, stored):
-    late = trace_of(success=False)
-    [limited.submit(trace) for trace in (late, trace_of(), trace_of())]
+def test_a_day_s_room_is_for_who_clears_today_and_others_keep_their_place(
+    at_once, connection, stored
+):
+    limited = at_once(max_per_day=2)
+    late, *first = trace_of(success=False), trace_of(), trace_of()
+    [limited.submit(trace) for trace in (late, *first)]
 
     limited.feedback(late.id, success=True)
 
     assert stored(late.id)["decision"] == "withhold"
     assert "max_per_day = 2 were forwarded" in stored(late.id)["reason"]
+
+    then = "2026-01-01T00:00:00.000Z"
+    connection.execute("UPDATE traces SET decided_at = ? WHERE decision = 'forward'", (then,))
+    today = trace_of(), trace_of()
+    [limited.submit(trace) for trace in today]
+
+    limited.feedback(first[0].id, confidence=0.9)
+
+    assert [stored(one.id)["decision"] for one in (*first, *today)] == ["forward"] * 4
+    assert stored(first[0].id)["decided_at"] == then
 
 
 def test_what_a_process_that_died_had_no_time_to_queue_the_next_one_does(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pipeline_helpers import column_of, echo, sending_to, warnings_in
 
-from kp_middleware.database import SCHEMA, connect
+from kp_middleware.database import connect
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import LocalRegistry
 
@@ -121,20 +121,6 @@ def test_what_was_sent_before_the_file_was_damaged_is_not_sent_again(pulse, db):
 
     assert set(registry.times_received.values()) == {1}
     assert after.stats().blocked == 6  # with the one that was about to be queued
-
-
-def test_a_file_of_a_newer_version_is_left_alone_and_the_runs_wait(pulse, filled, caplog):
-    newer = SCHEMA + 1
-    with closing(connect(filled)) as connection:
-        connection.execute(f"PRAGMA user_version = {newer}")
-    kp = pulse(sync=True)
-
-    echo(kp)("one")
-
-    assert kp.stats().in_memory == 1
-    [words] = warnings_in(caplog)
-    assert words.startswith(f"finished runs wait: {filled}: has schema {newer}, of a newer")
-    assert words.endswith("; upgrade kp-middleware")
 
 
 def test_a_file_that_is_removed_while_it_is_used_is_begun_anew(pulse, db, caplog):

@@ -18,7 +18,7 @@ from pipeline_helpers import Meanwhile, echo, sending_to
 from kp_middleware.database import connect
 from kp_middleware.testing import Answer, LocalRegistry
 
-BOUND_S = 3.0
+BOUND_S = 0.5
 LESS_THAN_WHAT_IS_WAITED_FOR_S = 5.0
 PROC = Path("/proc/self/fd")
 
@@ -58,6 +58,12 @@ def _forked():
     while True:
         with suppress(RuntimeError):
             return os.fork()
+
+
+@pytest.fixture
+def short_bound(monkeypatch):
+    """A fork waits less long than it would."""
+    monkeypatch.setattr("kp_middleware.database._database._FORK_TIMEOUT_S", BOUND_S)
 
 
 @pytest.fixture
@@ -276,6 +282,7 @@ def test_nor_while_the_registry_is_asked(pulse, fork, tmp_path, home):
 
 
 @needs_proc
+@pytest.mark.usefixtures("short_bound")
 def test_nor_while_a_run_is_embedded_for_longer_than_a_fork_waits(
     pulse, fork, objectives, tmp_path, home
 ):
@@ -328,7 +335,8 @@ def test_a_fork_waits_for_a_step_which_may_hold_locks_that_a_child_waits_for(
     assert (ended, objectives()) == ([0], ["child", "parent"])
 
 
-def test_a_fork_waits_some_seconds_for_what_another_process_holds_up(pulse, fork, db, objectives):
+@pytest.mark.usefixtures("short_bound")
+def test_a_fork_waits_a_while_for_what_another_process_holds_up(pulse, fork, db, objectives):
     kp = pulse()
     record(kp, "first")
     kp.flush()

@@ -1,7 +1,6 @@
 """What leaves by which gate: the same for all who share the file."""
 
 import math
-import random
 import sqlite3
 
 import numpy as np
@@ -33,18 +32,6 @@ def rows(connection):
         "SELECT decision, gate, threshold, score, reason_code, reason_args FROM traces ORDER BY seq"
     )
     return [(*decided, reason_text(code, args)) for *decided, code, args in found]
-
-
-def test_the_best_tenth_goes_once_there_are_enough_runs_to_tell(scored, connection):
-    shuffled = random.Random(1)
-    scored([shuffled.random() for _ in range(350)], threshold="top 10%")
-
-    early, late = rows(connection)[:10], rows(connection)[10:]
-
-    assert {row[2] for row in early} == {0.75}
-    assert 30 <= sum(row[0] == "forward" for row in late) <= 40
-    assert {row[1:3] for row in late} == {("top 10%", None)}
-    assert any("10% of the domain's last 100 runs" in row[4] for row in late)
 
 
 def test_two_pipelines_share_one_day_s_room(scored, connection):

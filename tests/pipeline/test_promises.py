@@ -3,46 +3,16 @@
 import json
 import sqlite3
 import threading
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pytest
 from pipeline_helpers import Meanwhile, column_of, echo, trace_of
 from unsent import UnsentStore
 
 from kp_middleware import KnowledgePulse
-from kp_middleware.database import connect
 from kp_middleware.runs import RecordedRun
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
-
-
-def test_what_a_lock_kept_from_being_scored_is_scored_when_the_lock_goes(pulse, db):
-    kp = pulse()
-    agent = echo(kp)
-    agent("one")
-    kp.flush()
-
-    with closing(connect(db)) as holder:
-        holder.execute("BEGIN IMMEDIATE")
-        agent("two")
-        during = kp.flush(timeout_s=0.2)
-
-    assert during.unscored == 1
-    assert kp.flush(timeout_s=30) == (0, 0)
-    assert column_of(db, "state") == ["scored"] * 2
-
-
-def test_a_document_that_cannot_be_read_fails_alone(pulse, db, connection):
-    kp = pulse()
-    echo(kp)("one")
-    kp.flush()
-    connection.execute("UPDATE traces SET state = 'recorded'")
-    connection.execute("UPDATE documents SET body = '{}'")
-
-    echo(kp)("two")
-    kp.flush()
-
-    assert column_of(db, "state")[1] == "scored"
 
 
 def test_a_run_that_ends_while_another_is_scored_in_the_same_thread_waits_its_turn(pulse, db):

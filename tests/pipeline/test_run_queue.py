@@ -5,7 +5,7 @@ import tracemalloc
 from contextlib import contextmanager
 
 import pytest
-from pipeline_helpers import Meanwhile
+from pipeline_helpers import Meanwhile, warnings_in
 
 from kp_middleware import ReasoningTrace, Step
 
@@ -39,18 +39,26 @@ def record(kp, note, count=900):
     recorder.finish()
 
 
-def test_beyond_its_bytes_a_run_is_dropped_and_what_is_kept_makes_room(busy):
+def test_beyond_its_bytes_runs_are_dropped_which_is_said_once_and_what_is_kept_makes_room(
+    busy, caplog
+):
     with busy(max_queue_bytes=ROOM_FOR_TWO) as kp:
-        [kp.submit(trace_of(50_000)) for _ in range(3)]
+        [kp.submit(trace_of(50_000)) for _ in range(4)]
         kp.end_thread("T")  # which fits where a trace does not
         during = kp.stats()
     kp.flush(30)
     kp.submit(trace_of(50_000))
     kp.flush(30)
 
-    assert (during.in_memory, during.dropped) == (3, 1)
+    assert (during.in_memory, during.dropped) == (3, 2)
     after = kp.stats()
-    assert (after.in_memory, after.dropped, after.scored) == (0, 1, 4)
+    assert (after.in_memory, after.dropped, after.scored) == (0, 2, 4)
+    assert warnings_in(caplog) == [
+        (
+            "a run was dropped: the queue is full: see kp.stats().trouble,"
+            " or raise max_queue_bytes; more are counted, not logged"
+        )
+    ]
 
 
 def test_the_steps_of_a_recorder_count(busy):

@@ -4,7 +4,7 @@ import signal
 
 import numpy as np
 import pytest
-from pipeline_helpers import NotReady, echo, wait_until, warnings_in
+from pipeline_helpers import echo, wait_until, warnings_in
 
 from kp_middleware import ReasoningTrace
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
@@ -108,30 +108,6 @@ def test_runs_wait_in_the_file_for_a_model_that_is_on_its_way(pulse, stored):
     stats = kp.stats()
     assert (stored()["state"], stats.recorded, stats.unscored) == ("recorded", 1, 1)
     assert kp.flush().unscored == 0
-
-
-def test_what_an_earlier_process_left_recorded_is_scored_after_our_own(pulse, stored):
-    echo(pulse(embedder=NotReady(), sync=True))("one")
-
-    kp = pulse()
-    echo(kp)("two")
-
-    assert kp.flush().unscored == 0
-    assert stored()["nearest_id"] is None
-    assert stored("@best")["state"] == "scored"
-
-
-def test_a_full_queue_drops_the_newest_and_says_so_once(pulse, caplog):
-    agent = echo(pulse(max_queue_bytes=0))
-
-    assert [agent("one"), agent("two")] == ["one", "two"]
-
-    assert warnings_in(caplog) == [
-        (
-            "a run was dropped: the queue is full: see kp.stats().trouble,"
-            " or raise max_queue_bytes; more are counted, not logged"
-        )
-    ]
 
 
 def test_a_run_that_cannot_be_kept_is_said_and_the_next_goes_on(pulse, stored, caplog):

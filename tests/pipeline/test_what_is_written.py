@@ -20,63 +20,26 @@ class RefusedError(Exception):
     """Quotes what it was given, as errors do."""
 
 
-def in_the_same_text():
-    current_trace().thought(f"{TOLD}. I typed {SECRET}.")
-
-
-def in_an_earlier_step():
-    current_trace().thought(f"I try {SECRET}")
-    current_trace().thought(TOLD)
-
-
-def in_a_later_step():
-    current_trace().thought(TOLD)
-    current_trace().observation(f"you typed {SECRET}")
-
-
-def in_an_error_of_a_tool():
-    current_trace().thought(TOLD)
-    current_trace().tool_call("login", {"as": "anna", "with": [SECRET]})
-    current_trace().error(RefusedError(f"{SECRET!r} is not right"), tool="login")
-
-
-def in_a_key():
-    current_trace().thought(TOLD)
-    current_trace().tool_call("count", {SECRET: 1})
-
-
-def in_json_in_a_text():
-    current_trace().tool_call("login", {"password": SECRET})
-    current_trace().observation(f'{{"log": "{{\\"typed\\": \\"{SECRET}\\"}}"}}', tool="login")
-
-
-def in_a_tag():
-    current_trace().thought(TOLD)
-    current_trace().tags = ("nightly", SECRET)
-
-
-def in_the_id_of_its_thread():
-    current_trace().thought(TOLD)
-    current_trace().thread_id = SECRET
-
-
-def in_the_name_of_its_agent():
-    current_trace().thought(TOLD)
-    current_trace().agent_name = SECRET
-
-
-def in_its_result():
-    current_trace().thought(TOLD)
-    return SECRET
-
-
-def in_what_it_was_asked(_):
-    current_trace().thought(TOLD)
-
-
-def told_by_a_tag():
-    current_trace().thought(f"I typed {SECRET}")
-    current_trace().tags = (TOLD,)
+WAYS = {
+    "in the same text": [("thought", f"{TOLD}. I typed {SECRET}.")],
+    "in an earlier step": [("thought", f"I try {SECRET}"), ("thought", TOLD)],
+    "in a later step": [("thought", TOLD), ("observation", f"you typed {SECRET}")],
+    "in an error of a tool": [
+        ("thought", TOLD),
+        ("tool_call", "login", {"as": "anna", "with": [SECRET]}),
+        ("error", RefusedError(f"{SECRET!r} is not right")),
+    ],
+    "in a key": [("thought", TOLD), ("tool_call", "count", {SECRET: 1})],
+    "in JSON in a text": [
+        ("tool_call", "login", {"password": SECRET}),
+        ("observation", f'{{"log": "{{\\"typed\\": \\"{SECRET}\\"}}"}}'),
+    ],
+}
+FACTS = {
+    "in a tag": {"tags": ("nightly", SECRET)},
+    "in the id of its thread": {"thread_id": SECRET},
+    "in the name of its agent": {"agent_name": SECRET},
+}
 
 
 @pytest.fixture
@@ -84,32 +47,54 @@ def kp(pulse, sending):
     return pulse(**sending, privacy_level="private")
 
 
-WAYS = (
-    in_the_same_text,
-    in_an_earlier_step,
-    in_a_later_step,
-    in_an_error_of_a_tool,
-    in_a_key,
-    in_json_in_a_text,
-    in_a_tag,
-    in_the_id_of_its_thread,
-    in_the_name_of_its_agent,
-    in_its_result,
-    in_what_it_was_asked,
-    told_by_a_tag,
-)
+@pytest.fixture
+def is_nowhere(kp, registry, written):
+    """Holds the file, and what was sent, against the secret."""
+
+    def look():
+        kp.flush()
+        [sent] = registry.requests
+        assert b"[REDACTED:" in sent.body
+        assert SECRET.encode() not in written() + sent.body
+
+    return look
 
 
-@pytest.mark.parametrize("agent", WAYS, ids=lambda agent: agent.__name__)
-def test_a_secret_found_once_is_nowhere_in_the_file_and_in_what_is_sent(
-    kp, registry, written, agent
-):
-    kp.capture(agent)(*[f"what is {SECRET}?"] * (agent is in_what_it_was_asked))
-    kp.flush()
+@pytest.mark.parametrize("steps", WAYS.values(), ids=WAYS.keys())
+def test_a_secret_found_once_is_in_no_step(kp, is_nowhere, steps):
+    @kp.capture
+    def agent():
+        for kind, *what in steps:
+            getattr(current_trace(), kind)(*what)
 
-    [sent] = registry.requests
-    assert b"[REDACTED:" in sent.body
-    assert SECRET.encode() not in written() + sent.body
+    agent()
+
+    is_nowhere()
+
+
+@pytest.mark.parametrize("facts", FACTS.values(), ids=FACTS.keys())
+def test_nor_is_it_in_a_fact_about_the_run_its_task_or_its_result(kp, is_nowhere, facts):
+    @kp.capture
+    def agent(question):
+        current_trace().thought(TOLD)
+        for name, value in facts.items():
+            setattr(current_trace(), name, value)
+        return f"it was {question}"
+
+    agent(SECRET)
+
+    is_nowhere()
+
+
+def test_a_secret_told_by_a_tag_is_in_no_step(kp, is_nowhere):
+    @kp.capture
+    def agent():
+        current_trace().thought(f"I typed {SECRET}")
+        current_trace().tags = (TOLD,)
+
+    agent()
+
+    is_nowhere()
 
 
 def test_the_text_of_an_error_that_ends_a_run_is_not_written_with_its_secret(kp, written):
@@ -169,25 +154,25 @@ def thoughts(count, size):
     return [Step(step_id=at, type="thought", content=f"{at} " * (size // 2)) for at in range(count)]
 
 
-FACTS = {
+FACTS_ALONE = {
     **dict.fromkeys(("thread_id", "model", "agent_name", "error_type"), LOGIN),
     "tags": ("nightly", LOGIN),
 }
 
 
-@pytest.mark.parametrize("fact", [*FACTS, "agent of a step"])
+@pytest.mark.parametrize("fact", [*FACTS_ALONE, "agent of a step"])
 def test_a_secret_in_a_fact_about_the_run_is_not_written(at_once, written, fact):
     recorder = at_once.start_recording("python")
-    place = Place(agent="an agent within" if fact in FACTS else LOGIN)
+    place = Place(agent="an agent within" if fact in FACTS_ALONE else LOGIN)
     recorder.note("thought", "said", place=place)
-    if fact in FACTS:
-        setattr(recorder, fact, FACTS[fact])
+    if fact in FACTS_ALONE:
+        setattr(recorder, fact, FACTS_ALONE[fact])
 
     recorder.finish()
 
     assert at_once.stats().scored == 1
     assert (b"an agent within" in written(), b"nightly" in written()) == (
-        fact in FACTS,
+        fact in FACTS_ALONE,
         fact == "tags",
     )
     assert b"hunter2" not in written()
