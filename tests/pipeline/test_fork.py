@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from contextlib import closing, suppress
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
 import pytest
@@ -25,17 +26,6 @@ PROC = Path("/proc/self/fd")
 # newer Pythons warn of any fork beside threads
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 needs_proc = pytest.mark.skipif(not PROC.exists(), reason="there is no /proc")
-
-
-class Heard(logging.Handler):
-    """What we warn of."""
-
-    def __init__(self):
-        super().__init__(logging.WARNING)
-        self.messages = []
-
-    def emit(self, record):
-        self.messages.append(record.getMessage())
 
 
 @pytest.fixture
@@ -82,12 +72,13 @@ def objectives(db):
 def _end_with(work):
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(30)  # it must not outlive the test
-    heard = Heard()
+    heard = BufferingHandler(1000)
+    heard.setLevel(logging.WARNING)
     logging.getLogger("kp_middleware").addHandler(heard)
     try:
         work()
-        status = len(heard.messages)
-        print(*heard.messages, sep="\n", file=sys.__stderr__)
+        status = len(heard.buffer)
+        print(*heard.buffer, sep="\n", file=sys.__stderr__)
     except BaseException:  # noqa: BLE001 - the child must not go on with pytest
         traceback.print_exc(file=sys.__stderr__)
         status = 99

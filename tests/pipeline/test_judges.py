@@ -115,7 +115,7 @@ def test_the_agent_does_not_wait_and_runs_are_kept_meanwhile(pulse, stored):
     assert stored()["success_source"] == "extracted"
 
 
-def test_a_run_whose_end_is_known_needs_no_judge(outcome, pulse, stored):
+def test_a_run_whose_end_is_known_needs_no_judge(outcome, stored):
     def say(_):
         current_trace().outcome(success=True)
         return "42"
@@ -125,8 +125,7 @@ def test_a_run_whose_end_is_known_needs_no_judge(outcome, pulse, stored):
 
     assert outcome(Judge(lambda _: False), say) == [1, 0.8, "said"]
     with pytest.raises(KeyError):
-        outcome(Judge(lambda _: True), fail)
-    pulse().flush(20)
+        outcome(Judge(lambda _: True), fail, sync=True)
     assert stored()["success"] == 0
 
 
