@@ -2,8 +2,7 @@
 
 import random
 from collections import Counter
-from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import pytest
 from a_lot import any_trace, forward, forwarding, rows, sent_by_id
@@ -55,15 +54,6 @@ class Weather:
         return today.choices(kinds, (3, 6, 1))[0](received)
 
 
-class Season(NamedTuple):
-    """What happened."""
-
-    registry: LocalRegistry
-    weather: Weather
-    db: Path
-    replays: bool
-
-
 def season(folder, *, seed, replays):
     """Traces come by fifties, then good ones by fives; after each, another process sends a while.
 
@@ -79,7 +69,7 @@ def season(folder, *, seed, replays):
             score(db, registry, [kind(luck) for _ in range(count)])
             with forwarding(db, registry, clock, timeout_s=TIMEOUT_S) as forwarder:
                 forward(forwarder, clock, turns=luck.randint(1, 2 * count))
-    return Season(registry, weather, db, replays)
+    return SimpleNamespace(registry=registry, weather=weather, db=db, replays=replays)
 
 
 def any_waits(db):

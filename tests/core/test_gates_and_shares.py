@@ -171,13 +171,10 @@ def test_words_of_a_users_gate_are_a_custom_reason():
 
 
 @pytest.mark.parametrize("code", [*ReasonCode, "of a newer version"])
-def test_a_reason_without_its_arguments_is_worded_all_the_same(code):
+def test_a_reason_has_words_without_its_arguments_and_with_those_of_an_older_file(code):
     assert isinstance(reason_text(code, {}), str)
-
-
-@pytest.mark.parametrize("code", ReasonCode)
-def test_every_reason_has_its_words_also_where_its_arguments_are_those_of_an_older_file(code):
-    assert reason_text(code, {"words": "as it was told then"}) == "as it was told then"
+    if code in ReasonCode:
+        assert reason_text(code, {"words": "as it was told then"}) == "as it was told then"
 
 
 WEIGHTS = Weights(0.2, 0.3, 0.2, 0.3)

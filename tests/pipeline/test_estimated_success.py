@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rescored import rescore
 
-from kp_middleware import ReasoningTrace, Scorer, Step, Tool, current_trace
+from kp_middleware import ReasoningTrace, Step, Tool, current_trace
 from kp_middleware.testing import StandInEmbedder
 
 
@@ -93,17 +93,6 @@ def test_neither_another_kind_of_run_nor_one_where_it_is_off_is_estimated(
     assert [(run["p_success"], run["confidence_source"]) for run in runs] == [(None, "assumed")] * 2
 
 
-def test_another_process_goes_on_with_what_was_told_here(kp, submit, stored, pulse):
-    teach(kp, submit)
-    kp.close()
-    other = pulse(sync=True, threshold="top 20%")
-
-    good, bad = (stored(submit(well=well, through=other))["p_success"] for well in (True, False))
-
-    assert good > 0.6
-    assert bad < 0.4
-
-
 def test_what_is_told_afterwards_replaces_what_was_estimated(kp, submit, stored):
     teach(kp, submit)
     name = submit(well=False)
@@ -136,17 +125,6 @@ def test_rescoring_estimates_anew_from_what_is_known_today(pulse, stored, db):
     without = [stored(run.id) for run in runs[20:]]
     told = {(run["p_success"], run["confidence"], run["confidence_source"]) for run in without}
     assert told == {(None, 0.8, "assumed")}
-
-
-def test_a_scorer_never_estimates(kp, submit, stored):
-    teach(kp, submit)
-    trace = trace_of(well=False)
-    kp.submit(trace)
-
-    signals = Scorer(embedder=StandInEmbedder()).score(trace).signals
-
-    assert signals.outcome_confidence == 0.8
-    assert stored(trace.id)["outcome_confidence"] < 0.5
 
 
 def test_the_document_that_leaves_says_the_confidence_that_was_scored(

@@ -1,35 +1,30 @@
 """Exporters in the registry's place, and beside it: what they are given, once, whatever happens."""
 
 import json
-import sqlite3
 import time
 from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
+from rescored import rows
 
-from kp_middleware import KnowledgePulse, current_trace
+from kp_middleware import current_trace
 from kp_middleware.database import connect
 from kp_middleware.errors import RegistryRejectedError, RegistryUnavailableError
 from kp_middleware.outbox_items import OutboxItem, Receipt
 from kp_middleware.storage import ExportCursor, History
-from kp_middleware.testing import StandInEmbedder
 
 
 @pytest.fixture
-def record(db):
+def record(pulse, connection):
     """Records some runs of an agent for an exporter; the rows of the outbox."""
 
     def run(exporter, *, count=1, patience_s=20.0, **settings):
-        with KnowledgePulse(
-            db=db, embedder=StandInEmbedder(), exporter=exporter, **{"threshold": 0.1} | settings
-        ) as kp:
+        with pulse(exporter=exporter, **{"threshold": 0.1} | settings) as kp:
             for number in range(count):
                 kp.capture(_answer)(f"question {number} of anna@example.org")
             kp.flush(patience_s)
-        with closing(sqlite3.connect(db)) as connection:
-            connection.row_factory = sqlite3.Row
-            return [dict(row) for row in connection.execute("SELECT * FROM outbox")]
+        return rows(connection, "outbox")
 
     return run
 
@@ -43,11 +38,11 @@ def _answer(question):
 def test_a_list_takes_what_cleared_redacted_and_without_a_key(record):
     exported = []
 
-    rows = record(exported.append, count=3)
+    kept = record(exported.append, count=3)
 
     documents = [json.loads(item.body) for item in exported]
-    assert [row["state"] for row in rows] == ["sent"] * 3
-    assert {row["registry"] for row in rows} == {"exporter list.append"}
+    assert [row["state"] for row in kept] == ["sent"] * 3
+    assert {row["registry"] for row in kept} == {"exporter list.append"}
     assert [document["metadata"]["quality_score"] >= 0.1 for document in documents] == [True] * 3
     assert "anna@example.org" not in str(exported)
 
@@ -56,9 +51,9 @@ def test_a_list_takes_what_cleared_redacted_and_without_a_key(record):
 def test_what_did_not_clear_or_is_private_is_not_exported(record, settings):
     exported = []
 
-    rows = record(exported.append, **settings)
+    kept = record(exported.append, **settings)
 
-    assert (rows, exported) == ([], [])
+    assert (kept, exported) == ([], [])
 
 
 def test_an_exporter_s_receipt_is_kept(record):

@@ -15,10 +15,10 @@ from kp_middleware import Step, current_trace
 from kp_middleware.core.evaluation import Evaluation, Verdict
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect, transaction
-from kp_middleware.pipeline import Feedback, Reevaluation, Rescan
+from kp_middleware.pipeline import Feedback, Reevaluation
 from kp_middleware.recording import shield
 from kp_middleware.settings import Settings
-from kp_middleware.storage import CANCELLED_BY_HAND, OutboxAdmin, SqliteStore
+from kp_middleware.storage import CANCELLED_BY_HAND, SqliteStore
 from kp_middleware.testing import StandInEmbedder
 
 GATE = 0.5
@@ -552,16 +552,6 @@ def test_a_closed_pipeline_and_a_disabled_one_take_none(kp, submit, pulse, told)
     kp.feedback(trace_id, success=False)
 
     assert (told(), kp.stats().dropped) == ([], 1)
-
-
-def test_a_rescanned_body_says_the_same(kp, submit, connection, db):
-    trace_id = submit()
-    kp.feedback(trace_id, confidence=0.97)
-    before = body(connection, trace_id)
-
-    result = Rescan(OutboxAdmin(connection), Settings(db=db, **DEAD)).rescan(1)
-
-    assert (result, body(connection, trace_id)) == ("unchanged", before)
 
 
 def test_what_another_program_has_prepared_keeps_its_rules_and_registry(at_once, connection):

@@ -3,7 +3,6 @@
 
 import json
 import threading
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +11,7 @@ from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.core.evaluation import Ending
 from kp_middleware.outbox_items import OutboxItem, idempotency_key
 from kp_middleware.storage import Counts
-from kp_middleware.testing import StandInEmbedder
+from kp_middleware.testing import ListOutbox, Row, StandInEmbedder
 
 SECRET = "sk-proj-" + "Ab3dEf6hIj9kLm2nOp5qRs8t" * 2
 
@@ -22,25 +21,21 @@ class MemoryStore:
 
     def __init__(self):
         self.runs = []
-        self.items = MemoryOutbox()
-        self._lock = threading.RLock()
+        self.items = MemoryOutbox([])
+        self.lock = threading.RLock()
 
-    def open(self):
-        return None
+    def nothing(self, *_, **__):
+        """What this store has not, or need not do."""
 
-    def close(self):
-        pass
+    open = close = nothing
+    vectors = save_recall_vector = estimates = stored_version = next_overdue = nothing
+    forwarding_warning = nothing
 
     def clone(self):
         return self
 
-    @contextmanager
     def transaction(self):
-        with self._lock:
-            yield
-
-    def stored_version(self, trace_id):
-        return None  # no run comes twice
+        return self.lock
 
     def record(self, run, *, seq=None, until=None, aliases=()):
         assert seq is until is None, "runs of threads are not kept here"
@@ -48,9 +43,6 @@ class MemoryStore:
         ending = Ending(*told, run.success_source, run.confidence_source)
         self.runs.append(SimpleNamespace(run=run, state="recorded", ending=ending))
         return len(self.runs)
-
-    def next_overdue(self):
-        return None
 
     def next_recorded(self, first=0, last=2**63):
         return next((seq for seq in self._recorded() if first <= seq <= last), None)
@@ -61,14 +53,8 @@ class MemoryStore:
     def is_recorded(self, seq, trace_id=None):
         return seq in self._recorded()
 
-    def save_recall_vector(self, seq, embedder, vector):
-        pass
-
     def ending(self, seq):
         return self.runs[seq - 1].ending
-
-    def estimates(self):
-        return None
 
     def history(self, seq, domain, *, let_through_at=None):
         return SimpleNamespace()  # a threshold asks it for nothing
@@ -76,53 +62,33 @@ class MemoryStore:
     def save_evaluation(self, seq, evaluation, *, took_ms=None, p_success=None):
         vars(self.runs[seq - 1]).update(state="scored", evaluation=evaluation)
 
-    def vectors(self):
-        return None
-
     def outbox(self, destination, agent_id):
         return self.items
 
-    def forwarding_warning(self, now_s):
-        return None
-
     def counts(self):
-        states = [one.state for one in self.runs]
-        sent = len(self.items.receipts)
-        return Counts(
-            len(states), states.count("recorded"), scored=states.count("scored"), sent=sent
-        )
+        states, sent = [one.state for one in self.runs], self.items.states().count("sent")
+        scored = states.count("scored")
+        return Counts(len(states), states.count("recorded"), scored=scored, sent=sent)
 
     def _recorded(self):
         return [seq for seq, one in enumerate(self.runs, start=1) if one.state == "recorded"]
 
 
-class MemoryOutbox:
+class MemoryOutbox(ListOutbox):
     """Items that wait or have gone."""
 
-    def __init__(self):
-        self.waiting, self.receipts = {}, {}
-
     def add(self, trace_seq, body, *, redactor, redactions, reason=None):
-        self.waiting[trace_seq] = OutboxItem(trace_seq, body, idempotency_key(body, agent_id=None))
-
-    def any_pending(self):
-        return bool(self.waiting)
-
-    def next_unqueued(self, *, after):
-        return None  # what clears is queued at once
-
-    def claim(self, now, /):
-        return next(iter(self.waiting.values()), None)
-
-    def next_due(self):
-        return 0.0 if self.waiting else None
-
-    def sent(self, item, receipt, /):
-        self.receipts[item.trace_seq] = receipt
-        del self.waiting[item.trace_seq]
+        item = OutboxItem(trace_seq, body, idempotency_key(body, agent_id=None))
+        self.rows.append(Row(item, due_at=0.0))
 
     def sync(self, trace_seq):
         pass
+
+    def any_pending(self):
+        return "pending" in self.states()
+
+    def next_unqueued(self, *, after):
+        return None  # what clears is queued at once
 
 
 @pytest.fixture
@@ -172,24 +138,15 @@ def test_a_run_is_recorded_redacted_scored_decided_and_exported(kp, exported):
     assert kp.stats().sent == 1
 
 
-def test_what_does_not_clear_stays(kp, exported):
-    ask(kp, "What is six times seven?", confidence=0.0)
+def test_a_second_run_is_compared_with_the_first_and_stays_where_it_does_not_clear(kp, exported):
+    for confidence in (0.9, 0.0):
+        ask(kp, "What is six times seven?", confidence=confidence)
+        kp.flush(20)
 
-    kp.flush(20)
-
-    assert kp.kept.runs[0].evaluation.verdict.decision == "withhold"
-    assert (exported, kp.stats().scored) == ([], 1)
-
-
-def test_a_second_run_is_compared_with_the_first(kp):
-    ask(kp, "What is six times seven?")
-    kp.flush(20)
-    ask(kp, "What is six times seven?")
-    kp.flush(20)
-
-    first, second = (run.evaluation.score.signals.novelty for run in kp.kept.runs)
-
-    assert first > second
+    first, second = (run.evaluation for run in kp.kept.runs)
+    assert first.score.signals.novelty > second.score.signals.novelty
+    assert (first.verdict.decision, second.verdict.decision) == ("forward", "withhold")
+    assert (len(exported), kp.stats().scored) == (1, 2)
 
 
 def test_what_reads_the_file_reads_no_other_where_runs_are_elsewhere(kp):

@@ -226,29 +226,6 @@ def many(pulse):
     score_in_turn(pulse, traces(150))
 
 
-@pytest.fixture
-def copy(connection, tmp_path):
-    """A copy of the file as it is."""
-
-    def copy():
-        History(connection).back_up(tmp_path / "copy.db", on_progress=lambda *_: None)
-        return tmp_path / "copy.db"
-
-    return copy
-
-
-@pytest.fixture
-def killed(db, request):
-    """Scores anew in a process that is killed when it embeds the text of this number."""
-
-    def kill(number):
-        words = [sys.executable, "-c", _CHILD, str(db), str(request.path.parent), str(number)]
-        done = subprocess.run(words, timeout=50, check=False)
-        assert done.returncode == -signal.SIGKILL
-
-    return kill
-
-
 def contents_of(path):
     with closing(connect(path, read_only=True)) as connection:
         return contents(connection)
@@ -268,15 +245,17 @@ def rounded(contents):
 @pytest.mark.usefixtures("many")
 @pytest.mark.parametrize("number", [0, 77, 149])
 def test_after_a_kill_the_same_command_does_all_and_embeds_the_rest(
-    copy, killed, connection, db, number
+    connection, db, tmp_path, request, number
 ):
-    whole = copy()
+    whole, embedder = tmp_path / "copy.db", OtherEmbedder()
+    History(connection).back_up(whole, on_progress=lambda *_: None)
     rescore(whole, OtherEmbedder(), **SHARE)
 
-    killed(number)
-    embedder = OtherEmbedder()
+    words = [sys.executable, "-c", _CHILD, str(db), str(request.path.parent), str(number)]
+    killed = subprocess.run(words, timeout=50, check=False)
     rescore(db, embedder, **SHARE)
 
+    assert killed.returncode == -signal.SIGKILL
     assert 150 - number <= len(embedder.asked) <= 150 - number + 8
     assert rounded(contents(connection)) == rounded(contents_of(whole))
 

@@ -37,36 +37,23 @@ def stored(connection):
     return connection.execute("SELECT count(*) FROM traces").fetchone()[0]
 
 
-def remove_all(retention):
-    return sum(iter(retention.remove_batch, False))
-
-
-def test_what_is_too_old_goes_in_several_batches(retention, connection, keep):
+def test_what_is_too_old_goes_in_several_batches_and_again_after_an_hour(
+    retention, connection, keep, steady
+):
     keep(31, 20)
     keep(29)
+    assert not Retention(SqliteStore(connection), None).remove_batch()  # without a limit
 
-    batches = remove_all(retention)
+    batches = sum(iter(retention.remove_batch, False))
 
     assert batches > 1
     assert stored(connection) == 1
 
-
-def test_it_looks_again_after_an_hour(retention, connection, keep, steady):
-    remove_all(retention)
     keep(31)
-
     at_once = retention.remove_batch()
     steady.advance(3601)
 
-    assert (at_once, retention.remove_batch()) == (False, True)
-    assert stored(connection) == 0
-
-
-def test_without_a_limit_nothing_goes(connection, keep):
-    keep(10_000)
-
-    assert not Retention(SqliteStore(connection), None).remove_batch()
-    assert stored(connection) == 1
+    assert (at_once, retention.remove_batch(), stored(connection)) == (False, True, 1)
 
 
 @pytest.mark.parametrize("jump_s", [10 * 365 * DAY_S, -10 * 365 * DAY_S], ids=["forward", "back"])

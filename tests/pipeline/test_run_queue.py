@@ -8,6 +8,7 @@ import pytest
 from pipeline_helpers import Meanwhile, warnings_in
 
 from kp_middleware import ReasoningTrace, Step
+from kp_middleware.storage import History
 
 ROOM_FOR_TWO = 110_000 + 2 * 4096
 
@@ -40,7 +41,7 @@ def record(kp, note, count=900):
 
 
 def test_beyond_its_bytes_runs_are_dropped_which_is_said_once_and_what_is_kept_makes_room(
-    busy, caplog
+    busy, caplog, connection, db
 ):
     with busy(max_queue_bytes=ROOM_FOR_TWO) as kp:
         [kp.submit(trace_of(50_000)) for _ in range(4)]
@@ -53,6 +54,7 @@ def test_beyond_its_bytes_runs_are_dropped_which_is_said_once_and_what_is_kept_m
     assert (during.in_memory, during.dropped) == (3, 2)
     after = kp.stats()
     assert (after.in_memory, after.dropped, after.scored) == (0, 2, 4)
+    assert History(connection).file_status(db).dropped == 2
     assert warnings_in(caplog) == [
         (
             "a run was dropped: the queue is full: see kp.stats().trouble,"

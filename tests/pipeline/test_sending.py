@@ -22,17 +22,6 @@ NO_WRITING = "CREATE TRIGGER full BEFORE UPDATE ON outbox {} BEGIN SELECT raise(
 
 
 @pytest.fixture
-def change(db):
-    """Changes the file, as another program does."""
-
-    def run(sql):
-        with closing(connect(db)) as connection:
-            connection.execute(sql)
-
-    return run
-
-
-@pytest.fixture
 def queued(pulse, db):
     """Puts a trace into the outbox for a registry, and leaves it there."""
 
@@ -81,15 +70,15 @@ def is_sending():
 
 
 def test_a_file_in_trouble_is_said_once_and_tried_again_until_it_can_be_used(
-    queued, sender_for, change, db, registry, caplog
+    queued, sender_for, connection, db, registry, caplog
 ):
     queued(registry)
-    change(NO_WRITING.format(""))
+    connection.execute(NO_WRITING.format(""))
 
     kp = sender_for(registry)
     wait_until(lambda: kp.stats().trouble)
     trouble = kp.stats().trouble
-    change("DROP TRIGGER full")
+    connection.execute("DROP TRIGGER full")
     wait_until(lambda: states(db) == ["sent"])
     wait_until(lambda: kp.stats().trouble is None)
 
@@ -99,16 +88,16 @@ def test_a_file_in_trouble_is_said_once_and_tried_again_until_it_can_be_used(
 
 
 def test_an_answer_that_comes_while_the_file_cannot_be_written_is_not_asked_for_again(
-    queued, sender_for, change, db
+    queued, sender_for, connection, db
 ):
     never_sent = NO_WRITING.format("WHEN NEW.state = 'sent'")
-    with LocalRegistry(answers=lambda _: change(never_sent)) as registry:
+    with LocalRegistry(answers=lambda _: connection.execute(never_sent) and None) as registry:
         queued(registry)
 
         kp = sender_for(registry)
         wait_until(lambda: kp.stats().trouble)
         during = states(db)
-        change("DROP TRIGGER full")
+        connection.execute("DROP TRIGGER full")
         wait_until(lambda: states(db) == ["sent"])
 
         assert (during, len(registry.requests)) == (["sending"], 1)

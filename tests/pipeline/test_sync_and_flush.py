@@ -172,35 +172,23 @@ def test_a_flush_waits_for_a_registry_that_is_in_trouble_for_a_moment(sender, mo
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [Fault.DEAD_KEY, 403, TWO_HOURS],
-    ids=["a dead key", "a key that may not write", "two hours' patience"],
+    ("answer", "settings", "unsent"),
+    [
+        pytest.param(Fault.DEAD_KEY, {}, 2, id="a dead key"),
+        pytest.param(403, {}, 2, id="a key that may not write"),
+        pytest.param(TWO_HOURS, {}, 2, id="two hours' patience"),
+        pytest.param(400, {}, 0, id="one is never accepted"),
+        pytest.param(201, {"api_key": ""}, 0, id="no key"),
+    ],
 )
-def test_a_flush_does_not_wait_where_nothing_can_be_sent_by_then(sender, answer):
+def test_a_flush_does_not_wait_where_nothing_more_can_be_sent_by_then(
+    sender, answer, settings, unsent
+):
     with LocalRegistry(answers=[answer]) as registry:
-        kp = sender(registry)
+        kp = sender(registry, **settings)
         record(kp, 2)
 
-        assert kp.flush(timeout_s=AN_HOUR_S) == Backlog(0, 2)
-
-
-def test_a_flush_does_not_wait_for_what_is_never_accepted(sender, stored):
-    with LocalRegistry(answers=[400]) as registry:
-        kp = sender(registry)
-        record(kp)
-
-        assert kp.flush(timeout_s=AN_HOUR_S) == Backlog(0, 0)
-
-    outbox = stored()["outbox"]
-    assert (outbox["state"], outbox["http_status"]) == ("rejected", 400)
-    assert outbox["reason"]
-
-
-def test_a_flush_without_a_key_does_not_wait(sender, registry):
-    kp = sender(registry, api_key="")
-    record(kp)
-
-    assert kp.flush(timeout_s=AN_HOUR_S) == Backlog(0, 0)
+        assert kp.flush(timeout_s=AN_HOUR_S) == Backlog(0, unsent)
 
 
 @pytest.mark.parametrize("sync", [False, True], ids=["in the background", "in sync"])

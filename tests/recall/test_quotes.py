@@ -165,33 +165,44 @@ def test_calls_of_one_tool_in_a_row_are_one_line(kp):
     assert '\nCall: {"name": "read", "arguments": {"page": 0}} and 6 more like it\n' in told
 
 
-def test_parallel_calls_find_their_errors_by_their_ids(past):
-    steps = (
-        StepRecord(number=0, type="tool_call", tool="get", input={"n": 1}, call_id="a"),
-        StepRecord(number=1, type="tool_call", tool="get", input={"n": 2}, call_id="b"),
-        StepRecord(number=2, type="error_recovery", tool="get", content="gone", call_id="b"),
-        StepRecord(number=3, type="observation", tool="get", output_summary="1", call_id="a"),
-    )
-
-    told = recalled(replace(past, steps=steps), Policy()).digest()
-
-    assert told.splitlines()[1:3] == [
-        'Call: {"name": "get", "arguments": {"n": 1}}',
-        'Tried and failed: {"name": "get", "arguments": {"n": 2}}: gone',
-    ]
+GAPS = '{"order": …, "lines": [{"count": …, "part": …}], "fast": true, "note": null}'
+TASKS_VALUES = {"order": "A1", "lines": [{"count": 12, "part": "x"}], "fast": True, "note": None}
 
 
-def test_a_value_that_the_task_named_is_a_gap_to_be_filled(past):
-    given = {"order": "A1", "lines": [{"count": 12, "part": "x"}], "fast": True, "note": None}
-    steps = (
-        StepRecord(number=0, type="tool_call", tool="pay", input=given),
-        StepRecord(number=1, type="observation", content="All 12, and take part X."),
-    )
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        pytest.param(
+            [
+                {"type": "tool_call", "tool": "get", "input": {"n": 1}, "call_id": "a"},
+                {"type": "tool_call", "tool": "get", "input": {"n": 2}, "call_id": "b"},
+                {"type": "error_recovery", "tool": "get", "content": "gone", "call_id": "b"},
+                {"type": "observation", "tool": "get", "output_summary": "1", "call_id": "a"},
+            ],
+            [
+                'Call: {"name": "get", "arguments": {"n": 1}}',
+                'Tried and failed: {"name": "get", "arguments": {"n": 2}}: gone',
+            ],
+            id="parallel calls find their errors by their ids",
+        ),
+        pytest.param(
+            [
+                {"type": "tool_call", "tool": "pay", "input": TASKS_VALUES},
+                {"type": "observation", "content": "All 12, and take part X."},
+            ],
+            [
+                f'Call: {{"name": "pay", "arguments": {GAPS}}}',
+            ],
+            id="a value that the task named is a gap to be filled",
+        ),
+    ],
+)
+def test_calls_are_told_with_their_errors_and_without_the_values_of_their_task(past, steps, told):
+    records = tuple(StepRecord(number=number, **step) for number, step in enumerate(steps))
 
-    told = recalled(replace(past, steps=steps), Policy()).digest().splitlines()[2]
+    lines = recalled(replace(past, steps=records), Policy()).digest().splitlines()
 
-    arguments = '{"order": …, "lines": [{"count": …, "part": …}], "fast": true, "note": null}'
-    assert told == f'Call: {{"name": "pay", "arguments": {arguments}}}'
+    assert lines[3 - len(told) : 3] == told
 
 
 ORDERS = (

@@ -26,11 +26,6 @@ def ids(found):
     return [one.trace_id for one in found]
 
 
-def alter(db, sql, *values):
-    with closing(sqlite3.connect(db)) as connection, connection:
-        connection.execute(sql, values)
-
-
 def test_a_run_that_succeeded_is_recalled_also_without_holding_the_loop_up(kp):
     known = kept(kp, TASK)
 
@@ -117,35 +112,34 @@ def test_without_a_model_words_tell(db):
         assert kp.recall("Book a flight to Oslo in May.") == []
 
 
-def test_only_known_successes_are_recalled(kp, db):
+def test_only_known_successes_are_recalled(kp, connection):
     kept(kp, TASK, success=False)
     unconfirmed(kp)
     cancelled = kept(kp, TASK)
-    alter(db, "UPDATE traces SET state = 'incomplete' WHERE id = ?", cancelled)
+    connection.execute("UPDATE traces SET state = 'incomplete' WHERE id = ?", (cancelled,))
 
     assert kp.recall(TASK, k=3) == []
 
 
 @pytest.mark.parametrize(("p", "known", "found"), [(0.8, 20, 1), (0.79, 20, 0), (0.9, 19, 0)])
-def test_an_estimate_counts_if_it_is_sure_and_has_learned(kp, db, p, known, found):
+def test_an_estimate_counts_if_it_is_sure_and_has_learned(kp, connection, p, known, found):
     estimated = unconfirmed(kp)
-    alter(
-        db,
+    connection.execute(
         "UPDATE traces SET p_success = ?, confidence_source = 'estimated' WHERE id = ?",
-        p,
-        estimated,
+        (p, estimated),
     )
-    alter(db, "UPDATE estimates SET p = ?, base = 0.5, reasons = '[]', known = ?", p, known)
+    learned = "UPDATE estimates SET p = ?, base = 0.5, reasons = '[]', known = ?"
+    connection.execute(learned, (p, known))
 
     assert [one.success_source for one in kp.recall(TASK)] == ["estimated"] * found
 
 
-def test_domain_and_age_limit_what_is_recalled(kp, db):
+def test_domain_and_age_limit_what_is_recalled(kp, connection):
     known = kept(kp, TASK)
 
     assert kp.recall(TASK, domain="law") == []
     assert ids(kp.recall(TASK, domain="general", max_age_days=1)) == [known]
-    alter(db, "UPDATE traces SET started_at = '2024-01-01T00:00:00.000Z'")
+    connection.execute("UPDATE traces SET started_at = '2024-01-01T00:00:00.000Z'")
     assert kp.recall(TASK, max_age_days=1) == []
     assert kp.recall(TASK)[0].age_days > 365
 

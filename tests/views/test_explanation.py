@@ -49,21 +49,6 @@ def shown(agent, db):
     return show
 
 
-@pytest.fixture
-def item(shown, db):
-    """The outbox item of the last run, changed like this."""
-
-    def put(**facts):
-        run = shown()
-        with closing(connect(db)) as connection:
-            table = OutboxTable(connection, registry="r", agent_id=None)
-            table.add(run.seq, b"{}", redactor="x", redactions={})
-        with History.open(db) as history:
-            return replace(run, outbox=replace(history.run(run.seq).outbox, **facts))
-
-    return put
-
-
 @given(
     st.lists(st.floats(0, 1), min_size=4, max_size=4),
     st.sampled_from([(0.2, 0.25, 0.1, 0.45), (0.2, 0.3, 0.3, 0.2), (1 / 3, 1 / 3, 1 / 6, 1 / 6)]),
@@ -149,8 +134,14 @@ def test_it_is_said_why_a_trace_stayed(shown, change, words):
     ],
     ids=["sent", "pending", "rejected"],
 )
-def test_it_is_said_where_a_trace_went(item, facts, words):
-    assert words in delivery_status(item(**facts))
+def test_it_is_said_where_a_trace_went(shown, db, facts, words):
+    run = shown()
+    with closing(connect(db)) as connection:
+        table = OutboxTable(connection, registry="r", agent_id=None)
+        table.add(run.seq, b"{}", redactor="x", redactions={})
+        item = History(connection).run(run.seq).outbox
+
+    assert words in delivery_status(replace(run, outbox=replace(item, **facts)))
 
 
 def test_a_person_reads_the_question_the_sum_the_way_and_the_steps(agent, db):
@@ -261,19 +252,17 @@ def test_numbers_days_and_texts_are_written_so_that_people_read_them(call, told)
 def decided(db):
     """Submits runs of these confidences; returns the rows of all traces."""
 
+    steps = [Step(step_id=0, type="thought", content="x"), Step(step_id=1, type="observation")]
+
     def submit(confidences, **settings):
         with KnowledgePulse(db=db, embedder=None, sync=True, **settings) as kp:
             for confidence in confidences:
-                kp.submit(trace_of(confidence))
+                facts = {"domain": "medical", "confidence": confidence}
+                kp.submit(ReasoningTrace.of("Ask", steps, **facts))
         with closing(connect(db, read_only=True)) as connection:
             return [History(connection).run(seq + 1) for seq in range(len(confidences))]
 
     return submit
-
-
-def trace_of(confidence):
-    steps = [Step(step_id=0, type="thought", content="x"), Step(step_id=1, type="observation")]
-    return ReasoningTrace.of("Ask", steps, domain="medical", confidence=confidence)
 
 
 @pytest.fixture
