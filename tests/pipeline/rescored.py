@@ -13,6 +13,11 @@ from kp_middleware.settings import Settings
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
 
+KEYED = {
+    "api_key": "kp_0123456789abcdef0123456789abcdef",
+    "registry_url": "https://registry.example",
+    "agent_id": "agent-1",
+}
 _WORDS = [
     *("flight", "hotel", "refund", "invoice", "train", "seat"),
     *("bill", "map", "tax", "ticket", "name", "date"),

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 from pipeline_helpers import Meanwhile
-from rescored import OtherEmbedder, contents, rescore, rows, score_in_turn, traces
+from rescored import KEYED, OtherEmbedder, contents, rescore, rows, score_in_turn, traces
 from unsent import UnsentStore
 
 from kp_middleware.database import connect
@@ -18,11 +18,6 @@ from kp_middleware.settings import Settings
 from kp_middleware.storage import MAY_HAVE_BEEN_SENT, History, SqliteStore
 from kp_middleware.testing import StandInEmbedder
 
-KEYED = {
-    "api_key": "kp_0123456789abcdef0123456789abcdef",
-    "registry_url": "https://registry.example",
-    "agent_id": "agent-1",
-}
 SURE = {"complexity": 0, "novelty": 0, "tool_diversity": 0, "outcome_confidence": 1}
 
 
@@ -207,8 +202,7 @@ SHARE = {**KEYED, "threshold": "top 10%"}
 _CHILD = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[2])
-from rescored import OtherEmbedder, rescore
-from test_rescoring_beside_others import SHARE
+from rescored import KEYED, OtherEmbedder, rescore
 
 class Deadly(OtherEmbedder):
     def embed(self, text, /):
@@ -216,7 +210,7 @@ class Deadly(OtherEmbedder):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().embed(text)
 
-rescore(sys.argv[1], Deadly(), **SHARE)
+rescore(sys.argv[1], Deadly(), **{**KEYED, "threshold": "top 10%"})
 """
 
 
