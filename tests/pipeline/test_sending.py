@@ -78,6 +78,7 @@ def test_a_file_in_trouble_is_said_once_and_tried_again_until_it_can_be_used(
     kp = sender_for(registry)
     wait_until(lambda: kp.stats().trouble)
     trouble = kp.stats().trouble
+    assert kp.flush(timeout_s=3600).unsent == 1  # it does not wait in vain
     connection.execute("DROP TRIGGER full")
     wait_until(lambda: states(db) == ["sent"])
     wait_until(lambda: kp.stats().trouble is None)
