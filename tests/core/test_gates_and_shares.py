@@ -173,7 +173,7 @@ def test_words_of_a_users_gate_are_a_custom_reason():
 @pytest.mark.parametrize("code", [*ReasonCode, "of a newer version"])
 def test_a_reason_has_words_without_its_arguments_and_with_those_of_an_older_file(code):
     assert isinstance(reason_text(code, {}), str)
-    if code in ReasonCode:
+    if code in [*ReasonCode]:
         assert reason_text(code, {"words": "as it was told then"}) == "as it was told then"
 
 
