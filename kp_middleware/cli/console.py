@@ -253,11 +253,14 @@ def render(*renderables: "RenderableType", width: int | None = None) -> str:
     return _TRAILING_BLANKS.sub(r"\1", captured.get())
 
 
-def grid(*columns: Mapping[str, Any], gap: int = _GAP) -> "Table":
+def grid(*columns: Mapping[str, Any], gap: int = _GAP, headers: bool = False) -> "Table":
     """Return a borderless table; each mapping has the keywords of one column."""
     from rich.table import Table
 
-    table = Table.grid(padding=(0, gap, 0, 0))
+    padding = (0, gap, 0, 0)
+    table = Table(
+        box=None, padding=padding, pad_edge=False, show_header=headers, header_style="bold"
+    )
     for column in columns:
         table.add_column(**column)
     return table
@@ -313,8 +316,8 @@ def print_table(
     elif dropped := [one_line(name) for name in columns if name and name not in shown]:
         message = f"no room for {', '.join(dropped)}: --json shows them"
         hint(render(safe_text(message), width=available).rstrip())
-    table = grid(*(_column(rows, name, headings[name], fitted[name]) for name in shown))
-    table.show_header, table.header_style = headers, "bold"
+    fields = (_column(rows, name, headings[name], fitted[name]) for name in shown)
+    table = grid(*fields, headers=headers)
     for line in zip(*(cells[name] for name in shown), strict=True):
         table.add_row(*map(safe_text, line))
     print_rich(table, width=max(available, _total(shown, fitted)))
