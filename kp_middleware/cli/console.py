@@ -257,10 +257,7 @@ def grid(*columns: Mapping[str, Any], gap: int = _GAP, headers: bool = False) ->
     """Return a borderless table; each mapping has the keywords of one column."""
     from rich.table import Table
 
-    padding = (0, gap, 0, 0)
-    table = Table(
-        box=None, padding=padding, pad_edge=False, show_header=headers, header_style="bold"
-    )
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, show_header=headers)
     for column in columns:
         table.add_column(**column)
     return table

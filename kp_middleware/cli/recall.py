@@ -163,7 +163,7 @@ class RecallTools:
         return self._quote(trace_id, max_tokens=_MAX_TOKENS, observations=observations)
 
     def _quote(self, trace_id: str, *, max_tokens: int, observations: bool = False) -> str:
-        run = self.memory.one(trace_id, owner=self.owner)
+        run = self.memory.find(trace_id, owner=self.owner)
         if run is None:
             return f"No run has the id {trace_id!r}. Pass the full id."
         return run.as_message(max_tokens, observations=observations)

@@ -167,7 +167,7 @@ class Memory:
                 if match.fits or not only_fitting
             ]
 
-    def one(self, trace_id: str, *, owner: str | None) -> Recalled | None:
+    def find(self, trace_id: str, *, owner: str | None) -> Recalled | None:
         """Return a run by a prefix of its id; None if there is none, or another owner has it."""
         if trace_id.startswith("@"):
             return None
