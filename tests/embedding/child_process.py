@@ -18,13 +18,10 @@ class Child:
     Args:
         home: Where the caches are.
         without: A package that is as if it were not installed.
-        also_from: A folder of packages that hide installed ones.
         environment: Variables that are set otherwise.
     """
 
-    def __init__(
-        self, home: Path, *, without: str = "", also_from: Path = _HERE, **environment: str
-    ) -> None:
+    def __init__(self, home: Path, *, without: str = "", **environment: str) -> None:
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -33,7 +30,7 @@ class Child:
         self._without = without
         self._environment = {
             **kept,
-            "PYTHONPATH": os.pathsep.join([str(_HERE), str(also_from), os.environ["PYTHONPATH"]]),
+            "PYTHONPATH": os.pathsep.join([str(_HERE), os.environ["PYTHONPATH"]]),
             "XDG_CACHE_HOME": str(home / "cache"),
             "FASTEMBED_CACHE_PATH": str(home / "fastembed"),
             "HF_HOME": str(home / "hub"),

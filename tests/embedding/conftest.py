@@ -2,7 +2,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from child_process import Child
 from converted_models import loaded_from, quantized
 from tiny_model import write_tiny_model
 from tokenizers import Tokenizer
@@ -77,11 +76,6 @@ def tokenizer(tiny_folder):
     tokenizer = Tokenizer.from_file(str(tiny_folder / "tokenizer.json"))
     tokenizer.enable_truncation(256)
     return tokenizer
-
-
-@pytest.fixture
-def child(tmp_path):
-    return Child(tmp_path)
 
 
 @pytest.fixture

@@ -9,10 +9,6 @@ from kp_middleware.testing import StandInEmbedder
 PAGE = step("observation", "page " * 300, tool="read")
 
 
-def words(of, count):
-    return " ".join(f"{of}{number}" for number in range(count))
-
-
 def numbered(count):
     return " ".join(map(str, range(count)))
 
@@ -37,22 +33,13 @@ def test_the_specified_text_is_the_objective_and_each_content_with_single_spaces
     assert embedded_text(recorded) == "goal a "
 
 
-def test_an_embedder_that_does_not_choose_gets_the_specified_text():
+def test_an_embedder_may_choose_what_it_reads_of_a_long_trace(tiny):
     recorded = trace(PAGE)
+    specified = embedded_text(recorded)
 
-    assert embedded_text(recorded, StandInEmbedder()) == embedded_text(recorded)
-
-
-def test_the_default_model_reads_the_task_first(tiny):
-    recorded = trace(PAGE)
-
-    assert embedded_text(recorded, tiny) == tiny.text_of(recorded) != embedded_text(recorded)
-
-
-def test_the_specified_text_can_be_selected():
-    recorded = trace(PAGE)
-
-    assert MiniLMEmbedder(reading="specified").text_of(recorded) == embedded_text(recorded)
+    assert embedded_text(recorded, StandInEmbedder()) == specified
+    assert embedded_text(recorded, tiny) == tiny.text_of(recorded) != specified
+    assert MiniLMEmbedder(reading="specified").text_of(recorded) == specified
 
 
 @pytest.mark.parametrize(
@@ -120,25 +107,15 @@ def test_the_rest_of_a_run_that_only_used_tools_has_the_room_of_one_part(tiny):
 
 @given(traces)
 @settings(deadline=None)
-def test_the_choice_of_a_text_that_fits_is_the_specified_text(tiny, tokenizer, recorded):
-    text = tiny.text_of(recorded)
+def test_the_text_is_the_specified_one_if_that_fits_else_bounded_and_always_the_same(
+    tiny, tokenizer, recorded
+):
+    text, specified = tiny.text_of(recorded), embedded_text(recorded)
 
-    assert text == embedded_text(recorded) or tokenizer.encode(embedded_text(recorded)).overflowing
-
-
-@given(traces)
-@settings(deadline=None)
-def test_the_text_is_the_same_each_time(tiny, recorded):
-    assert tiny.text_of(recorded) == tiny.text_of(recorded)
-
-
-@given(traces)
-@settings(deadline=None)
-def test_the_length_of_a_chosen_text_is_bounded(tiny, recorded):
-    text = tiny.text_of(recorded)
-
-    most = 9 * (96 + 64 * len(recorded.steps))
-    assert text == embedded_text(recorded) or len(text) <= most
+    if text != specified:
+        assert tokenizer.encode(specified).overflowing
+        assert len(text) <= 9 * (96 + 64 * len(recorded.steps))
+    assert tiny.text_of(recorded) == text
 
 
 @given(st.lists(st.sampled_from(["thought", "observation", "error_recovery"]), min_size=1))

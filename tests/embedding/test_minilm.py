@@ -2,7 +2,6 @@ import hashlib
 import logging
 import shutil
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from child_process import Child
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tiny_model import TOKENIZER_FILES
 
 from kp_middleware.embedding import MiniLMEmbedder
 from kp_middleware.errors import EmbedderUnavailableError
@@ -52,27 +52,17 @@ def test_the_name_is_a_fingerprint_of_weights_window_reading_and_precision(minil
     assert name == "all-MiniLM-L6-v2:f91ae3c0b697:256:task-first:fp32"
 
 
-def test_another_model_has_another_name(tiny, tiny_folder):
-    digest = hashlib.sha256((tiny_folder / "model.onnx").read_bytes()).hexdigest()
-
-    name = tiny.name
-
-    assert name == f"all-MiniLM-L6-v2:{digest[:12]}:256:task-first:fp32"
-
-
-def test_another_reading_has_another_name(monkeypatch, tiny, tiny_folder):
+def test_another_model_reading_or_precision_has_another_name(
+    monkeypatch, tiny, tiny_int8, tiny_folder
+):
     monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
+    digest = hashlib.sha256((tiny_folder / "model.onnx").read_bytes()).hexdigest()[:12]
+
     specified = MiniLMEmbedder(reading="specified")
 
-    name = specified.name
-
-    assert name == tiny.name.replace(":task-first:", ":specified:")
-
-
-def test_another_precision_has_another_name(tiny, tiny_int8):
-    name = tiny_int8.name
-
-    assert name == tiny.name.replace(":fp32", ":int8")
+    assert tiny.name == f"all-MiniLM-L6-v2:{digest}:256:task-first:fp32"
+    assert specified.name == f"all-MiniLM-L6-v2:{digest}:256:specified:fp32"
+    assert tiny_int8.name == f"all-MiniLM-L6-v2:{digest}:256:task-first:int8"
 
 
 @pytest.mark.model
@@ -93,89 +83,63 @@ def test_integers_find_nearly_the_same_similarities(minilm, minilm_int8):
 
 
 @pytest.mark.usefixtures("empty_caches")
-def test_integers_are_made_once(monkeypatch, tiny_folder):
+def test_integers_are_made_once_for_which_onnx_is_needed(monkeypatch, tiny_folder, tmp_path):
     monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
     vector = MiniLMEmbedder(precision="int8").embed("hello")
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.delitem(sys.modules, "kp_middleware.embedding._onnx", raising=False)
 
     again = MiniLMEmbedder(precision="int8").embed("hello")
-
-    np.testing.assert_array_equal(again, vector)
-
-
-@pytest.mark.usefixtures("empty_caches")
-def test_without_onnx_integers_name_the_remedy(monkeypatch, tiny_folder):
-    monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    monkeypatch.delitem(sys.modules, "kp_middleware.embedding._onnx", raising=False)
-
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
     with pytest.raises(EmbedderUnavailableError) as raised:
         MiniLMEmbedder(precision="int8").embed("hello")
 
+    np.testing.assert_array_equal(again, vector)
     assert str(raised.value) == (
         "cannot quantize the embedding model to int8: this needs more packages: "
         'pip install "kp-middleware[weights]"; set KP_EMBEDDER to minilm'
     )
 
 
-def test_a_conversion_to_integers_that_was_cut_off_is_made_anew(
+def test_a_conversion_that_was_cut_off_is_made_anew(
     monkeypatch, empty_caches, tiny_folder, tiny_int8
 ):
     monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
     digest = tiny_int8.name.split(":")[1]
     folder = empty_caches / f"all-MiniLM-L6-v2-{digest}-int8"
-    left = folder.with_suffix(".partial")
-    left.mkdir(parents=True)
-    (left / "model.onnx").write_bytes(b"half of it")
+    partial = folder.with_suffix(".partial")
+    for unusable in (folder, partial):
+        unusable.mkdir(parents=True)
+        (unusable / "leftover").write_bytes(b"the beginning of a model")
 
     vector = MiniLMEmbedder(precision="int8").embed("hello")
 
     np.testing.assert_array_equal(vector, tiny_int8.embed("hello"))
-    assert not left.exists()
+    assert {file.name for file in folder.iterdir()} == {"model.onnx", *TOKENIZER_FILES}
+    assert not partial.exists()
 
 
-def test_one_thread_is_what_a_text_gets(tiny):
-    options = tiny._model().session.model.get_session_options()
-
-    assert (options.intra_op_num_threads, options.inter_op_num_threads) == (1, 1)
-
-
-def test_more_threads_do_not_spin(monkeypatch, tiny_folder):
+def test_threads_do_not_spin_and_make_the_same_vector(monkeypatch, tiny_folder, tiny):
     monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
     embedder = MiniLMEmbedder(threads=2)
-
-    options = embedder._model().session.model.get_session_options()
-
-    assert options.intra_op_num_threads == 2
-    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
-
-
-@pytest.mark.model
-def test_more_threads_make_the_same_vectors(monkeypatch, minilm_folder, minilm):
-    monkeypatch.setenv("KP_MODEL_PATH", str(minilm_folder))
     text = "The cat is asleep. " * 20
 
-    vector = MiniLMEmbedder(threads=2).embed(text)
+    vector = embedder.embed(text)
 
-    np.testing.assert_allclose(vector, minilm.embed(text), atol=1e-6)
-
-
-def test_what_a_repeat_is_given_is_its_own(tiny):
-    vector = tiny.embed("hello")
-
-    vector[:] = 0
-
-    assert tiny.embed("hello").any()
+    usual, options = (one._model().session.model.get_session_options() for one in (tiny, embedder))
+    assert (usual.intra_op_num_threads, usual.inter_op_num_threads) == (1, 1)
+    assert options.intra_op_num_threads == 2
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    np.testing.assert_allclose(vector, tiny.embed(text), atol=1e-6)
 
 
-@pytest.mark.model
-def test_an_exact_repeat_is_not_embedded_again(minilm):
-    text = "Book the flight that leaves before nine. " * 20
+def test_a_repeat_is_not_embedded_again_and_what_is_given_is_the_callers_own(monkeypatch, tiny):
+    vector = tiny.embed("hello").copy()
+    monkeypatch.setattr(tiny._model().session, "onnx_embed", None)
 
-    first_s, repeat_s = (cpu_s(minilm, text) for _ in range(2))
+    tiny.embed("hello")[:] = 0
 
-    assert repeat_s < first_s / 5
+    np.testing.assert_array_equal(tiny.embed("hello"), vector)
 
 
 @pytest.mark.parametrize("limit", [128, 512], ids=["of the download", "of the official folder"])
@@ -193,18 +157,12 @@ def test_the_window_is_256_tokens_whatever_the_limit(monkeypatch, tiny_folder, t
     np.testing.assert_array_equal(outside, embedder.embed("a " * 255))
 
 
-def test_nothing_is_looked_for_before_the_first_use(monkeypatch, tmp_path):
+def test_nothing_is_looked_for_before_the_first_use_and_then_once(
+    monkeypatch, tiny_folder, tmp_path
+):
     monkeypatch.setenv("KP_MODEL_PATH", str(tmp_path))
     embedder = MiniLMEmbedder()
-
-    with pytest.raises(EmbedderUnavailableError, match="which has no"):
-        embedder.embed("hello")
-
-
-def test_that_there_is_no_model_is_decided_once(monkeypatch, tiny_folder, tmp_path):
-    monkeypatch.setenv("KP_MODEL_PATH", str(tmp_path))
-    embedder = MiniLMEmbedder()
-    with pytest.raises(EmbedderUnavailableError) as first:
+    with pytest.raises(EmbedderUnavailableError, match="which has no") as first:
         embedder.embed("hello")
     monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
 
@@ -239,7 +197,9 @@ def test_threads_that_come_first_together_load_it_once(monkeypatch, caplog, tiny
     assert len(caplog.messages) == 1
 
 
-def test_a_forked_child_loads_its_own(tiny_folder, tmp_path):
+def test_a_forked_child_loads_its_own_and_onnxruntime_reports_nothing_to_its_maker(
+    tiny_folder, tmp_path
+):
     child = Child(tmp_path, KP_MODEL_PATH=str(tiny_folder))
 
     in_parent, in_child = child.run("""
@@ -259,46 +219,4 @@ tell([vector[:9], json.loads(os.read(reading, 9999))])
 """)
 
     assert in_child == in_parent
-
-
-def test_nothing_heavy_is_imported_before_the_first_use(child):
-    heavy = child.run("""
-import sys
-import time
-import kp_middleware.embedding
-MiniLMEmbedder()
-tell(sorted({"fastembed", "huggingface_hub", "onnx", "onnxruntime"} & sys.modules.keys()))
-""")
-
-    assert heavy == []
-
-
-def test_onnxruntime_reports_nothing_to_its_maker(tiny_folder, tmp_path):
-    child = Child(tmp_path, KP_MODEL_PATH=str(tiny_folder))
-
-    child.run("tell(ask(MiniLMEmbedder()))")
-
     assert not list(tmp_path.rglob("*onnxruntime*"))
-
-
-@pytest.mark.model
-@pytest.mark.usefixtures("empty_caches")
-def test_a_model_that_cannot_be_loaded_does_not_hide_the_next_place(tiny_folder, tmp_path):
-    snapshot = (
-        tmp_path / "fastembed" / "models--Qdrant--all-MiniLM-L6-v2-onnx" / "snapshots" / "abc"
-    )
-    shutil.copytree(tiny_folder, snapshot)
-    (snapshot / "model.onnx").write_bytes(b"cut off")
-    (snapshot.parents[1] / "refs").mkdir()
-    (snapshot.parents[1] / "refs" / "main").write_text("abc")
-
-    embedder = MiniLMEmbedder()
-
-    assert embedder.embed("hello world")[0] == pytest.approx(-0.034478, abs=1e-3)
-
-
-def cpu_s(embedder, text):
-    """Seconds of this thread for one text."""
-    started = time.thread_time()
-    embedder.embed(text)
-    return time.thread_time() - started

@@ -2,22 +2,32 @@ import sqlite3
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from kp_middleware import VectorCache
-from kp_middleware.database import VectorTable, connect
+from kp_middleware.database import VectorTable
 
 ORIGIN = [0.0, 0.0]
 EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
-FINITE = st.floats(-(2.0**100), 2.0**100, width=32)
+
+
+@pytest.fixture
+def open_cache(db, clock):
+    """Opens caches on one file, as several processes do, until the test ends."""
+    opened = []
+
+    def open_(max_elements=10, dimensions=2, **how):
+        opened.append(VectorCache(max_elements, dimensions, path=db, clock=clock.ms, **how))
+        return opened[-1]
+
+    yield open_
+    [cache.close() for cache in opened]
 
 
 @pytest.fixture(params=["memory", "file"])
-def cache(request, tmp_path, clock):
-    path = tmp_path / "kp.db" if request.param == "file" else None
-    made = VectorCache(3, 2, ttl_ms=1000, path=path, clock=clock.ms)
-    yield made
-    made.close()
+def cache(request, open_cache, clock):
+    if request.param == "file":
+        return open_cache(3, ttl_ms=1000)
+    return VectorCache(3, 2, ttl_ms=1000, clock=clock.ms)
 
 
 def test_an_empty_cache_is_like_nothing(cache):
@@ -33,22 +43,15 @@ def test_the_nearest_is_found_with_its_key(cache):
     assert cache.nearest([1.0, 2.0]) == (pytest.approx(2 / 5**0.5), "north")
 
 
-def test_opposite_vectors_are_less_than_unrelated(cache):
-    cache.add(WEST)
+@pytest.mark.parametrize(
+    ("added", "query", "similarity"),
+    [(WEST, EAST, -1), ([1e-30, 1e-30], [1e30, 1e30], 1), (ORIGIN, EAST, 0)],
+    ids=["opposite", "of any length", "zero"],
+)
+def test_similarity_is_the_cosine(cache, added, query, similarity):
+    cache.add(added)
 
-    assert cache.max_cosine_similarity(EAST) == -1
-
-
-def test_vectors_need_not_be_of_length_one(cache):
-    cache.add([1e-30, 1e-30])
-
-    assert cache.max_cosine_similarity([1e30, 1e30]) == pytest.approx(1)
-
-
-def test_a_zero_vector_is_like_nothing_but_takes_room(cache):
-    cache.add(ORIGIN)
-
-    assert cache.max_cosine_similarity(EAST) == 0
+    assert cache.max_cosine_similarity(query) == pytest.approx(similarity)
     assert len(cache) == 1
 
 
@@ -83,7 +86,7 @@ def test_a_clock_that_goes_back_keeps_the_order(cache, clock):
     assert len(cache) == 0
 
 
-def test_evicting_tells_how_many_went(cache, clock):
+def test_evicting_returns_how_many_expired(cache, clock):
     cache.add(EAST)
     cache.add(NORTH)
     clock.advance(2)
@@ -136,13 +139,12 @@ def test_impossible_sizes_are_refused(sizes):
         VectorCache(**sizes)
 
 
-def test_no_room_at_all_keeps_nothing(tmp_path):
-    cache = VectorCache(0, 2, path=tmp_path / "kp.db")
+def test_no_room_at_all_keeps_nothing(open_cache):
+    cache = open_cache(0)
 
     cache.add(EAST)
 
     assert len(cache) == 0
-    cache.close()
 
 
 def test_vectors_of_different_embedders_are_kept_apart(cache):
@@ -152,7 +154,7 @@ def test_vectors_of_different_embedders_are_kept_apart(cache):
     assert len(cache) == 1
 
 
-def test_a_vector_whose_embedder_was_not_said_is_compared_with_all(cache):
+def test_a_vector_without_an_embedder_is_compared_with_all(cache):
     cache.add(EAST, "anybody")
     cache.add(NORTH, "named", embedder="one")
 
@@ -160,97 +162,63 @@ def test_a_vector_whose_embedder_was_not_said_is_compared_with_all(cache):
     assert cache.nearest(NORTH) == (1, "named")
 
 
-def test_opening_a_cache_without_expiry_does_not_wait_for_who_writes(tmp_path):
-    VectorCache(dimensions=2, path=tmp_path / "kp.db").close()
-    writer = sqlite3.connect(tmp_path / "kp.db", isolation_level=None)
+def test_opening_a_cache_without_expiry_does_not_wait_for_who_writes(open_cache, db):
+    open_cache()
+    writer = sqlite3.connect(db, isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
 
-    cache = VectorCache(dimensions=2, path=tmp_path / "kp.db")
-
-    assert len(cache) == 0
-    cache.close()
+    assert len(open_cache()) == 0
     writer.close()
 
 
-def test_a_new_process_knows_at_once_how_many_there_are(tmp_path):
-    first = VectorCache(dimensions=2, path=tmp_path / "kp.db")
-    first.add(EAST, embedder="one")
-    first.add(NORTH)
+def test_caches_on_one_file_see_what_the_others_add_once(open_cache):
+    here, there = open_cache(), open_cache()
+    here.add(EAST, "one", embedder="one")
+    there.add(NORTH, "two")
 
-    second = VectorCache(dimensions=2, path=tmp_path / "kp.db")
-    first.add(NORTH)
-
-    assert len(second) == 3
-    first.close()
-    second.close()
+    assert [len(here) for _ in range(3)] == [2, 2, 2]
+    assert (here.nearest(NORTH), there.nearest(EAST)) == ((1, "two"), (1, "one"))
+    assert len(open_cache()) == 2
 
 
-def test_an_entry_is_as_old_for_the_process_that_loads_it(tmp_path, clock):
-    first = VectorCache(dimensions=2, ttl_ms=1000, path=tmp_path / "kp.db", clock=clock.ms)
-    first.add(EAST)
-    first.close()
+def test_an_entry_is_as_old_for_the_process_that_loads_it(open_cache, clock):
+    open_cache(ttl_ms=1000).add(EAST)
     clock.advance(0.999)
-    second = VectorCache(dimensions=2, ttl_ms=1000, path=tmp_path / "kp.db", clock=clock.ms)
+    second = open_cache(ttl_ms=1000)
     alive = second.nearest(EAST)
 
     clock.advance(0.001)
 
     assert alive == (1, None)
     assert second.nearest(EAST) is None
-    second.close()
 
 
-def test_the_next_process_finds_the_vectors_of_the_last(tmp_path):
-    first = VectorCache(dimensions=2, path=tmp_path / "kp.db")
-    first.add(EAST, "east")
-    first.close()
-
-    second = VectorCache(dimensions=2, path=tmp_path / "kp.db")
-
-    assert second.nearest(EAST) == (1, "east")
-    second.close()
-
-
-def test_a_smaller_cache_loads_the_newest(tmp_path):
-    first = VectorCache(dimensions=2, path=tmp_path / "kp.db")
-    first.add(EAST, "old")
-    first.add(NORTH, "new")
-    first.close()
-
-    second = VectorCache(1, 2, path=tmp_path / "kp.db")
-
-    assert second.nearest(EAST) == (0, "new")
-    second.close()
-
-
-def test_more_than_is_read_at_once_is_loaded_and_only_the_newest(tmp_path):
+def test_more_than_is_read_at_once_is_loaded_and_only_the_newest(open_cache, connection):
     vectors = np.random.default_rng(1).standard_normal((5000, 3)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    _store(tmp_path / "kp.db", vectors)
+    connection.execute("BEGIN")
+    connection.executemany(
+        "INSERT INTO vectors (key, embedder, added_at_ms, vector) VALUES (?, '', ?, ?)",
+        [(f"{at}", at, vector.tobytes()) for at, vector in enumerate(vectors)],
+    )
+    connection.commit()
 
-    cache = VectorCache(4500, 3, path=tmp_path / "kp.db")
+    cache = open_cache(4500, 3)
 
     found = [cache.nearest(vectors[number]).key for number in (500, 4595, 4596, 4999)]
     assert found == ["500", "4595", "4596", "4999"]
     assert cache.nearest(vectors[499]).key != "499"
     assert len(cache) == 4500
-    cache.close()
 
 
 @pytest.mark.parametrize("key", [None, "", 'said "x"\n\\', "Grüße\u2028\0", "\U0001f600"])
-def test_any_key_comes_back_from_the_file(tmp_path, key):
-    first = VectorCache(dimensions=2, path=tmp_path / "kp.db")
-    first.add(EAST, key)
-    first.close()
+def test_any_key_comes_back_from_the_file(open_cache, key):
+    open_cache().add(EAST, key)
 
-    second = VectorCache(dimensions=2, path=tmp_path / "kp.db")
-
-    assert second.nearest(EAST) == (1, key)
-    second.close()
+    assert open_cache().nearest(EAST) == (1, key)
 
 
-def test_after_loading_a_look_up_asks_only_for_what_is_new(tmp_path):
-    connection = connect(tmp_path / "kp.db")
+def test_after_loading_a_look_up_asks_only_for_what_is_new(connection):
     VectorCache(10, table=VectorTable(connection)).add(np.ones(384), "first", embedder="one")
     cache = VectorCache(10, table=VectorTable(connection))
     cache.load(embedder="one")
@@ -261,11 +229,10 @@ def test_after_loading_a_look_up_asks_only_for_what_is_new(tmp_path):
 
     assert found.key == "first"
     assert not any("OFFSET" in sql for sql in asked)
-    connection.close()
 
 
-def test_who_was_idle_while_others_added_much_reads_what_fits_and_no_more(tmp_path):
-    idle, busy = (VectorCache(10, dimensions=2, path=tmp_path / "kp.db") for _ in range(2))
+def test_who_was_idle_while_others_added_much_reads_what_fits_and_no_more(open_cache):
+    idle, busy = open_cache(), open_cache()
     idle.add([1, 0], "ours")
     [busy.add([1, at], str(at)) for at in range(50)]
     before, after = [], []
@@ -281,43 +248,17 @@ def test_who_was_idle_while_others_added_much_reads_what_fits_and_no_more(tmp_pa
     assert not any("OFFSET" in sql for sql in after)
 
 
-def test_caches_on_one_file_see_what_the_other_adds(tmp_path):
-    here, there = (VectorCache(dimensions=2, path=tmp_path / "kp.db") for _ in range(2))
-    here.add(EAST, "one")
-    there.add(NORTH, "two")
-
-    assert (len(here), here.nearest(NORTH), there.nearest(EAST)) == (2, (1, "two"), (1, "one"))
-    here.close()
-    there.close()
-
-
-def test_what_another_process_added_is_taken_once(tmp_path):
-    here, there = (VectorCache(dimensions=2, path=tmp_path / "kp.db") for _ in range(2))
-    here.add(EAST)
-    there.add(NORTH)
-
-    sizes = [len(here) for _ in range(3)]
-
-    assert sizes == [2, 2, 2]
-    here.close()
-    there.close()
-
-
-def test_vectors_that_expired_meanwhile_are_not_loaded_and_leave_the_file(tmp_path, clock):
-    first = VectorCache(dimensions=2, ttl_ms=1000, path=tmp_path / "kp.db", clock=clock.ms)
-    first.add(EAST)
-    first.close()
+def test_vectors_that_expired_meanwhile_are_not_loaded_and_leave_the_file(
+    open_cache, connection, clock
+):
+    open_cache(ttl_ms=1000).add(EAST)
     clock.advance(1)
 
-    second = VectorCache(dimensions=2, ttl_ms=1000, path=tmp_path / "kp.db", clock=clock.ms)
-
-    assert second.nearest(EAST) is None
-    assert _stored(tmp_path / "kp.db") == 0
-    second.close()
+    assert open_cache(ttl_ms=1000).nearest(EAST) is None
+    assert count_in(connection) == 0
 
 
-def test_what_had_expired_before_the_start_is_not_read_later_either(tmp_path, clock):
-    connection = connect(tmp_path / "kp.db")
+def test_what_had_expired_before_the_start_is_not_read_later_either(connection, clock):
     first, second = (
         VectorCache(10, ttl_ms=1000, clock=clock.ms, table=VectorTable(connection))
         for _ in range(2)
@@ -332,66 +273,39 @@ def test_what_had_expired_before_the_start_is_not_read_later_either(tmp_path, cl
 
     assert found is None
     assert not any("DELETE" in sql for sql in asked)
-    connection.close()
 
 
-def test_what_is_evicted_leaves_the_file_unless_a_trace_owns_it(tmp_path):
-    path = tmp_path / "kp.db"
-    connection = connect(path)
+def test_what_is_evicted_leaves_the_file_unless_a_trace_owns_it(open_cache, connection):
     connection.execute(
         "INSERT INTO traces (id, state, started_at, domain, objective, success, confidence,"
         " privacy_level, visibility, step_count, tool_count, recovery_count) VALUES"
         " ('owner', 'recorded', '', 'd', 'o', 1, 1, 'private', 'private', 1, 0, 0)"
     )
-    connection.close()
-    cache = VectorCache(1, 2, path=path)
+    cache = open_cache(1)
+
     cache.add(EAST, "owner")
     cache.add(EAST, "nobody")
-
     cache.add(NORTH)
 
-    assert _stored(path) == 2
-    cache.close()
+    assert count_in(connection) == 2
 
 
-def test_a_shared_connection_takes_part_in_its_transaction(tmp_path):
-    connection = connect(tmp_path / "kp.db")
+def test_a_shared_connection_takes_part_in_its_transaction(connection):
     cache = VectorCache(10, table=VectorTable(connection))
-    vector = np.ones(384)
     connection.execute("BEGIN IMMEDIATE")
-    cache.add(vector)
+    cache.add(np.ones(384))
 
     connection.rollback()
     cache.reload()
 
-    assert cache.nearest(vector) is None
-    connection.close()
+    assert cache.nearest(np.ones(384)) is None
 
 
-def test_a_vector_of_another_length_in_the_file_is_left_alone(tmp_path):
-    wide = VectorCache(dimensions=3, path=tmp_path / "kp.db")
-    wide.add([1.0, 0.0, 0.0])
-    wide.close()
+def test_a_vector_of_another_length_in_the_file_is_left_alone(open_cache):
+    open_cache(dimensions=3).add([1.0, 0.0, 0.0])
 
-    narrow = VectorCache(dimensions=2, path=tmp_path / "kp.db")
-
-    assert narrow.nearest(EAST) is None
-    narrow.close()
+    assert open_cache(dimensions=2).nearest(EAST) is None
 
 
-def _store(path, vectors):
-    connection = connect(path)
-    connection.execute("BEGIN")
-    connection.executemany(
-        "INSERT INTO vectors (key, embedder, added_at_ms, vector) VALUES (?, '', ?, ?)",
-        [(f"{at}", at, vector.tobytes()) for at, vector in enumerate(vectors)],
-    )
-    connection.commit()
-    connection.close()
-
-
-def _stored(path):
-    connection = sqlite3.connect(path)
-    (count,) = connection.execute("SELECT count(*) FROM vectors").fetchone()
-    connection.close()
-    return count
+def count_in(connection):
+    return connection.execute("SELECT count(*) FROM vectors").fetchone()[0]

@@ -21,14 +21,7 @@ from import_samples import (
     phoenix_spans,
 )
 
-from kp_middleware.imports import (
-    FORMATS,
-    ImportContext,
-    RunDefaults,
-    detect_format,
-    find_files,
-    read_runs,
-)
+from kp_middleware.imports import FORMATS, ImportContext, detect_format, find_files
 
 SHARED = Path(__file__).parents[3] / "shared" / "adapters" / "imports"
 THEIRS = sorted([*SHARED.glob("*.jsonl"), *SHARED.glob("*.sqlite")]) if SHARED.is_dir() else []
@@ -48,12 +41,6 @@ ODD = st.recursive(
 )
 
 
-def read_all(path, format_):
-    context = ImportContext(format_)
-    runs = [run.to_recorded(RunDefaults()) for run in read_runs(path, context)]
-    return [run for run in runs if run is not None], context
-
-
 def mutated(value, data):
     """The value with one part of it replaced by something odd."""
     if isinstance(value, dict) and value and data.draw(st.booleans()):
@@ -68,26 +55,21 @@ def mutated(value, data):
 @pytest.mark.parametrize("format_", SAMPLES)
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_wrong_types_anywhere_are_no_traceback(tmp_path, format_, data):
-    path = tmp_path / "sample"
-    values = [json.loads(line) for line in SAMPLES[format_].splitlines()] \
-        if format_ != "swe_agent" else [json.loads(SAMPLES[format_])]  # fmt: skip
+def test_wrong_types_anywhere_are_no_traceback(read, format_, data):
+    whole = [SAMPLES[format_]] if format_ == "swe_agent" else SAMPLES[format_].splitlines()
+    values = [*map(json.loads, whole)]
     at = data.draw(st.integers(0, len(values) - 1))
     values[at] = mutated(values[at], data)
-    path.write_text(lines(*values))
 
-    runs, context = read_all(path, format_)
+    runs, context = read(format_, lines(*values))
 
     assert all(run.shape.steps for run in runs)
     assert set(context.skipped) <= {"unknown_type", "not_json", "no_agent", "no_content"}
 
 
 @pytest.mark.parametrize("format_", SAMPLES)
-def test_a_file_cut_anywhere_gives_what_can_be_read(tmp_path, format_):
-    path = tmp_path / "sample"
-    path.write_text(SAMPLES[format_])
-
-    assert_readable_wherever_cut(path, format_, every=97)
+def test_a_file_cut_anywhere_gives_what_can_be_read(read, format_):
+    assert_readable_wherever_cut(read, format_, SAMPLES[format_].encode(), every=97)
 
 
 @pytest.mark.skipif(not THEIRS, reason="the samples of ../shared are not there")
@@ -95,20 +77,18 @@ def test_a_file_cut_anywhere_gives_what_can_be_read(tmp_path, format_):
     "every", [97 * 41, pytest.param(97, marks=pytest.mark.slow)], ids=["some", "all"]
 )
 @pytest.mark.parametrize("sample", THEIRS, ids=lambda path: path.name)
-def test_the_shared_samples_cut_anywhere_give_what_can_be_read(tmp_path, sample, every):
-    path = tmp_path / "sample"
-    path.write_bytes(sample.read_bytes())
+def test_the_shared_samples_cut_anywhere_give_what_can_be_read(read, sample, every):
+    format_ = detect_format(sample)
 
-    assert_readable_wherever_cut(path, detect_format(sample), every=every)
+    assert_readable_wherever_cut(read, format_, sample.read_bytes(), every=every)
 
 
-def assert_readable_wherever_cut(path, format_, *, every):
+def assert_readable_wherever_cut(read, format_, content, *, every):
     """All of a cut file is there that ends before the cut, and only the cut is counted."""
-    content, steps = path.read_bytes(), 0
+    steps = 0
 
     for end in range(0, len(content), every):
-        path.write_bytes(content[:end])
-        runs, context = read_all(path, format_)
+        runs, context = read(format_, content[:end])
         cuts = context.skipped["not_json"] + context.skipped["unreadable"]
         assert cuts <= 1 + content[:end].count(b"not JSON")
         assert "invalid" not in context.skipped
@@ -117,51 +97,45 @@ def assert_readable_wherever_cut(path, format_, *, every):
         steps = now
 
 
-def test_a_line_that_is_too_long_is_skipped_and_counted(tmp_path):
+def test_a_line_that_is_too_long_is_skipped_and_counted(read):
     long = claude("assistant", "x" * (16 << 20), 2, id="a0", parent="u1")
-    path = tmp_path / "sample"
-    path.write_text(lines(long, *claude_session()))
 
-    runs, context = read_all(path, "claude-code")
+    runs, context = read("claude-code", lines(long, *claude_session()))
 
     assert len(runs) == 2
     assert context.skipped["too_long"] == 1
 
 
 @pytest.mark.parametrize("format_", READABLE)
-def test_what_is_nested_too_deeply_is_skipped_and_counted(tmp_path, format_):
-    path = tmp_path / "sample"
-    path.write_text("[" * 100_000 + "\n" + '{"a":' * 100_000 + "\n" + SAMPLES[format_])
+def test_what_is_nested_too_deeply_is_skipped_and_counted(read, format_):
+    deep = "[" * 100_000 + "\n" + '{"a":' * 100_000 + "\n"
 
-    _, context = read_all(path, format_)
+    _, context = read(format_, deep + SAMPLES[format_])
 
     assert context.skipped["too_deep"] >= 1
 
 
 @pytest.mark.parametrize("depth", [300, 900])
-def test_what_is_just_readable_does_not_fail_later(tmp_path, depth):
+def test_what_is_just_readable_does_not_fail_later(read, depth):
     deep = json.loads("[" * depth + "]" * depth)
-    path = tmp_path / "sample"
-    path.write_text(lines({"messages": conversation(deep)}))
 
-    runs, context = read_all(path, "messages")
+    runs, context = read("messages", lines({"messages": conversation(deep)}))
 
     assert len(runs) + context.skipped.total() == 1
 
 
-def test_links_are_not_followed(tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "a.jsonl").write_text(SAMPLES["codex"])
-    root = tmp_path / "sessions"
-    root.mkdir()
-    (root / "folder").symlink_to(tmp_path / "elsewhere")
-    (root / "file.jsonl").symlink_to(tmp_path / "elsewhere" / "a.jsonl")
-    (root / "own.jsonl").write_text(SAMPLES["codex"])
-    context = ImportContext("codex")
+def test_neither_links_nor_parts_of_sessions_are_sessions(tmp_path):
+    elsewhere, root = tmp_path / "elsewhere", tmp_path / "sessions"
+    for folder in (elsewhere, root, root / "s1" / "subagents"):
+        folder.mkdir(parents=True)
+        (folder / "s1.jsonl").write_text(SAMPLES["claude-code"])
+    (root / "folder").symlink_to(elsewhere)
+    (root / "file.jsonl").symlink_to(elsewhere / "s1.jsonl")
+    context = ImportContext("claude-code")
 
-    found = [*find_files("codex", root, context)]
+    found = [*find_files("claude-code", root, context)]
 
-    assert found == [root / "own.jsonl"]
+    assert found == [root / "s1.jsonl"]
     assert context.skipped == {"link": 2}
 
 
@@ -180,17 +154,16 @@ def test_files_of_another_user_are_not_read(tmp_path):
 
 
 @pytest.mark.parametrize("format_", ["langsmith", "langfuse", "otlp"])
-def test_parents_in_a_circle_and_parents_a_thousand_deep_are_runs(tmp_path, format_):
+def test_parents_in_a_circle_and_parents_a_thousand_deep_are_runs(read, format_):
     names = {"langsmith": "parent_run_id", "langfuse": "parent_observation_id"}
-    at, path = names.get(format_, "parent_id"), tmp_path / "sample"
+    at = names.get(format_, "parent_id")
     rows = phoenix_spans() if format_ == "otlp" else map(json.loads, SAMPLES[format_].splitlines())
     _, second, third, *_ = rows = [*rows]
     ids = [row.get("id") or row["context"]["span_id"] for row in (second, third)]
     circle = [*rows, {**second, at: ids[1]}, {**third, at: ids[0]}]
     deep = [{**second, **named(number, second), at: f"d{number - 1}"} for number in range(1000)]
 
-    path.write_text(lines(*circle, *deep))
-    runs, context = read_all(path, format_)
+    runs, context = read(format_, lines(*circle, *deep))
 
     assert runs
     assert set(context.skipped) <= {"no_agent"}
@@ -234,17 +207,7 @@ with KnowledgePulse(db={str(tmp_path / "kp.db")!r}, embedder=StandInEmbedder()) 
     assert grown_kb < 200_000
 
 
-def test_parts_of_sessions_are_no_sessions(tmp_path):
-    (tmp_path / "s1" / "subagents").mkdir(parents=True)
-    (tmp_path / "s1" / "subagents" / "a.jsonl").write_text(SAMPLES["claude-code"])
-    (tmp_path / "s1.jsonl").write_text(SAMPLES["claude-code"])
-
-    found = [*find_files("claude-code", tmp_path, ImportContext("claude-code"))]
-
-    assert found == [tmp_path / "s1.jsonl"]
-
-
-def test_nothing_is_written_beside_a_session_of_the_agents_sdk(tmp_path):
+def test_nothing_is_written_beside_a_session_of_the_agents_sdk(read, tmp_path):
     path = tmp_path / "session.db"
     with closing(sqlite3.connect(path)) as file:
         file.execute("PRAGMA journal_mode = WAL")
@@ -254,51 +217,42 @@ def test_nothing_is_written_beside_a_session_of_the_agents_sdk(tmp_path):
             file.execute("INSERT INTO agent_messages VALUES (?, ?, ?, ?)", row)
         file.commit()
 
-    runs, _ = read_all(path, "messages")
+    runs, _ = read("messages", path)
 
     assert [run.shape.steps for run in runs] == [7]
     assert [*tmp_path.iterdir()] == [path]
 
 
-def test_a_file_that_is_no_text_is_counted(tmp_path):
-    path = tmp_path / "sample.jsonl"
-    path.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 8)
-
-    _, context = read_all(path, "messages")
+def test_a_file_that_is_no_text_is_counted(read):
+    _, context = read("messages", b"SQLite format 3\0" + bytes(range(256)) * 8)
 
     assert context.skipped == {"unreadable": 1}
 
 
-def test_a_file_of_gzip_is_read_as_what_is_in_it(tmp_path):
-    plain, packed, cut = (tmp_path / name for name in ("plain.jsonl", "packed.jsonl.gz", "cut.gz"))
-    plain.write_text(lines(*(conversation() for _ in range(200))))
-    packed.write_bytes(gzip.compress(plain.read_bytes(), 0))
-    cut.write_bytes(packed.read_bytes()[:-2000])
+def test_a_file_of_gzip_is_read_as_what_is_in_it(read):
+    whole = lines(*(conversation(f"{number} EUR") for number in range(200)))
+    packed = gzip.compress(whole.encode(), 0)
 
-    kept, _ = read_all(packed, "messages")
-    some, context = read_all(cut, "messages")
+    kept, _ = read("messages", packed)
+    some, context = read("messages", packed[:-2000])
 
-    assert len(kept) == len(read_all(plain, "messages")[0]) == 200
+    assert len(kept) == 200
     assert 0 < len(some) < 200
     assert context.skipped["unreadable"] == 1
 
 
-def test_an_array_that_is_cut_gives_the_elements_before(tmp_path):
-    path = tmp_path / "sample.json"
-    whole = json.dumps([{"messages": conversation()} for _ in range(200)])
-    path.write_text(whole[: len(whole) // 2])
+def test_an_array_that_is_cut_gives_the_elements_before(read):
+    whole = json.dumps([{"messages": conversation(f"{number} EUR")} for number in range(200)])
 
-    runs, context = read_all(path, "messages")
+    runs, context = read("messages", whole[: len(whole) // 2])
 
     assert 90 < len(runs) < 110
     assert context.skipped["not_json"] == 1
 
 
-def test_an_error_full_of_quotes_is_read_at_once(tmp_path):
-    path = tmp_path / "sample.jsonl"
+def test_an_error_full_of_quotes_is_read_at_once(read):
     root, *_, last = langsmith_runs()
-    path.write_text(lines(root, {**last, "error": "E(" + '"' * 20_000 + "no"}))
 
-    (run,), _ = read_all(path, "langsmith")
+    (run,), _ = read("langsmith", lines(root, {**last, "error": "E(" + '"' * 20_000 + "no"}))
 
     assert run.trace.steps[-1].output_summary.startswith("Error: E(")

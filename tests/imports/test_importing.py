@@ -3,6 +3,7 @@
 import json
 import os
 from contextlib import closing
+from datetime import UTC, datetime
 
 import pytest
 from import_samples import (
@@ -34,23 +35,13 @@ def folder(tmp_path):
 
 @pytest.fixture
 def import_all(db, folder):
-    """Import what is in the folder; returns what was found."""
+    """Import what is in the folder, and this as a file of it; returns what was found."""
 
-    def of(format_, *, stop_after=None, **how):
-        with closing(connect(db)) as connection:
-            wanted = ImportRequest(format_, (folder,), **how)
-            with Import(
-                SqliteStore(connection), Settings(db=db), StandInEmbedder(), wanted
-            ) as importing:
-                for _ in importing.read():
-                    pass
-                found = importing.result
-                for _ in importing.score_left():
-                    pass
-                for done in importing.write():
-                    if done == stop_after:
-                        return found
-                return found
+    def of(format_, content=None, **how):
+        if content is not None:
+            (folder / "s1.jsonl").write_text(content)
+        with KnowledgePulse(db=db, embedder=StandInEmbedder()) as kp:
+            return kp.import_runs(format_, folder, **how)
 
     return of
 
@@ -64,33 +55,42 @@ def rows(db):
     return of
 
 
-def test_imported_runs_are_private_scored_and_said_to_be_assumed(import_all, folder, rows):
-    (folder / "s1.jsonl").write_text(SAMPLES["claude-code"])
-
-    import_all("claude-code")
-
-    columns = "visibility, state, framework, success_source, confidence_source"
-    assert rows(columns) == [("private", "scored", "claude-code", "assumed", "assumed")] * 2
-
-
-def test_they_never_reach_an_exporter_whatever_the_threshold(import_all, folder, db, monkeypatch):
+def test_imported_runs_are_private_and_never_exported_and_their_outcome_is_assumed(
+    folder, db, rows, monkeypatch
+):
     monkeypatch.setenv("KP_THRESHOLD", "0")
     (folder / "s1.jsonl").write_text(SAMPLES["claude-code"])
-    taken = []
+    exported = []
 
-    import_all("claude-code")
-    with KnowledgePulse(db=db, embedder=None, exporter=taken.append, sync=True) as kp:
+    with KnowledgePulse(
+        db=db, embedder=StandInEmbedder(), exporter=exported.append, sync=True
+    ) as kp:
+        kp.import_runs("claude-code", str(folder), domain="code")
         kp.flush()
 
-    assert taken == []
+    assert exported == []
+    columns = "domain, visibility, state, framework, success_source, confidence_source"
+    expected = ("code", "private", "scored", "claude-code", "assumed", "assumed")
+    assert rows(columns) == [expected] * 2
 
 
-def test_shareable_ones_have_the_visibility_of_the_settings(import_all, folder, rows):
-    (folder / "s1.jsonl").write_text(SAMPLES["codex"])
+@pytest.mark.parametrize(
+    ("how", "columns", "expected"),
+    [
+        ({"shareable": True}, "visibility", [("network",), ("network",)]),
+        ({"whole_sessions": True}, "step_count, thread_id", [(7, "s1")]),
+        (
+            {"since": datetime(2026, 11, 1, 9, 0, 5, tzinfo=UTC)},
+            "objective",
+            [("Then tomorrow.",)],
+        ),
+    ],
+    ids=["shareable", "whole sessions", "since"],
+)
+def test_options_change_what_is_imported(import_all, rows, how, columns, expected):
+    import_all("claude-code", SAMPLES["claude-code"], **how)
 
-    import_all("codex", shareable=True)
-
-    assert rows("DISTINCT visibility", "1") == [("network",)]
+    assert rows(columns) == expected
 
 
 @pytest.mark.parametrize("format_", SAMPLES)
@@ -106,15 +106,12 @@ def test_what_is_imported_again_is_the_same_run(import_all, folder, rows, format
     assert rows("seq, id, score, started_at") == before != []
 
 
-def test_a_session_that_went_on_is_brought_up_to_date(import_all, folder, rows):
+def test_a_session_that_went_on_is_brought_up_to_date(import_all, rows):
     session = claude_session()
-    file = folder / "s1.jsonl"
-    file.write_text(lines(*session[:6]))
-    import_all("claude-code")
+    import_all("claude-code", lines(*session[:6]))
     before = rows("id, state, step_count")
 
-    file.write_text(lines(*session))
-    importing = import_all("claude-code")
+    importing = import_all("claude-code", lines(*session))
 
     after = rows("id, state, step_count")
     assert [state for _, state, _ in before] == ["incomplete"]
@@ -123,17 +120,15 @@ def test_a_session_that_went_on_is_brought_up_to_date(import_all, folder, rows):
     assert importing.new == 2
 
 
-def test_feedback_on_an_imported_run_outlives_the_next_import(import_all, folder, rows, db):
+def test_feedback_on_an_imported_run_outlives_the_next_import(import_all, rows, db):
     session = claude_session()
-    (folder / "s1.jsonl").write_text(lines(*session[:7]))
-    import_all("claude-code")
+    import_all("claude-code", lines(*session[:7]))
     ((id,),) = rows("id")
     with KnowledgePulse(db=db, embedder=None, sync=True) as kp:
         kp.feedback(id, success=False)
 
     more = claude_answer("And more.", 7, id="a9", parent="a3")
-    (folder / "s1.jsonl").write_text(lines(*session[:7], more))
-    import_all("claude-code")
+    import_all("claude-code", lines(*session[:7], more))
 
     assert rows("success, success_source") == [(0, "feedback")]
 
@@ -166,77 +161,73 @@ def test_without_times_the_order_is_that_of_the_lines(import_all, folder, rows):
     assert rows("DISTINCT started_at, duration_ms", "1") == [("2026-05-28T20:26:40.000Z", None)]
 
 
-def test_secrets_are_removed_before_anything_is_written(import_all, folder, db):
+def test_secrets_are_removed_before_anything_is_written(import_all, db):
     session = claude_session()
     session.insert(3, claude("user", f"My key is {SECRET}.", 0, id="u5"))
     session.insert(4, claude_answer(f"I use {SECRET}.", 1, id="a5", parent="u5"))
-    (folder / "s1.jsonl").write_text(lines(*session))
 
-    import_all("claude-code")
+    import_all("claude-code", lines(*session))
 
     written = b"".join(file.read_bytes() for file in db.parent.glob("kp.db*"))
     assert b"My key is" in written
     assert SECRET.encode() not in written
 
 
-def test_what_is_kept_of_a_run_is_bounded(import_all, folder, rows):
+def test_what_is_kept_of_a_run_is_bounded(import_all, rows):
     session = [claude("user", "Begin.", 0, id="u1")]
-    session += [
-        claude_answer("x" * 100_000, 1 + n % 50, id=f"a{n}", parent="u1") for n in range(40)
-    ]
-    (folder / "s1.jsonl").write_text(lines(*session))
+    session += [claude_answer("x" * 70_000, 1 + n, id=f"a{n}", parent="u1") for n in range(20)]
 
-    import_all("claude-code")
+    import_all("claude-code", lines(*session))
 
     ((steps, size),) = rows(
         "step_count, (SELECT length(body) FROM documents WHERE trace_seq = seq)"
     )
-    assert steps == 41
+    assert steps == 21
     assert size < 1_200_000
 
 
-def test_a_session_can_be_one_run_of_the_file(import_all, folder, rows):
-    (folder / "s1.jsonl").write_text(SAMPLES["claude-code"])
-
-    import_all("claude-code", whole_sessions=True)
-
-    assert rows("step_count, thread_id") == [(7, "s1")]
-
-
-def test_what_was_interrupted_stays_and_the_next_import_goes_on(import_all, folder, rows):
+def test_what_was_interrupted_stays_and_the_next_import_goes_on(import_all, folder, rows, db):
     asked = [conversation(f"result {number}") for number in range(20)]
     (folder / "chat.jsonl").write_text(lines(*({"messages": one} for one in asked)))
+    wanted = ImportRequest("messages", (folder,))
+    with (
+        closing(connect(db)) as connection,
+        Import(SqliteStore(connection), Settings(db=db), StandInEmbedder(), wanted) as stopped,
+    ):
+        assert len([*stopped.read()]) == 20
+        next(done for done in stopped.write() if done == 5)
 
-    stopped = import_all("messages", stop_after=5)
     kept = len(rows("id"))
-    importing = import_all("messages")
+    found = import_all("messages")
 
     assert 5 <= kept < 20
-    assert stopped.new == 20
-    assert (importing.known, importing.new) == (kept, 20 - kept)
-    assert rows("DISTINCT state", "1") == [("scored",)]
+    assert (found.known, found.new) == (kept, 20 - kept)
 
 
-def test_only_what_began_since_then_is_imported(import_all, folder, rows):
-    (folder / "s1.jsonl").write_text(SAMPLES["claude-code"])
-
-    import_all("claude-code", since_s=1_793_523_605.0)
-
-    assert rows("objective") == [("Then tomorrow.",)]
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["chatgpt"], "use claude-code"),
+        (["messages"], "name the files"),
+        (["atif", "/no"], "/no"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_value_error(kp, words, remedy):
+    with pytest.raises(ValueError, match=remedy):
+        kp.import_runs(*words)
 
 
 def test_counts_tell_runs_sessions_dates_and_what_was_skipped(import_all, folder):
-    (folder / "s1.jsonl").write_text(SAMPLES["claude-code"] + '{"cut')
     (folder / "s2.jsonl").write_text(lines(*claude_session("s2")))
 
-    importing = import_all("claude-code")
+    importing = import_all("claude-code", SAMPLES["claude-code"] + '{"cut')
 
     assert importing[:4] == (4, 2, "2026-11-01T09:00:01.000Z", "2026-11-01T09:00:10.000Z")
     assert importing.skipped == {"not_json": 1, "unknown_type": 2}
     assert importing.files == {"claude-code": 2}
 
 
-def test_auto_tells_the_format_of_each_file(import_all, folder):
+def test_auto_detects_the_format_of_each_file(import_all, folder):
     suffixes = {"swe_agent": ".traj", "atif": ".json"}
     for name, content in SAMPLES.items():
         (folder / f"{name}{suffixes.get(name, '.jsonl')}").write_text(content)
@@ -251,7 +242,7 @@ def test_auto_tells_the_format_of_each_file(import_all, folder):
 def test_an_export_of_ours_keeps_its_ids(import_all, folder, db, rows, kp):
     kp.capture(lambda question: question.upper())("hello")
     ((id, document),) = rows("id, (SELECT body FROM documents WHERE trace_seq = seq)")
-    (folder / "export.jsonl").write_text(document + "\n")
+    (folder / "export.jsonl").write_text(f'{document}\n{{"@type": "ReasoningTrace"}}\n{{"a": 1}}\n')
 
     again = import_all("traces")
     kp.close()
@@ -259,6 +250,7 @@ def test_an_export_of_ours_keeps_its_ids(import_all, folder, db, rows, kp):
     fresh = import_all("traces")
 
     assert (again.known, again.new, fresh.new) == (1, 0, 1)
+    assert fresh.skipped == {"invalid": 1, "unknown_type": 1}
     assert rows("id, visibility, domain") == [(id, "private", "general")]
 
 

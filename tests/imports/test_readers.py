@@ -4,7 +4,6 @@ import pytest
 from import_samples import (
     ATIF,
     MINI,
-    SAMPLES,
     TRAJECTORY,
     claude,
     claude_answer,
@@ -16,19 +15,6 @@ from import_samples import (
     lines,
     told,
 )
-
-from kp_middleware.imports import ImportContext, RunDefaults, detect_format, read_runs
-from kp_middleware.traces import ReasoningTrace, Step
-
-
-@pytest.mark.parametrize("format_", SAMPLES)
-def test_a_format_is_told_from_its_first_lines(tmp_path, format_):
-    path = tmp_path / "sample"
-    path.write_text(SAMPLES[format_])
-
-    found = detect_format(path)
-
-    assert found == format_
 
 
 def test_a_run_of_claude_code_begins_at_each_message_of_a_person(read):
@@ -71,7 +57,7 @@ def test_what_the_program_says_in_a_persons_name_begins_no_run(read):
     assert not run.complete
 
 
-def test_what_sub_agents_did_is_in_the_run_that_began_them(tmp_path):
+def test_what_sub_agents_did_is_in_the_run_that_began_them(read, tmp_path):
     task = {"type": "tool_use", "id": "t1", "name": "Task", "input": {"prompt": "Count."}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": "Three."}
     folder = tmp_path / "s1" / "subagents"
@@ -94,9 +80,8 @@ def test_what_sub_agents_did_is_in_the_run_that_began_them(tmp_path):
         + '{"cut'
     )
     (folder / "link.jsonl").symlink_to(folder / "agent-x.jsonl")
-    context = ImportContext("claude-code", path=tmp_path / "s1.jsonl")
 
-    (run,) = [run.to_recorded(RunDefaults()) for run in read_runs(tmp_path / "s1.jsonl", context)]
+    (run,), context = read("claude-code", tmp_path / "s1.jsonl")
 
     assert [
         (step[1] or step[2], facts.agent) for step, facts in zip(told(run), run.facts, strict=True)
@@ -316,24 +301,3 @@ def test_a_trace_of_langfuses_page_is_read_with_its_scores(read):
 
     assert len(run.trace.steps) == 4
     assert (run.trace.metadata.success, run.success_source) == (False, "verdict")
-
-
-def test_parents_in_a_circle_are_a_run_all_the_same(read):
-    root, *others = langsmith_runs()
-    circle = [{**span, "parent_run_id": others[-1]["id"]} for span in (root, *others)]
-
-    (run,), _ = read("langsmith", lines(*circle))
-
-    assert run.shape.tools == 2
-
-
-def test_our_own_documents_keep_their_ids(tmp_path):
-    trace = ReasoningTrace.of("add", [Step(step_id=0, type="thought", content="3")])
-    path = tmp_path / "export.jsonl"
-    path.write_text(trace.model_dump_json() + '\n{"@type": "ReasoningTrace"}\n{"a": 1}\n')
-    context = ImportContext("traces")
-
-    runs = [*read_runs(path, context)]
-
-    assert runs == [trace]
-    assert context.skipped == {"invalid": 1, "unknown_type": 1}

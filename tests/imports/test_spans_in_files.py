@@ -70,7 +70,7 @@ def test_openinference_that_langfuse_kept_is_read_as_such(read):
     ]
 
 
-def test_what_is_no_agents_and_what_tells_nothing_is_counted(read):
+def test_what_is_no_agents_and_what_has_no_content_is_counted(read):
     request = otlp_spans("0001")
     for span in request[1]["resourceSpans"][0]["scopeSpans"][0]["spans"]:
         span["attributes"] = []

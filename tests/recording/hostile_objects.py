@@ -38,30 +38,6 @@ class EndlessMapping(Mapping):
         return iter(range(10**9))
 
 
-class UnclearMapping(dict):
-    """Cannot be read."""
-
-    def items(self):
-        raise RuntimeError("items")
-
-
-class Restless(Mapping):
-    """Another size whenever it is read."""
-
-    def __init__(self):
-        self._inner = {"a": 1, "b": 2}
-
-    def __len__(self):
-        return 2
-
-    def __getitem__(self, key):
-        self._inner[f"{key}{len(self._inner)}"] = 1
-        return 1
-
-    def __iter__(self):
-        return iter(self._inner)
-
-
 class Nameless(type):
     """A kind of class that does not say what it is called."""
 
@@ -114,8 +90,6 @@ HOSTILE = {
     "lying list": LyingList,
     "lying list in a list": lambda: [LyingList([1])],
     "endless mapping": EndlessMapping,
-    "unclear mapping": UnclearMapping,
-    "restless mapping": Restless,
     "class without a name": OfNoName,
     "instance without a class": NoClass,
     "text that reads as another": lambda: OddText("a" * 100),

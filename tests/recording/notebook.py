@@ -11,7 +11,10 @@ class Notebook:
         self.ended = []
 
     def start(self):
-        return Recorder(self.ended.append, self.limits, framework="python")
+        return self.start_recording("python")
+
+    def start_recording(self, framework, /):
+        return Recorder(self.ended.append, self.limits, framework=framework)
 
     def capture(self, function, **naming):
         return captured(function, self.start, **naming)

@@ -79,32 +79,20 @@ def test_a_run_without_a_step_is_no_run(recorder):
     assert run_of(recorder) is None
 
 
-def test_the_facts_of_a_run_are_beside_its_document(recorder):
+def test_a_run_has_its_own_facts_and_those_of_the_pipeline(recorder):
     recorder.thought("well")
+    recorder.started_at_s = 0.25
     recorder.agent_name, recorder.model, recorder.thread_id = "researcher", "gpt-9", 42
     recorder.tags = ("nightly", 7)
     recorder.finish()
+    pipeline = {"domain": "finance", "visibility": "org", "privacy_level": "federated"}
 
-    run = run_of(recorder)
+    run = run_of(recorder, agent_id="agent-1", **pipeline)
 
     assert (run.agent_name, run.model, run.thread_id) == ("researcher", "gpt-9", "42")
     assert run.tags == ("nightly", "7")
     assert run.duration_ms >= 0
-
-
-def test_the_pipeline_says_what_the_run_does_not(recorder):
-    recorder.thought("well")
-    recorder.started_at_s = 0.25
-    recorder.finish()
-
-    metadata = run_of(
-        recorder,
-        domain="finance",
-        visibility="org",
-        privacy_level="federated",
-        agent_id="agent-1",
-    ).trace.metadata
-
+    metadata = run.trace.metadata
     assert (metadata.task_domain, metadata.visibility) == ("finance", "org")
     assert (metadata.privacy_level, metadata.agent_id) == ("federated", "agent-1")
     assert (metadata.created_at, metadata.framework) == ("1970-01-01T00:00:00.250Z", "python")
@@ -134,26 +122,3 @@ def test_a_document_always_has_an_objective(recorder, objective, agent_name, kep
     recorder.finish()
 
     assert run_of(recorder).trace.task.objective == kept
-
-
-@pytest.mark.parametrize(
-    ("error", "confidence"), [(None, 0.8), (ValueError(), 0.2)], ids=["success", "failure"]
-)
-def test_an_unstated_confidence_is_the_reference_s(recorder, error, confidence):
-    recorder.thought("well")
-    recorder.finish(error)
-
-    assert run_of(recorder).trace.outcome.confidence == confidence
-
-
-def test_a_long_run_says_in_place_what_was_left_out():
-    recorder = Notebook(Limits(steps=4)).start()
-
-    [recorder.thought(str(number)) for number in range(9)]
-    recorder.finish()
-    run = run_of(recorder)
-
-    assert [step.content or step.output_summary for step in run.trace.steps] == [
-        *("0", "[6 of 9 steps left out here]", "7", "8")
-    ]
-    assert (run.shape.steps, run.shape.types) == (9, {"thought"})

@@ -20,11 +20,6 @@ def step(**fields):
     return Step(**{"step_id": 7, "type": "tool_call", **fields})
 
 
-def with_delta(entities=(), relationships=()):
-    delta = KnowledgeGraphDelta(entities=entities, relationships=relationships)
-    return of(step()).model_copy(update={"knowledge_graph_delta": delta})
-
-
 def test_what_is_within_the_bounds_stays_as_it_is():
     trace = of(
         step(content="said", tool=Tool(name="t", mcp_server="m"), input={"q": [1, 2**60, None]}),
@@ -37,41 +32,22 @@ def test_what_is_within_the_bounds_stays_as_it_is():
     assert (run.shape.steps, run.shape.tools) == (2, 1)
 
 
-@pytest.mark.parametrize("field", ["content", "output_summary"])
-def test_a_long_text_is_cut_and_the_others_are_not(field):
-    trace = of(step(**{field: "x" * 5000}), step(content="whole"))
+def test_each_long_text_is_cut_in_its_place_and_the_others_are_not():
+    long = {"content": "c" * 5000, "output_summary": "o" * 5000, "tool": Tool(name="t" * 5000)}
+    steps = [step(**long, input={"q": "why", "page": "p" * 5000}), step(content="whole")]
+    trace = ReasoningTrace.of("x" * 5000, steps, domain="d" * 5000, result_summary="y" * 5000)
 
-    first, second = bounded(trace, LIMITS).trace.steps
+    cut = bounded(trace, LIMITS).trace
 
-    assert getattr(first, field) == "x" * 1000 + CUT
+    first, second = cut.steps
+    assert (first.content, first.output_summary) == ("c" * 1000 + CUT, "o" * 1000 + CUT)
+    assert first.tool.name == "t" * 256 + CUT
+    assert first.input["q"] == "why"
+    assert first.input["page"].endswith(CUT)
     assert second.content == "whole"
-
-
-def test_a_long_input_is_cut_in_place():
-    given_input = {"q": "why", "page": "x" * 5000}
-
-    (only,) = bounded(of(step(input=given_input)), LIMITS).trace.steps
-
-    assert only.input["q"] == "why"
-    assert only.input["page"].endswith(CUT)
-
-
-def test_names_are_cut():
-    trace = of(step(tool=Tool(name="t" * 5000)), domain="d" * 5000)
-
-    run = bounded(trace, LIMITS)
-
-    assert run.trace.steps[0].tool.name == "t" * 256 + CUT
-    assert run.trace.metadata.task_domain == "d" * 256 + CUT
-
-
-def test_what_was_asked_and_answered_is_cut():
-    trace = ReasoningTrace.of("x" * 5000, [step()], result_summary="y" * 5000)
-
-    run = bounded(trace, LIMITS)
-
-    assert run.trace.task.objective == "x" * 1000 + CUT
-    assert run.trace.outcome.result_summary == "y" * 1000 + CUT
+    assert cut.metadata.task_domain == "d" * 256 + CUT
+    assert cut.task.objective == "x" * 1000 + CUT
+    assert cut.outcome.result_summary == "y" * 1000 + CUT
 
 
 def test_many_steps_keep_their_beginning_and_their_end_and_all_are_counted():
@@ -88,34 +64,29 @@ def test_many_steps_keep_their_beginning_and_their_end_and_all_are_counted():
     assert run.shape.types == {"thought", "error_recovery"}
 
 
-def test_a_large_document_keeps_its_beginning_and_its_end():
-    steps = [step(content=f"{number:03}" + "x" * 900) for number in range(9)]
+@pytest.mark.parametrize(("size", "is_kept"), [(1, True), (5000, False)], ids=["small", "large"])
+def test_a_large_graph_is_left_out(size, is_kept):
+    facts = (Relationship(fact="f", valid_from="2026"),)
+    delta = KnowledgeGraphDelta(entities=(Entity(name="n" * size, type="t"),), relationships=facts)
+    trace = of(step()).model_copy(update={"knowledge_graph_delta": delta})
 
-    run = bounded(of(*steps), LIMITS)
+    kept = bounded(trace, LIMITS).trace.knowledge_graph_delta
 
-    assert [(kept.content or kept.output_summary)[:3] for kept in run.trace.steps] == [
-        *("000", "001", "002"),
-        "[3 ",
-        *("006", "007", "008"),
-    ]
-
-
-def test_a_large_graph_is_left_out():
-    entities = [Entity(name=f"{number} " + "n" * 5000, type="t") for number in range(50)]
-    facts = [Relationship(fact="f" * 5000, valid_from="2026") for _ in range(50)]
-
-    assert bounded(with_delta(entities, facts), LIMITS).trace.knowledge_graph_delta is None
+    assert kept == (delta if is_kept else None)
 
 
-def test_a_small_graph_stays_as_it_is():
-    trace = with_delta([Entity(name="n", type="t")], [Relationship(fact="f", valid_from="2026")])
-
-    assert bounded(trace, LIMITS).trace == trace
-
-
-@given(st.lists(st.tuples(st.text(max_size=3000), st.integers(0, 3000)), min_size=1, max_size=30))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from('x日"'), st.integers(0, 3000), st.integers(0, 3000)),
+        min_size=1,
+        max_size=30,
+    )
+)
 def test_whatever_is_given_is_kept_within_bounds_and_counted_truly(given_steps):
-    steps = [step(content=text, input={"q": "x" * size}) for text, size in given_steps]
+    steps = [
+        step(content=character * size, input={"q": "x" * input_size})
+        for character, size, input_size in given_steps
+    ]
 
     run = bounded(of(*steps), LIMITS)
 

@@ -1,6 +1,4 @@
-"""How sure a run's agent is: what it says itself, else the first extractor that knows, else 0.8."""
-
-import asyncio
+"""The confidence of a run: what its agent states, else the first extractor's, else 0.8."""
 
 import numpy as np
 import pytest
@@ -31,7 +29,7 @@ def failures():
 
 
 @pytest.mark.parametrize(
-    ("extractors", "sure"),
+    ("extractors", "confidence"),
     [
         (Field("certainty", of=100), 0.85),
         (lambda result: len(result["answer"]) / 10, 0.3),
@@ -43,40 +41,49 @@ def failures():
     ],
     ids=["field", "function", "list", "tuple", "empty", "none", "none knows"],
 )
-def test_the_first_extractor_that_knows_is_believed(confidence_of, failures, extractors, sure):
-    assert confidence_of({"answer": "yes", "certainty": 85}, extractors) == sure
+def test_the_first_extractor_with_an_answer_counts(confidence_of, failures, extractors, confidence):
+    assert confidence_of({"answer": "yes", "certainty": 85}, extractors) == confidence
     assert failures() == 0
 
 
 def test_what_the_agent_says_itself_counts_more_than_its_field_and_any_extractor(notebook):
-    @notebook.capture
     def agent():
-        current_trace().outcome(confidence=0.4)
-        return {"confidence": 0.9}
+        current_trace().outcome("short", confidence=0.4)
+        return {"long": "answer", "confidence": 0.9}
 
-    agent()
+    notebook.capture(agent, confidence=Extractors(lambda _: 0.1))()
 
-    assert notebook.run.trace.outcome.confidence == 0.4
+    outcome = notebook.run.trace.outcome
+    assert (outcome.result_summary, outcome.confidence) == ("short", 0.4)
 
 
 def test_the_agents_own_field_counts_more_than_an_extractor(confidence_of):
     assert confidence_of({"confidence": 0.9}, lambda _: 0.1) == 0.9
 
 
-@pytest.mark.parametrize("value", [90, -1, "high", True, None, [0.9]], ids=repr)
-def test_an_own_field_that_holds_something_else_is_no_failure(confidence_of, failures, value):
-    assert confidence_of({"confidence": value}, None) == 0.8
+@pytest.mark.parametrize(
+    "result",
+    [
+        *({"confidence": value} for value in (90, -1, "0.9", True, None, [0.9], float("nan"))),
+        *(ValueError("x"), np.float64(0.5)),
+    ],
+    ids=repr,
+)
+def test_an_own_field_that_holds_something_else_is_no_failure(confidence_of, failures, result):
+    assert confidence_of(result, None) == 0.8
     assert failures() == 0
 
 
-def test_an_own_field_on_another_scale_is_read_on_that_scale(confidence_of):
-    assert confidence_of({"confidence": 1}, Field("confidence", of=100)) == 0.01
-
-
-def test_an_own_field_deep_inside_is_read_on_its_scale_too(confidence_of):
-    result = {"confidence": 0.9, "review": {"confidence": 1}}
-
-    assert confidence_of(result, Field("review.confidence", of=100)) == 0.01
+@pytest.mark.parametrize(
+    ("result", "field"),
+    [
+        ({"confidence": 1}, "confidence"),
+        ({"confidence": 0.9, "review": {"confidence": 1}}, "review.confidence"),
+    ],
+    ids=["own", "deep inside"],
+)
+def test_an_own_field_on_another_scale_is_read_on_that_scale(confidence_of, result, field):
+    assert confidence_of(result, Field(field, of=100)) == 0.01
 
 
 @pytest.mark.parametrize(
@@ -99,18 +106,13 @@ def test_what_an_extractor_gets_wrong_is_counted_and_the_next_is_asked(
     assert failures() == 1
 
 
-def test_a_number_of_numpy_s_is_a_number(confidence_of, failures):
-    assert confidence_of("yes", lambda _: np.float32(0.5)) == 0.5
-    assert failures() == 0
-
-
 @pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
 def test_no_result_and_no_return_value_can_break_the_run(confidence_of, make):
     hostile = make()
 
-    sure = confidence_of(hostile, [Field("a.b"), log_probabilities, lambda _: hostile])
+    confidence = confidence_of(hostile, [Field("a.b"), log_probabilities, lambda _: hostile])
 
-    assert sure in {0.8, 1.0}  # one of them is a mapping that says 1 to any question
+    assert confidence in {0.8, 1.0}  # one of them is a mapping that says 1 to any question
 
 
 def test_an_extractor_is_not_asked_of_a_run_that_failed(notebook):
@@ -124,6 +126,7 @@ def test_an_extractor_is_not_asked_of_a_run_that_failed(notebook):
         agent()
     assert asked == []
     assert notebook.run.trace.outcome.confidence == 0.2
+    assert (notebook.run.confidence_source, notebook.run.success_source) == ("assumed", "said")
 
 
 def test_the_function_inside_does_not_ask_for_the_run(notebook):
@@ -136,15 +139,9 @@ def test_the_function_inside_does_not_ask_for_the_run(notebook):
 
 
 def test_of_a_generator_what_it_yielded_is_asked(notebook):
-    async def agent():
-        yield "certainly "
-        yield "yes"
+    extractors = Extractors(lambda text: 0.7 if text == "certainly yes" else None)
 
-    async def read(items):
-        return [item async for item in items]
-
-    sure = Extractors(lambda text: 0.7 if text == "certainly yes" else None)
-    asyncio.run(read(notebook.capture(agent, confidence=sure)()))
+    [*notebook.capture(lambda: (word for word in ("certainly ", "yes")), confidence=extractors)()]
 
     assert notebook.run.trace.outcome.confidence == 0.7
 
@@ -156,7 +153,7 @@ def test_what_is_no_function_is_refused_at_once(wrong):
 
 
 @pytest.mark.parametrize(
-    ("heard", "sure"),
+    ("answers", "confidence"),
     [
         ([(UNLIKELY, False), (LIKELY, False)], 1.0),
         ([(LIKELY, False), (UNLIKELY, True)], 1.0),
@@ -171,14 +168,14 @@ def test_what_is_no_function_is_refused_at_once(wrong):
         *("the last is odd", "none"),
     ],
 )
-def test_log_probabilities_are_those_of_the_last_answer(recorder, heard, sure):
+def test_log_probabilities_are_those_of_the_last_answer(recorder, answers, confidence):
     recorder.extractors = Extractors(log_probabilities)
 
-    for answer, inside in heard:
+    for answer, inside in answers:
         recorder.record_logprobs(answer, inside=inside)
     recorder.extract_confidence("a result")
 
-    assert recorder.confidence == sure
+    assert recorder.confidence == confidence
 
 
 def test_log_probabilities_may_be_in_the_result_itself(confidence_of):
@@ -190,5 +187,5 @@ def test_log_probabilities_may_be_in_the_result_itself(confidence_of):
     [(None, False), (Field("certainty"), False), ([Field("certainty"), log_probabilities], True)],
     ids=["none", "other", "asked for"],
 )
-def test_answers_are_only_heard_where_log_probabilities_are_asked_for(extractors, uses_logprobs):
+def test_answers_are_only_read_where_log_probabilities_are_asked_for(extractors, uses_logprobs):
     assert Extractors(extractors).uses_logprobs is uses_logprobs

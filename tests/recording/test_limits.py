@@ -15,11 +15,6 @@ def test_a_bounded_text_can_be_written_and_says_if_it_was_cut(text, limit):
     assert kept.endswith(words) or len(kept) == len(text)
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0")))
-def test_a_text_that_fits_is_kept_as_it_is(text):
-    assert bounded_text(text, len(text.encode())) == text
-
-
 @pytest.mark.parametrize(
     ("text", "limit", "kept"),
     [

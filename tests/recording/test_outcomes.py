@@ -49,7 +49,7 @@ def test_the_last_check_counts():
 
 
 @pytest.mark.parametrize(
-    ("command", "output", "told"),
+    ("command", "output", "outcome"),
     [
         ("gcc a.c -o a", "", 0.9),
         ("cd src && make -j4", "gcc -c a.c", 0.9),
@@ -67,8 +67,8 @@ def test_the_last_check_counts():
         ("cat makefile", "all: a.c", None),
     ],
 )
-def test_an_exit_code_counts_where_the_command_is_a_check(command, output, told):
-    assert checks.read(trace_of((command, output))) == told
+def test_an_exit_code_counts_where_the_command_is_a_check(command, output, outcome):
+    assert checks.read(trace_of((command, output))) == outcome
 
 
 @pytest.mark.parametrize(
@@ -114,64 +114,51 @@ def test_a_refusal_is_a_failure_where_it_is_asked_for():
     assert refusal.read(trace_of("x", result="Done: 3 files.")) is None
 
 
-@pytest.fixture
-def ended(notebook):
-    """What is stored of a run that calls a tool and returns this."""
+class Broken(OfRun):
+    """Says what cannot be."""
 
-    def run(output, extractors, body=lambda: {"answer": 1}):
-        def agent():
-            current_trace().tool_call("shell", {"command": "pytest"})
-            current_trace().observation(tool="shell", output_summary=output)
-            return body()
-
-        notebook.capture(agent, confidence=Extractors(extractors))()
-        run = notebook.runs[-1]
-        sources = (run.success_source, run.confidence_source)
-        return run.trace.metadata.success, run.trace.outcome.confidence, *sources
-
-    return run
+    def read(self, trace):  # noqa: ARG002
+        return 7
 
 
-def test_an_extracted_outcome_is_stored_as_such(ended):
-    assert ended("1 failed in 0.1s", checks) == (False, 0.1, "extracted", "extracted")
-    assert ended("1 passed in 0.1s", [refusal, checks]) == (True, 0.9, "extracted", "extracted")
-    assert ended("nothing", checks) == (True, 0.8, "assumed", "assumed")
+FAILED, PASSED = "1 failed in 0.1s", "1 passed in 0.1s"
+BY_FIELD = Field("certainty")
 
 
-def test_nothing_is_read_from_the_run_unless_asked_for(ended):
-    assert ended("1 failed in 0.1s", None) == (True, 0.8, "assumed", "assumed")
-
-
-def test_what_the_agent_says_counts_more(ended):
-    def sure():
-        current_trace().outcome(success=True, confidence=0.7)
-
-    assert ended("1 failed in 0.1s", checks, sure) == (True, 0.7, "said", "said")
-
-    def confident():
-        current_trace().outcome(confidence=0.7)
-
-    assert ended("1 failed in 0.1s", checks, confident) == (False, 0.7, "extracted", "said")
-
-
-def test_the_outcome_counts_more_than_a_number_in_the_result(ended):
-    def body():
+@pytest.mark.parametrize(
+    ("extractors", "output", "said", "stored"),
+    [
+        (checks, FAILED, {}, (False, 0.1, "extracted", "extracted")),
+        ([refusal, checks], PASSED, {}, (True, 0.9, "extracted", "extracted")),
+        (checks, "nothing", {}, (True, 0.8, "assumed", "assumed")),
+        (None, FAILED, {}, (True, 0.8, "assumed", "assumed")),
+        (checks, FAILED, {"success": True, "confidence": 0.7}, (True, 0.7, "said", "said")),
+        (checks, FAILED, {"confidence": 0.7}, (False, 0.7, "extracted", "said")),
+        ([BY_FIELD, checks], FAILED, {}, (False, 0.1, "extracted", "extracted")),
+        ([BY_FIELD, checks], "nothing", {}, (True, 0.6, "assumed", "extracted")),
+        ([Broken(), checks], PASSED, {}, (True, 0.9, "extracted", "extracted")),
+    ],
+    ids=[
+        *("failed", "passed", "no check", "not asked for", "the agent says more"),
+        *("the agent is sure", "a field says less", "a field alone", "the first is broken"),
+    ],
+)
+def test_an_outcome_is_extracted_where_the_agent_says_none(
+    notebook, extractors, output, said, stored
+):
+    def agent():
+        current_trace().tool_call("shell", {"command": "pytest"})
+        current_trace().observation(tool="shell", output_summary=output)
+        current_trace().outcome(**said)
         return {"certainty": 0.6}
 
-    by_field = Field("certainty")
-    assert ended("1 failed in 0.1s", [by_field, checks], body)[:2] == (False, 0.1)
-    assert ended("nothing", [by_field, checks], body)[1:] == (0.6, "assumed", "extracted")
-
-
-def test_one_that_fails_is_counted_and_the_next_is_asked(ended):
-    class Broken(OfRun):
-        def read(self, trace):  # noqa: ARG002
-            return 7
-
     before = shield.failures.total()
+    notebook.capture(agent, confidence=Extractors(extractors))()
 
-    assert ended("1 passed in 0.1s", [Broken(), checks])[0] is True
-    assert shield.failures.total() == before + 1
+    run = notebook.run
+    outcome = run.trace.metadata.success, run.trace.outcome.confidence
+    assert (*outcome, run.success_source, run.confidence_source) == stored
+    assert shield.failures.total() - before == ("Broken" in str(extractors))
 
 
 def test_checks_are_silent_about_runs_without_any(shared):

@@ -21,26 +21,19 @@ async def recorder_after_a_while():
     return current_recorder()
 
 
-class AsyncCallable:
-    async def __call__(self):
-        return await recorder_after_a_while()
-
-
 def test_a_function_runs_in_the_run_that_it_was_wrapped_in(recorder):
     with inside(recorder):
         function = propagate_context(current_recorder)
+        assert in_a_thread(current_recorder) is None
 
     assert in_a_thread(function) is recorder
     assert function() is recorder
     assert current_recorder() is None
 
 
-@pytest.mark.parametrize(
-    "function", [recorder_after_a_while, AsyncCallable()], ids=["function", "callable object"]
-)
-def test_an_async_function_runs_in_the_run_that_it_was_wrapped_in(recorder, function):
+def test_an_async_function_runs_in_the_run_that_it_was_wrapped_in(recorder):
     with inside(recorder):
-        wrapped = propagate_context(function)
+        wrapped = propagate_context(recorder_after_a_while)
 
     assert in_a_thread(lambda: asyncio.run(wrapped())) is recorder
     assert asyncio.run(wrapped()) is recorder
@@ -51,31 +44,6 @@ def test_outside_of_any_run_it_is_outside(recorder):
 
     with inside(recorder):
         assert function() is None
-
-
-def test_many_calls_may_run_at_once(recorder):
-    together = threading.Barrier(8, timeout=30)
-
-    def meet(_):
-        together.wait()
-        return current_recorder()
-
-    with inside(recorder):
-        wrapped = propagate_context(meet)
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        seen = list(pool.map(wrapped, range(16)))
-
-    assert seen == [recorder] * 16
-
-
-def test_a_call_may_call_itself(recorder):
-    def factorial(number):
-        return number * wrapped(number - 1) if number else int(current_recorder() is recorder)
-
-    with inside(recorder):
-        wrapped = propagate_context(factorial)
-
-    assert wrapped(5) == 120
 
 
 def test_what_one_call_sets_no_other_sees():
@@ -90,16 +58,19 @@ def test_what_one_call_sets_no_other_sees():
     assert [wrapped(), wrapped(), count.get()] == [1, 1, 0]
 
 
-def test_notes_of_many_threads_are_all_in_the_run(notebook):
-    count = notebook.tool(len)
+def test_notes_of_many_threads_at_once_are_all_in_the_run(notebook):
+    together = threading.Barrier(4, timeout=30)
+
+    def length(word):
+        together.wait()
+        return len(word)
 
     def count_all(words):
+        count = propagate_context(notebook.tool(length))
         with ThreadPoolExecutor(max_workers=4) as pool:
-            return sum(pool.map(propagate_context(count), words))
+            return sum(pool.map(count, words))
 
-    result = notebook.capture(count_all)(["a", "bc"] * 10)
-
-    assert result == 30
+    assert notebook.capture(count_all)(["a", "bc"] * 10) == 30
     assert notebook.run.shape.steps == 40
 
 
@@ -128,32 +99,20 @@ def test_the_function_stays_what_it_is():
     assert not inspect.iscoroutinefunction(wrapped)
 
 
-def test_errors_and_wrong_arguments_are_the_users_own():
-    wrapped = propagate_context(int)
-
-    with pytest.raises(ValueError, match="invalid literal"):
-        wrapped("x")
-    with pytest.raises(TypeError, match="at most 2 arguments"):
-        wrapped(1, 2, 3)
-
-
 def test_an_async_call_that_is_cancelled_is_cancelled_inside():
     cancelled = []
 
-    async def wait(begun):
+    async def wait():
         try:
-            begun.set()
             await asyncio.sleep(60)
         except asyncio.CancelledError:
             cancelled.append("inside")
             raise
 
     async def cancel():
-        call = asyncio.create_task(propagate_context(wait)(begun := asyncio.Event()))
-        await begun.wait()
-        call.cancel()
-        await asyncio.gather(call, return_exceptions=True)
-        return call.cancelled()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(propagate_context(wait)(), 0.001)
 
-    assert asyncio.run(cancel()) is True
+    asyncio.run(cancel())
+
     assert cancelled == ["inside"]

@@ -53,7 +53,11 @@ def result(call_id, text="3"):
     )
 
 
-def both(*notes):
+def failure(call_id):
+    return lambda recorder: recorder.error("no", tool="add", call_id=call_id)
+
+
+def notes_of(*notes):
     return lambda recorder: [note(recorder) for note in notes]
 
 
@@ -73,44 +77,62 @@ def test_the_whole_begins_as_the_first_and_ends_as_the_second():
     assert whole.duration_ms == first.duration_ms + second.duration_ms
 
 
-def test_what_a_later_part_was_asked_is_what_a_person_said():
-    whole = joined(waiting(awaits="turn"), following(asked="and then?"), Limits())
+@pytest.mark.parametrize(
+    ("note", "steps"),
+    [
+        (lambda recorder: recorder.thought("well"), [("thought", "well")]),
+        (lambda _: None, []),
+    ],
+    ids=["with steps", "without a step"],
+)
+def test_what_a_later_part_was_asked_is_what_a_person_said(note, steps):
+    whole = joined(waiting(awaits="turn"), following(note, asked="and then?"), Limits())
 
-    assert story(whole)[1] == ("observation", "and then?")
-    assert (whole.shape.steps, whole.shape.types) == (3, {"thought", "observation"})
-
-
-def test_a_part_without_a_step_has_only_what_was_asked():
-    whole = joined(waiting(awaits="turn"), following(lambda _: None, asked="bye"), Limits())
-
-    assert story(whole) == [("thought", "said"), ("observation", "bye")]
-    assert whole.shape.steps == 2
-
-
-def test_a_call_that_was_cut_short_is_one_call():
-    first = waiting(call("c1", a=1), pending_calls={"c1": "add"})
-    second = following(both(call("c1", a=1), result("c1")))
-
-    whole = joined(first, second, Limits())
-
-    assert story(whole) == [("tool_call", "add"), ("observation", "3")]
-    assert (whole.shape.steps, whole.shape.tools) == (2, 1)
+    assert story(whole) == [("thought", "said"), ("observation", "and then?"), *steps]
+    assert whole.shape.steps == 2 + len(steps)
+    assert whole.shape.types == {"thought", "observation"}
 
 
-def test_a_result_that_the_first_part_has_is_not_told_again():
-    first = waiting(
-        both(call("c1", a=1), result("c1"), call("c2", a=2)), pending_calls={"c2": "add"}
-    )
-    second = following(both(call("c2", a=2), result("c1"), result("c2", "4")))
+@pytest.mark.parametrize(
+    ("before", "after", "steps"),
+    [
+        (
+            [call("c1")],
+            [call("c1"), result("c1")],
+            [("tool_call", "add"), ("observation", "3")],
+        ),
+        (
+            [call("c0"), result("c0"), call("c1")],
+            [call("c1"), result("c0"), result("c1", "4")],
+            [
+                *(("tool_call", "add"), ("observation", "3")),
+                *(("tool_call", "add"), ("observation", "4")),
+            ],
+        ),
+        (
+            [call("c0"), failure("c0"), call("c1")],
+            [failure("c0"), result("c1")],
+            [
+                *(("tool_call", "add"), ("error_recovery", "no")),
+                *(("tool_call", "add"), ("observation", "3")),
+            ],
+        ),
+    ],
+    ids=["a call that was cut short", "a result", "a recovery"],
+)
+def test_what_the_first_part_has_is_no_new_step(before, after, steps):
+    first = waiting(notes_of(*before), pending_calls={"c1": "add"})
 
-    whole = joined(first, second, Limits())
+    whole = joined(first, following(notes_of(*after)), Limits())
 
-    assert story(whole)[2:] == [("tool_call", "add"), ("observation", "4")]
+    assert story(whole) == steps
+    assert (whole.shape.steps, whole.shape.tools) == (len(steps), 1)
+    assert whole.shape.recoveries == [kind for kind, _ in steps].count("error_recovery")
 
 
 def test_calls_without_ids_are_known_by_what_they_ask():
     first = waiting(call(None, a=1), pending_calls={"nameless 0": "add"})
-    second = following(both(call(None, a=1), call(None, a=1), call(None, a=2)))
+    second = following(notes_of(call(None, a=1), call(None, a=1), call(None, a=2)))
 
     whole = joined(first, second, Limits())
 
@@ -123,7 +145,7 @@ def test_a_part_that_waits_again_owes_what_nobody_has_answered():
 
     between = joined(first, second, Limits())
     whole = joined(
-        between, following(both(call("c1"), call("c2"), call("c3"), result("c2"))), Limits()
+        between, following(notes_of(call("c1"), call("c2"), call("c3"), result("c2"))), Limits()
     )
 
     assert between.part.awaits == "human"
@@ -132,19 +154,9 @@ def test_a_part_that_waits_again_owes_what_nobody_has_answered():
     assert len(calls) == 1  # of c1, which had its result
 
 
-def test_recoveries_that_were_told_before_do_not_count_twice():
-    failed = lambda recorder: recorder.error("no", tool="add", call_id="c1")  # noqa: E731
-    first = waiting(both(call("c1"), failed, call("c2")), pending_calls={"c2": "add"})
-
-    whole = joined(first, following(both(failed, result("c2"))), Limits())
-
-    assert whole.shape.recoveries == 1
-    assert whole.shape.steps == len(whole.trace.steps) == 4
-
-
 def test_agents_inside_stay_with_their_steps():
     inside = lambda recorder: recorder.note("thought", "inner", place=Place("inner"))  # noqa: E731
-    first, second = waiting(inside), following(both(lambda r: r.thought("own"), inside))
+    first, second = waiting(inside), following(notes_of(lambda r: r.thought("own"), inside))
 
     whole = joined(first, second, Limits())
 
@@ -153,23 +165,17 @@ def test_agents_inside_stay_with_their_steps():
 
 def test_tokens_are_added_and_what_nobody_counted_is_none():
     used = lambda recorder: recorder.used_tokens(input_tokens=3, output_tokens=4)  # noqa: E731
-    told = both(lambda recorder: recorder.thought("said"), used)
+    noted = notes_of(lambda recorder: recorder.thought("said"), used)
 
-    one_told = joined(waiting(told), following(), Limits())
-    both_told = joined(waiting(told), following(told), Limits())
-    none_told = joined(waiting(), following(), Limits())
+    one_noted = joined(waiting(noted), following(), Limits())
+    both_noted = joined(waiting(noted), following(noted), Limits())
+    none_noted = joined(waiting(), following(), Limits())
 
-    assert [run.input_tokens for run in (one_told, both_told, none_told)] == [3, 6, None]
-
-
-def test_an_error_after_the_pause_ends_the_whole():
-    whole = joined(waiting(), following(error=ValueError("no")), Limits())
-
-    assert (whole.error_type, whole.trace.metadata.success) == ("ValueError", False)
+    assert [run.input_tokens for run in (one_noted, both_noted, none_noted)] == [3, 6, None]
 
 
 def test_an_answer_without_words_keeps_the_earlier_one():
-    spoke = both(
+    spoke = notes_of(
         lambda recorder: recorder.thought("said"), lambda recorder: recorder.outcome("the answer")
     )
 
@@ -185,11 +191,11 @@ def test_an_answer_without_words_keeps_the_earlier_one():
 )
 def test_however_many_parts_the_whole_is_bounded_and_counts_them_all(parts, steps, size):
     limits = Limits(steps=steps, trace_bytes=size)
-    told = lambda count: lambda r: [r.thought(f"{at} " + "x" * 99) for at in range(count)]  # noqa: E731
+    noted = lambda count: lambda r: [r.thought(f"{at} " + "x" * 99) for at in range(count)]  # noqa: E731
 
-    whole = waiting(told(parts[0]))
+    whole = waiting(noted(parts[0]))
     for count in parts[1:]:
-        whole = joined(whole, following(told(count), awaits="human"), limits)
+        whole = joined(whole, following(noted(count), awaits="human"), limits)
 
     assert whole.shape.steps == sum(parts)
     assert len(parts) == 1 or len(whole.trace.steps) <= steps
@@ -221,18 +227,18 @@ def test_how_sure_somebody_is_goes_before_what_is_usual():
     assert over.trace.outcome.confidence == 0.8
 
 
-def test_a_marker_tells_the_truth_however_often_parts_are_joined():
+def test_a_marker_and_the_counts_tell_the_truth_however_often_parts_are_joined():
     limits = Limits(steps=10)
-    told = lambda recorder: [recorder.thought(f"{at}") for at in range(7)]  # noqa: E731
+    use = lambda number: lambda r: [r.tool_call(f"{number}-{at}") for at in range(7)]  # noqa: E731
 
-    whole = waiting(told)
-    for _ in range(5):
-        whole = joined(whole, following(told, awaits="human"), limits)
+    whole = waiting(use(0))
+    for number in range(1, 6):
+        whole = joined(whole, following(use(number), awaits="human"), limits)
 
     assert [step.output_summary for step in whole.trace.steps if step.output_summary] == [
         "[33 of 42 steps left out here]"
     ]
-    assert whole.shape.steps == 42
+    assert (whole.shape.steps, whole.shape.tools) == (42, 42)
     assert [step.step_id for step in whole.trace.steps] == [*range(10)]
 
 
@@ -247,31 +253,6 @@ def test_a_run_that_was_long_after_its_pause_still_ends_with_its_last_step():
     ]
 
 
-def test_tools_are_counted_also_where_their_steps_were_left_out():
-    limits = Limits(steps=10)
-    use = lambda first: lambda r: [r.tool_call(f"tool {first + at}", {}) for at in range(10)]  # noqa: E731
-
-    whole = waiting(use(0))
-    for first in (10, 20, 30):
-        whole = joined(whole, following(use(first), awaits="human"), limits)
-
-    assert whole.shape.tools == 40
-
-
-def ask(number):
-    return lambda recorder: recorder.note(
-        "observation", output_summary=f"{number}?", call_id=number
-    )
-
-
-def test_a_question_that_is_still_open_is_one_question():
-    first = waiting(both(ask("1"), ask("2")), questions=("1", "2"))
-
-    whole = joined(first, following(ask("2"), awaits="human", questions=("2",)), Limits())
-
-    assert story(whole) == [("observation", "1?"), ("observation", "2?")]
-
-
 def test_parts_without_a_step_can_be_joined_and_read_again():
     nothing = lambda _: None  # noqa: E731
     first = waiting(nothing, awaits="turn", follows=True, asked="")
@@ -282,26 +263,13 @@ def test_parts_without_a_step_can_be_joined_and_read_again():
     assert RecordedRun.model_validate_json(whole.model_dump_json()) == whole
 
 
-def test_alone_it_leaves_out_results_that_belong_elsewhere():
-    run = following(both(result("c1"), lambda recorder: recorder.thought("well")))
+def test_alone_a_part_has_what_is_its_own():
+    thought = lambda recorder: recorder.thought("well")  # noqa: E731
+    own = following(notes_of(call("c1"), result("c1")))
+    with_a_result_of_elsewhere = alone(following(notes_of(result("c1"), thought)))
+    an_answer = following(lambda recorder: recorder.observation("yes"))
 
-    assert story(alone(run)) == [("thought", "well")]
-    assert alone(run).shape.steps == 1
-
-
-def test_alone_an_answer_is_nothing():
-    assert alone(following(lambda recorder: recorder.observation("yes"))) is None
-
-
-def test_alone_a_run_with_all_its_own_is_as_it_is():
-    run = following(both(call("c1"), result("c1")))
-
-    assert alone(run) is run
-
-
-def test_an_error_that_nothing_follows_is_no_recovery():
-    fails = waiting(awaits="turn", error=ValueError("no"))
-
-    assert story(fails)[-1] == ("error_recovery", "ValueError: no")
-    assert story(ended(fails))[-1] == ("observation", "ValueError: no")
-    assert (ended(fails).shape.recoveries, ended(fails).trace.metadata.success) == (0, False)
+    assert alone(own) is own
+    assert story(with_a_result_of_elsewhere) == [("thought", "well")]
+    assert with_a_result_of_elsewhere.shape.steps == 1
+    assert alone(an_answer) is None

@@ -23,76 +23,42 @@ def log_of(given_steps, **limits):
     return log
 
 
-def test_a_long_run_keeps_its_first_and_last_half_and_says_what_is_between():
-    log = log_of([thought(number) for number in range(10_000)])
+@pytest.mark.parametrize(
+    ("count", "most", "kept"),
+    [
+        (0, 4, []),
+        (4, 4, ["0", "1", "2", "3"]),
+        (5, 4, ["0", "[2 of 5 steps left out here]", "3", "4"]),
+        (9, 2, ["[8 of 9 steps left out here]", "8"]),
+        (9, 3, ["0", "[7 of 9 steps left out here]", "8"]),
+        (9, 5, ["0", "1", "[5 of 9 steps left out here]", "7", "8"]),
+    ],
+)
+def test_the_marker_is_one_of_the_limit_and_stands_where_something_is_left_out(count, most, kept):
+    assert contents(log_of(map(thought, range(count)), steps=most)) == kept
 
-    kept = contents(log)
 
-    assert kept[:499] == [str(number) for number in range(499)]
-    assert kept[499] == "[9001 of 10000 steps left out here]"
-    assert kept[500:] == [str(number) for number in range(9500, 10_000)]
-    assert (log.shape().steps, log.shape().recoveries) == (10_000, 0)
+LONG = "x" * 9000
+HALF = "x" * 3000
 
 
 @pytest.mark.parametrize(
-    ("count", "kept"),
+    ("given_contents", "kept"),
     [
-        (0, []),
-        (4, ["0", "1", "2", "3"]),
-        (5, ["0", "[2 of 5 steps left out here]", "3", "4"]),
+        (
+            [digit * 950 for digit in "01234567"],
+            ["0" * 950, "1" * 950, "[4 of 8 steps left out here]", "6" * 950, "7" * 950],
+        ),
+        (["1", LONG], ["1", LONG]),
+        (["1", "2", LONG, "4"], ["1", "2", "[1 of 4 steps left out here]", "4"]),
+        ([HALF, "2", "3"], [HALF, "2", "3"]),
     ],
-    ids=["none", "all", "one too many"],
+    ids=["all long", "the last is too long", "one is too long", "the first is long"],
 )
-def test_the_marker_stands_where_something_is_left_out(count, kept):
-    assert contents(log_of(map(thought, range(count)), steps=4)) == kept
+def test_within_the_size_the_beginning_and_the_end_are_kept(given_contents, kept):
+    steps = [{"type": "thought", "content": content} for content in given_contents]
 
-
-@pytest.mark.parametrize(
-    ("most", "kept"),
-    [
-        (2, ["[8 of 9 steps left out here]", "8"]),
-        (3, ["0", "[7 of 9 steps left out here]", "8"]),
-        (5, ["0", "1", "[5 of 9 steps left out here]", "7", "8"]),
-    ],
-)
-def test_the_marker_is_one_of_the_limit(most, kept):
-    assert contents(log_of(map(thought, range(9)), steps=most)) == kept
-
-
-def test_a_run_of_long_steps_keeps_its_beginning_and_its_end_within_the_size():
-    long = [{"type": "thought", "content": f"{number:03}" + "x" * 900} for number in range(100)]
-
-    log = log_of(long, trace_bytes=5000)
-
-    kept = [content[:3] for content in contents(log)]
-    assert kept == ["000", "001", "[96", "098", "099"]
-    assert log.size_bytes <= 5000
-
-
-def test_the_last_step_is_kept_whatever_its_size():
-    log = log_of([thought(1), {"type": "thought", "content": "x" * 9000}], trace_bytes=5000)
-
-    assert contents(log)[-1] == "x" * 9000
-
-
-def test_a_step_larger_than_all_others_does_not_cost_the_beginning():
-    long = {"type": "thought", "content": "x" * 9000}
-
-    log = log_of([thought(1), thought(2), long, thought(4)], trace_bytes=5000)
-
-    assert contents(log) == ["1", "2", "[1 of 4 steps left out here]", "4"]
-
-
-def test_a_last_step_larger_than_all_others_is_kept_beside_the_beginning():
-    long = {"type": "thought", "content": "x" * 9000}
-
-    assert contents(log_of([thought(1), long], trace_bytes=5000)) == ["1", "x" * 9000]
-
-
-def test_what_the_first_half_does_not_need_the_last_steps_may_use():
-    long = {"type": "thought", "content": "x" * 3000}
-
-    assert log_of([long, thought(2), thought(3)], trace_bytes=5000).kept == 3
+    assert contents(log_of(steps, trace_bytes=5000)) == kept
 
 
 def test_what_was_left_out_still_counts():
