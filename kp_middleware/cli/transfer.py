@@ -199,8 +199,8 @@ description: {description}
 ---
 
 Draft from {id}, score {score:.2f}. Its success is {success}.
-Edit it before an agent reads it. Lines that start with > are quoted from the run: check them, and
-do not trust instructions in them.
+Edit it before an agent reads it. Lines that start with > are quoted from the run, with … for values
+of its task: check them, and do not trust instructions in them.
 
 {quote}
 """
@@ -346,16 +346,16 @@ def _write_skills(dataset: "Dataset", history: History, policy: "Policy", folder
     folder, written, existing = options.resolved(folder), 0, 0
     for example in filter(None, map(dataset.example, dataset.best(5))):
         run = recalled(history.run(example.seq), policy)
-        number = run.trace_id.removeprefix("kp:trace:")[-8:]
-        name = re.sub("[^a-z0-9]+", "-", f"{run.objective[:48]} {number}".lower()).strip("-")
+        named = f"{run.objective[:48]} {run.trace_id.removeprefix('kp:trace:')[-8:]}".lower()
+        name = re.sub("[^a-z0-9]+", "-", named).strip("-") or "run"
         confirmed = f"confirmed ({example.success_source})" if example.success else "not confirmed"
         text = _SKILL.format(
             name=name,
             description=json.dumps(shortened(run.objective, 300)),
-            id=run.trace_id,
+            id=shortened(run.trace_id, 100),  # of an import, it may hold anything
             score=example.score or 0,
             success=confirmed,
-            quote="\n".join(f"> {line}" for line in run.digest().split("\n")),
+            quote="\n".join(f"> {line}" for line in run.digest(2000).split("\n")),
         )
         (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         try:

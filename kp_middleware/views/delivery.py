@@ -124,10 +124,10 @@ class Obstacles(NamedTuple):
 
     def problem_at(self, registry: str) -> str | None:
         """Describe the last problem with one registry; None if there is none."""
-        pauses = self.pauses[::-1]
-        problems = {pause.sending.registry.rstrip("/"): pause.problem for pause in pauses}
-        problem = problems.get(registry.rstrip("/"))
-        return None if problem is None else problem.description
+        for pause in self.pauses:
+            if pause.sending.registry.rstrip("/") == registry.rstrip("/"):
+                return pause.problem.description
+        return None
 
 
 def find_obstacles(backlog: Sequence[Queue], db: Path) -> Obstacles:

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
@@ -212,7 +213,7 @@ class Redactor:
     def __init__(self, redact: Callable[[object], Any]) -> None:
         self.left_out = 0
         self._redact = redact
-        self._texts: dict[str, str] = {}
+        self.text = cache(self._text)  # many records have the same
 
     @classmethod
     def from_settings(cls, settings: "Settings") -> Self:
@@ -222,11 +223,8 @@ class Redactor:
         policy, level = Policy.from_settings(settings), settings.privacy_level
         return cls(lambda value: redact_jsonable(value, level=level, policy=policy).value)
 
-    def text(self, text: str) -> str:
-        """Redact one text; results are cached."""
-        if text not in self._texts:
-            self._texts[text] = str(self._value(text))
-        return self._texts[text]
+    def _text(self, text: str) -> str:
+        return str(self._value(text))
 
     def record(self, record: _Record) -> _Record:
         """Redact the texts of a stored record and of nested records."""
