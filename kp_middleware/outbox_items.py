@@ -1,12 +1,21 @@
 """Outbox items and receipts of exporters. Light: read-only commands load this."""
 
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kp_middleware.rate_limit import NO_ALLOWANCE, Allowance
 
 if TYPE_CHECKING:
     from kp_middleware.errors import RegistryError, RegistryRejectedError
+
+
+LEASE_S: Final = 40.0  # a request takes 10 s at most; as long as a turn of the shared pace
+
+
+def lease_holder() -> str:
+    """Return a new name for a holder of leases in this process."""
+    return f"{os.getpid()}-{os.urandom(4).hex()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,57 @@ class Outbox(Protocol):
 
     def retry_now(self) -> None:
         """Make items due now that were postponed while the registry was unavailable."""
+
+
+class LeasedOutbox(Outbox):
+    """An outbox that changes an item, in `_end`, only while this process holds its lease."""
+
+    _agent_id: str | None = None
+
+    def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
+        """Store the receipt."""
+        remote_id, http_status = receipt.remote_id, receipt.status
+        self._end(item, "sent", remote_id=remote_id, http_status=http_status, last_error=None)
+
+    def rejected(self, item: OutboxItem, error: "RegistryRejectedError", /) -> None:
+        """Store the registry's reason."""
+        self._end(item, "rejected", reason=error.reason, http_status=error.status)
+
+    def block(self, item: OutboxItem, reason: str, /) -> None:
+        """Store the reason."""
+        self._end(item, "blocked", reason=reason)
+
+    def postpone(
+        self, item: OutboxItem, error: "RegistryError", /, *, retry_at: float, counted: bool
+    ) -> None:
+        """Store the error, and another idempotency key if it is a refusal."""
+        rejections = error.is_refusal + self._rejections(item)
+        key = idempotency_key(item.body, agent_id=self._agent_id, rejections=rejections)
+        self._end(
+            item,
+            "pending",
+            attempts=int(counted),
+            retry_at=retry_at,
+            last_error=error.description,
+            http_status=error.status,
+            rejections=rejections,
+            idempotency_key=key,
+        )
+
+    def release(self, item: OutboxItem, /) -> None:
+        """Make the item due again."""
+        self._end(item, "pending", attempts=0)
+
+    def _rejections(self, item: OutboxItem) -> int:
+        """Return how often the registry has answered 4xx to this item."""
+        raise NotImplementedError
+
+    def _end(self, item: OutboxItem, state: str, *, attempts: int = 1, **columns: Any) -> None:
+        """Change the item and release its lease, unless another process has the lease.
+
+        Of the columns, ``retry_at`` is in epoch seconds.
+        """
+        raise NotImplementedError
 
 
 def idempotency_key(body: bytes, *, agent_id: str | None, rejections: int = 0) -> str:

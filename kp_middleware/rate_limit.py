@@ -36,15 +36,10 @@ def burst_at(interval_s: float) -> int:
 
 
 class Allowance(NamedTuple):
-    """The rate limit as the registry reports it with each answer.
+    """The rate limit as the registry reports it with each answer; None if not reported."""
 
-    Attributes:
-        per_minute: The agent's requests per minute; None if not reported.
-        remaining: The requests that all senders together have left now; None if not reported.
-    """
-
-    per_minute: int | None = None
-    remaining: int | None = None
+    per_minute: int | None = None  # of the agent
+    remaining: int | None = None  # that all senders together have left now
 
 
 NO_ALLOWANCE: Final = Allowance()
@@ -55,33 +50,22 @@ class Pace:
     """The state of the rate limit for one agent, one row of the shared file, on one clock.
 
     Each method but ``wait_s`` returns the pace after an event; minus infinity means never.
-
-    Attributes:
-        interval_s: The seconds per further request.
-        full_at: When the burst is completely refilled.
-        limited_at: When the last 429 arrived.
-        asked_at: When the pending request was sent.
-        lost_at: When the last request without a known answer was sent, until another is answered.
-        stopped_at: When the key was refused: dead or read-only.
-        problem: The last request's, in the stored form of a `Problem`; empty if it was answered.
-        problem_since, tries: When the current problem began, and the failed requests since then.
-        held_until: When the turn ends; without a holder, until when the last one may send more.
     """
 
-    interval_s: float = INTERVAL_S
-    full_at: float = _NEVER
+    interval_s: float = INTERVAL_S  # per further request
+    full_at: float = _NEVER  # when the burst is completely refilled
     paused_until: float = _NEVER
-    limited_at: float = _NEVER
-    asked_at: float = _NEVER
-    lost_at: float = _NEVER
-    stopped_at: float = _NEVER
+    limited_at: float = _NEVER  # when the last 429 arrived
+    asked_at: float = _NEVER  # when the pending request was sent
+    lost_at: float = _NEVER  # when a request without a known answer was sent, until the next answer
+    stopped_at: float = _NEVER  # when the key was refused: dead or read-only
     failures: int = 0
     answering: bool = False
-    problem: str = ""
+    problem: str = ""  # the last request's, as a stored `Problem`; empty if it was answered
     problem_since: float = _NEVER
-    tries: int = 0
+    tries: int = 0  # failed requests since then
     holder: str | None = None
-    held_until: float = _NEVER
+    held_until: float = _NEVER  # without a holder: until when the last one may send more
     noted_at: float = _NEVER
 
     @property

@@ -131,7 +131,7 @@ def _parse_threshold(value: object) -> float | str:
         return format_share(share)
     try:
         score = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         score = math.nan
     if not 0 <= score <= 1:
         raise ValueError('must be a number from 0 to 1, or a share from "top 1%" to "top 100%"')

@@ -143,6 +143,7 @@ def test_an_empty_variable_is_as_if_it_were_not_set(monkeypatch):
     [
         ("threshold", 1.5),
         ("threshold", "nan"),
+        pytest.param("threshold", 10**400, id="threshold-too large"),
         ("threshold", "high"),
         ("threshold", True),
         ("threshold", "top 0.5%"),

@@ -136,14 +136,10 @@ class Database:
 
     The connection is reopened if the file was removed or replaced, because writes to an unlinked
     file would be lost.
-
-    Attributes:
-        file: The identity of the last opened file; None before the first use.
-        in_transaction: True while a transaction is open.
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
-        self.file: FileIdentity | None = None
+        self.file: FileIdentity | None = None  # the last that was opened
         self.in_transaction = False
         self.connection: sqlite3.Connection | None = None
         self._lock = threading.RLock()
@@ -170,7 +166,6 @@ class Database:
             connection.executemany(sql, parameters)
 
     def close(self) -> None:
-        """Close the file until the next use."""
         if self._pid == os.getpid():
             self._acquire()
             try:
@@ -259,8 +254,6 @@ DISTINCT: Final = """
 
 
 class Queries:
-    """Queries on the connection to one file."""
-
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._run = connection.execute
@@ -385,7 +378,6 @@ class VectorTable(Queries):
             seq = seqs[-1]
 
     def embedders(self) -> list[str]:
-        """Return the embedders that have vectors."""
         sql = DISTINCT.format(table="vectors", column="embedder")
         return self._column(sql, prefix_range("", limit=-1))
 

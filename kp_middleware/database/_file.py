@@ -123,7 +123,6 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def open_to_write(path: Path, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
-    """Open the file for writing; create it and its folder if necessary."""
     for folder in reversed([folder for folder in path.parents if not folder.exists()]):
         folder.mkdir(mode=0o700, exist_ok=True)
     make_private(path)
@@ -322,7 +321,6 @@ def connect(
 
 
 def schema_version(path: str | Path) -> int:
-    """Return the schema version of an existing file, 0 for an empty one."""
     path = Path(path)
     try:
         path = path.expanduser()

@@ -4,15 +4,13 @@ from kp_middleware.pipeline._client import KnowledgePulse
 from kp_middleware.pipeline._dispatch import Reevaluation, Rescan
 from kp_middleware.pipeline._imports import (
     Import,
-    Imported,
     ImportRequest,
     copy_log,
     sync_shared_outbox,
 )
 from kp_middleware.pipeline._intake import Feedback
-from kp_middleware.pipeline._pipeline import Stats
 from kp_middleware.pipeline._rescore import Rescoring
-from kp_middleware.pipeline._sending import Reconciliation, check_key, drain, reconcile
+from kp_middleware.pipeline._sending import check_key, drain, reconcile
 from kp_middleware.storage import Backlog
 
 __all__ = [
@@ -20,13 +18,10 @@ __all__ = [
     "Feedback",
     "Import",
     "ImportRequest",
-    "Imported",
     "KnowledgePulse",
-    "Reconciliation",
     "Reevaluation",
     "Rescan",
     "Rescoring",
-    "Stats",
     "check_key",
     "copy_log",
     "drain",

@@ -41,8 +41,6 @@ logger = logging.getLogger("kp_middleware")
 
 
 class PreparedBody(NamedTuple):
-    """A redacted trace, ready to be sent."""
-
     body: bytes | None  # exactly as it is posted
     redactions: Mapping[str, int]  # counts of its placeholders, by label
     error_text: str | None = None  # why there is no body
@@ -277,7 +275,6 @@ def prepared(
 
 
 def with_score(body: bytes, score: float) -> bytes:
-    """Return a prepared body with another score."""
     document = json.loads(body)
     if document["metadata"]["quality_score"] == score:
         return body
@@ -368,11 +365,7 @@ class Rescan:
             self._outbox.block(seq, result.error_text or "", redactor=redactor)
             return "blocked"
         return self._outbox.renew(
-            seq,
-            result.body,
-            redactor=redactor,
-            redactions=result.redactions,
-            agent_id=agent_id,
+            seq, result.body, redactor=redactor, redactions=result.redactions, agent_id=agent_id
         )
 
     def rescan_all(self, *, alone: bool = False) -> dict[int, Rescanned]:

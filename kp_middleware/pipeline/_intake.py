@@ -11,19 +11,10 @@ from numbers import Real
 from typing import Final, NamedTuple, Self, TypeAlias
 from uuid import UUID
 
-from kp_middleware import privacy
+from kp_middleware import privacy, recording
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.recording import (
-    Limits,
-    Recorder,
-    alone,
-    assemble,
-    bounded,
-    ended,
-    joined,
-    shield,
-)
+from kp_middleware.recording import Limits, Recorder, shield
 from kp_middleware.runs import RecordedRun, ThreadPart, fingerprint
 from kp_middleware.settings import Settings
 from kp_middleware.storage import PausedRun, RunPicker, Store
@@ -53,8 +44,6 @@ class SubmittedTrace(NamedTuple):
 
 
 class ThreadEnd(NamedTuple):
-    """The end of a thread, given by its fingerprint."""
-
     thread: str
     success: bool | None
     confidence: float | None
@@ -121,14 +110,13 @@ class Intake:
 
     @cached_property
     def limits(self) -> Limits:
-        """The limits of a run, from the settings."""
         return Limits.from_settings(self.settings)
 
     def keep(self, run: Recorder | SubmittedTrace) -> None:
         """Redact a run and write it, unless it has no step."""
         settings = self.settings
         if isinstance(run, Recorder):
-            recorded = assemble(
+            recorded = recording.assemble(
                 run,
                 domain=settings.domain,
                 visibility=settings.visibility,
@@ -136,7 +124,7 @@ class Intake:
                 agent_id=settings.agent_id,
             )
         else:
-            recorded = bounded(_with_stricter_privacy(settings, run.trace), self.limits)
+            recorded = recording.bounded(_with_stricter_privacy(settings, run.trace), self.limits)
             if run.owner is not None:
                 recorded = recorded.model_copy(update={"owner": fingerprint(run.owner)})
         if recorded is None:
@@ -172,7 +160,7 @@ class Intake:
                 if not one.run.shape.steps:
                     self.store.remove(one.seq)
                     continue
-                over = ended(one.run, success=success, confidence=confidence)
+                over = recording.ended(one.run, success=success, confidence=confidence)
                 self.store.record(over, seq=one.seq)
                 if not over.complete and one.part.awaits == "human":
                     self.store.set_reason(one.seq, "not_continued")
@@ -230,12 +218,12 @@ class Intake:
             if earlier is not None:
                 parts = (earlier.run, run)  # by start, not in order of writing
                 first, second = sorted(parts, key=lambda part: part.trace.metadata.created_at)
-                run = joined(first, second, self.limits)
+                run = recording.joined(first, second, self.limits)
                 if known:  # one part was written before all secrets were known
                     run = _redacted(run, self.policy, known, is_new=False)
                 seq, aliases = earlier.seq, {one.trace.id for one in parts} - {run.trace.id}
             elif run.part is not None and run.part.follows and run.part.awaits is None:
-                whole = alone(run) if run.shape.steps else None
+                whole = recording.alone(run) if run.shape.steps else None
                 if whole is None:
                     return  # nothing to continue: not a run
                 run = self._with_thread_objective(whole, run.part)

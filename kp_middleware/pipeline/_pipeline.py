@@ -28,14 +28,9 @@ from kp_middleware.pipeline._intake import (
     checked_outcome,
 )
 from kp_middleware.pipeline._sending import WORTH_WAITING_S, ExporterSender, SendingWorker
-from kp_middleware.pipeline._shared import Exchange, SharedWorker
+from kp_middleware.pipeline._shared_log import Exchange, SharedWorker
 from kp_middleware.pipeline._steps import Stages, is_judging
-from kp_middleware.pipeline._worker import (
-    LAST_STEP_S,
-    TROUBLE_S,
-    ScoringWorker,
-    join_at_exit,
-)
+from kp_middleware.pipeline._worker import LAST_STEP_S, TROUBLE_S, ScoringWorker, join_at_exit
 from kp_middleware.recording import Limits, Recorder, shield
 from kp_middleware.runs import fingerprint
 from kp_middleware.settings import Settings, SettingsKeywords
@@ -168,11 +163,7 @@ class Pipeline:
             self._take(SubmittedTrace(trace, owner))
 
     def end_thread(
-        self,
-        thread_id: str | int,
-        *,
-        success: bool | None = None,
-        confidence: float | None = None,
+        self, thread_id: str | int, *, success: bool | None = None, confidence: float | None = None
     ) -> None:
         """End a thread: its paused runs become one trace, which is scored.
 
@@ -191,11 +182,7 @@ class Pipeline:
             self._take(end)
 
     def feedback(
-        self,
-        trace_id: str | None,
-        *,
-        success: bool | None = None,
-        confidence: float | None = None,
+        self, trace_id: str | None, *, success: bool | None = None, confidence: float | None = None
     ) -> None:
         """Report a run's actual outcome, minutes or months after its end.
 

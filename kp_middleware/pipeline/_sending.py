@@ -62,7 +62,6 @@ class SendingWorker(Worker):
         self.exporter = exporter
 
     def start(self) -> bool:
-        """Check the outbox in the background."""
         with self._changed:
             self._next_at = None
             self._wake.set()

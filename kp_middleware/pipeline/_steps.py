@@ -16,12 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kp_middleware import privacy
-from kp_middleware.core.evaluation import (
-    Ending,
-    Evaluation,
-    RunFacts,
-    evaluate,
-)
+from kp_middleware.core.evaluation import Ending, Evaluation, RunFacts, evaluate
 from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, SettingsGate
 from kp_middleware.embedding import Embedded, Embedder, Scorer, Vector, VectorCache
@@ -144,8 +139,6 @@ _USUAL_RUNS: Final = 1000  # runs that define what is usual
 
 
 class _Fitted(NamedTuple):
-    """A process, and the runs it was fitted to."""
-
     labelled: Sequence[LabelledRun]
     process: GaussianProcess
     width: int  # of its vectors

@@ -33,9 +33,7 @@ TROUBLE_S: Final = 0.1
 
 _PATIENCE_S: Final = 10.0  # with a worker that stores no run and reports no error
 _NEVER_S: Final = 3600.0
-_HEAD_START_S: Final = (
-    0.02  # for the agent to give its answer: two busy threads of Python wait for each other
-)
+_HEAD_START_S: Final = 0.02  # for the agent to answer: two busy threads of Python share one lock
 _YIELD_S: Final = 0.05  # between two batches that are removed: others want to write, too
 _TICK_S: Final = 0.002  # the file's instants are cut to milliseconds
 _RESCUE_AGAIN_S: Final = 60.0
@@ -117,8 +115,9 @@ class Worker:
             text = "%s until the next run: this is a defect of kp-middleware, please report it"
             logger.warning(text, self._consequence, exc_info=True)
         finally:
-            with self._changed:
+            with self._starting:  # else a thread that ends at once would still be set by `start`
                 self._thread = None
+            with self._changed:
                 self._changed.notify_all()
 
     def _report(self, error: BaseException) -> None:
@@ -207,9 +206,11 @@ class ScoringWorker(Worker):
     def wait_until_done(self, timeout_s: float) -> None:
         """Wait until every run is scored or none can be, or until the timeout."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._stuck or (self._ours_done and self._answered == self._asks), timeout_s
-            )
+            self._changed.wait_for(self._is_done, timeout_s)
+
+    def _is_done(self) -> bool:
+        is_over = self._stuck or self._thread is None
+        return is_over or (self._ours_done and self._answered == self._asks)
 
     def wait_until_ours_done(self) -> None:
         """Wait until the runs of this process are scored, or cannot be stored."""
@@ -220,7 +221,9 @@ class ScoringWorker(Worker):
             if self._in_trouble:
                 self._changed.wait_for(lambda: self._ours_done, TROUBLE_S)
             else:
-                self._changed.wait_for(lambda: self._ours_done or self._in_trouble)
+                self._changed.wait_for(
+                    lambda: self._ours_done or self._in_trouble or self._thread is None
+                )
 
     def wait_until_kept(self, since_s: float, *, patience_in_trouble_s: float = TROUBLE_S) -> None:
         """Wait until every run is stored, none can be, or none was for too long.
@@ -228,7 +231,7 @@ class ScoringWorker(Worker):
         ``since_s`` is monotonic.
         """
         with self._changed:
-            while self.waiting and not self._stuck:
+            while self.waiting and not self._stuck and self._thread is not None:
                 most_s = patience_in_trouble_s if self._in_trouble else _PATIENCE_S
                 left_s = max(since_s, self._kept_s) + most_s - time.monotonic()
                 if left_s <= 0:
@@ -349,9 +352,9 @@ class ScoringWorker(Worker):
         except EmbedderNotReadyError as error:
             logger.debug("runs wait to be scored: %s", error)
             self._done()
-            ready_in_s = LOOK_AGAIN_S
+            ready_in_s, scored = LOOK_AGAIN_S, stages.intake.end()
         except JudgeNotReadyError:
-            left_in_s = LOOK_AGAIN_S
+            left_in_s, scored = LOOK_AGAIN_S, stages.intake.end()
         if stages.dispatch.sends and stages.dispatch.outbox.any_pending():
             self._on_queued()
         if scored:

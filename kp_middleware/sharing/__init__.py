@@ -1,13 +1,6 @@
 """The log that several hosts share, in PostgreSQL."""
 
-from kp_middleware.sharing._link import (
-    BEAT,
-    Examination,
-    Link,
-    address,
-    load,
-    schema_sql,
-)
+from kp_middleware.sharing._link import BEAT, Link, address, load, schema_sql
 from kp_middleware.sharing._log import (
     Decisions,
     LockedLog,
@@ -34,7 +27,6 @@ from kp_middleware.sharing._rows import (
 __all__ = [
     "BEAT",
     "Decisions",
-    "Examination",
     "ItemState",
     "Link",
     "LockedLog",

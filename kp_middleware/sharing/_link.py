@@ -215,7 +215,6 @@ class Link:
         return True
 
     def status(self) -> str:
-        """Describe the state of the log in one line."""
         [(server, rows, pods, newest_s, waiting)] = self.ask(_STATUS)
         newest = "" if newest_s is None else f"; newest row {newest_s:,.0f} s old"
         seen = f"{pods:,} {'pod' if pods == 1 else 'pods'} in the last 2 minutes"
@@ -311,7 +310,6 @@ def schema_sql() -> str:
 
 
 def load() -> Any:
-    """Import and return psycopg."""
     try:
         import psycopg
     except ImportError:

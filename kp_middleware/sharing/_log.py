@@ -99,8 +99,6 @@ _ALL: Final = 2**62
 
 
 class LoggedVector(NamedTuple):
-    """The vector of a run of another pod."""
-
     seq: int
     id: str
     embedder: str
@@ -156,7 +154,6 @@ class LockedLog:
     in_a_day: int | None = None
 
     def history(self, domain: str) -> GateHistory:
-        """Return the history of a domain."""
         self.domain = domain
         return self
 
@@ -282,7 +279,6 @@ class PostgresLog:
 def pages(
     pull: Callable[[LogPosition | None], Pulled[T]], place: LogPosition | None
 ) -> Iterator[Pulled[T]]:
-    """Yield the pages of all rows after a position."""
     yield (page := pull(place))
     while page.position.seq < page.head:
         yield (page := pull(page.position))

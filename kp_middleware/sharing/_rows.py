@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -11,12 +10,8 @@ from typing import Any, Final, NamedTuple, Self
 from kp_middleware.core.evaluation import Evaluation, Verdict
 from kp_middleware.core.formula import Adjustment, Nearest, Score, Signals, Weights
 from kp_middleware.core.gates import Reason, ReasonCode
-from kp_middleware.errors import (
-    KnowledgePulseError,
-    RegistryError,
-    RegistryRejectedError,
-)
-from kp_middleware.outbox_items import Outbox, OutboxItem, Receipt, idempotency_key
+from kp_middleware.errors import KnowledgePulseError
+from kp_middleware.outbox_items import LeasedOutbox, OutboxItem, lease_holder
 from kp_middleware.rate_limit import Pace, pack_pace, unpack_pace
 from kp_middleware.sharing._link import Connection, Cursor, Link
 
@@ -57,22 +52,18 @@ class SharedRun:
 
     def evaluated(self, evaluation: Evaluation) -> Self:
         score, verdict = evaluation
-        near = score.nearest
+        near, (code, args) = score.nearest, verdict.reason
+        names = ("threshold", "gate", "decision", "bar", "credit", "chosen")
         return replace(
             self,
+            **{name: getattr(verdict, name) for name in names},
             signals=tuple(score.signals),
             weights=tuple(score.weights),
             rules=json.dumps([one._asdict() for one in score.adjustments]),
             score=score.value,
-            threshold=verdict.threshold,
-            gate=verdict.gate,
-            decision=verdict.decision,
-            reason_code=verdict.reason.code,
-            reason_args=json.dumps(dict(verdict.reason.args), ensure_ascii=False),
+            reason_code=code,
+            reason_args=json.dumps(dict(args), ensure_ascii=False),
             rank_key=verdict.key,
-            bar=verdict.bar,
-            credit=verdict.credit,
-            chosen=verdict.chosen,
             embedder=score.embedder,
             nearest=near and near.id,
             nearest_similarity=near and near.similarity,
@@ -101,8 +92,6 @@ class SharedItem(NamedTuple):
 
 
 class ItemState(NamedTuple):
-    """The state of an item in the shared outbox."""
-
     id: str
     state: str  # ``gone`` where its run was deleted in the log
     reason: str | None
@@ -198,15 +187,11 @@ _DUE: Final = f"""
         ELSE next_attempt_at END, now())) - now())::float8
     FROM kp.outbox WHERE {_OURS} AND state IN ('pending', 'sending') AND body IS NOT NULL
 """
+_CHANGES: Final = {"retry_at": "next_attempt_at = now() + make_interval(secs => %(wait_s)s)"}
 _END: Final = """
-    UPDATE kp.outbox SET {changes}, attempts = attempts + %(attempts)s, claimed_by = NULL,
+    UPDATE kp.outbox SET {changes}, attempts = attempts + %(tried)s, claimed_by = NULL,
       claimed_until = NULL
     WHERE seq = %(seq)s AND state = 'sending' AND claimed_by = %(us)s
-"""
-_POSTPONED: Final = """
-    state = 'pending', next_attempt_at = now() + make_interval(secs => %(wait_s)s),
-    last_error = %(error)s, http_status = %(status)s, rejections = %(rejections)s,
-    idempotency_key = %(key)s
 """
 _RETRY: Final = f"""
     UPDATE kp.outbox SET next_attempt_at = NULL
@@ -235,8 +220,8 @@ def cancel_items(link: Link, ids: Sequence[str]) -> None:
     link.ask(_CANCEL, ([*ids],))
 
 
-class SharedOutbox(Outbox):
-    """The `Outbox` of one agent at one registry, for all hosts.
+class SharedOutbox(LeasedOutbox):
+    """The outbox of one agent at one registry, for all hosts.
 
     A row keeps its id and idempotency key, so it can be posted again if in doubt.
     """
@@ -247,7 +232,7 @@ class SharedOutbox(Outbox):
         self._whose = {
             "registry": registry.rstrip("/"),
             "agent": _bucket(agent_id, key_hash),
-            "us": f"{os.getpid()}-{os.urandom(4).hex()}",
+            "us": lease_holder(),
         }
 
     def add(self, items: Sequence[SharedItem]) -> set[str]:
@@ -270,45 +255,30 @@ class SharedOutbox(Outbox):
         in_s = self._link.ask(_DUE, self._whose)[0][0]
         return None if in_s is None else time.time() + in_s if in_s > 0 else 0.0
 
-    def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
-        told = {"remote_id": receipt.remote_id, "status": receipt.status}
-        changes = "state = 'sent', sent_at = now(), remote_id = %(remote_id)s, last_error = NULL"
-        self._end(item, f"{changes}, http_status = %(status)s", told)
-
-    def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
-        told = {"reason": error.reason, "status": error.status}
-        changes = "state = 'rejected', reason = %(reason)s, http_status = %(status)s"
-        self._end(item, changes, told)
-
-    def block(self, item: OutboxItem, reason: str, /) -> None:
-        self._end(item, "state = 'blocked', reason = %(reason)s", {"reason": reason})
-
-    def postpone(
-        self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
-    ) -> None:
-        query = "SELECT rejections FROM kp.outbox WHERE seq = %s"
-        found = self._link.ask(query, (item.trace_seq,))
-        rejections = error.is_refusal + (found[0][0] if found else 0)
-        told = {
-            "wait_s": retry_at - time.time(),
-            "error": error.description,
-            "status": error.status,
-            "rejections": rejections,
-            "key": idempotency_key(item.body, agent_id=self._agent_id, rejections=rejections),
-        }
-        self._end(item, _POSTPONED, told, attempts=int(counted))
-
-    def release(self, item: OutboxItem, /) -> None:
-        self._end(item, "state = 'pending'", {}, attempts=0)
-
     def retry_now(self) -> None:
         self._link.ask(_RETRY, self._whose)
 
-    def _end(
-        self, item: OutboxItem, changes: str, told: dict[str, Any], *, attempts: int = 1
-    ) -> None:
-        values = {**self._whose, **told, "seq": item.trace_seq, "attempts": attempts}
-        self._link.ask(_END.format(changes=changes), values)
+    def _rejections(self, item: OutboxItem) -> int:
+        found = self._link.ask("SELECT rejections FROM kp.outbox WHERE seq = %s", (item.trace_seq,))
+        return int(found[0][0]) if found else 0
+
+    def _end(self, item: OutboxItem, state: str, *, attempts: int = 1, **columns: Any) -> None:
+        values = {
+            **self._whose,
+            **columns,
+            "state": state,
+            "seq": item.trace_seq,
+            "tried": attempts,
+        }
+        changes = [
+            "state = %(state)s",
+            *(_CHANGES.get(name, f"{name} = %({name})s") for name in columns),
+        ]
+        if state == "sent":
+            changes.append("sent_at = now()")
+        if "retry_at" in columns:
+            values["wait_s"] = columns["retry_at"] - time.time()
+        self._link.ask(_END.format(changes=", ".join(changes)), values)
 
 
 _BEGIN: Final = """

@@ -26,7 +26,6 @@ from kp_middleware.storage._learning import (
     LabelledRun,
     RecallCandidate,
     RecallFilter,
-    RecallTable,
     RunEstimate,
     RunKind,
     StoredEstimate,
@@ -46,13 +45,7 @@ from kp_middleware.storage._overview import (
     SuccessRecord,
     Unjudged,
 )
-from kp_middleware.storage._pacing import (
-    AgentPace,
-    PacingTable,
-    SharedPace,
-    lift_stops,
-    read_paces,
-)
+from kp_middleware.storage._pacing import AgentPace, PacingTable, SharedPace, lift_stops, read_paces
 from kp_middleware.storage._past_runs import PastRun, PastRuns
 from kp_middleware.storage._records import (
     Embedding,
@@ -136,7 +129,6 @@ __all__ = [
     "Queue",
     "RecallCandidate",
     "RecallFilter",
-    "RecallTable",
     "Removal",
     "Rescue",
     "Retention",

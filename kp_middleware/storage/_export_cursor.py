@@ -1,14 +1,12 @@
 """The position of an exporter beside the outbox: a cursor over the runs, shared by processes."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kp_middleware.database import Connection, Queries, transaction
-from kp_middleware.errors import RegistryError, RegistryRejectedError
-from kp_middleware.outbox_items import OutboxItem, Receipt
+from kp_middleware.outbox_items import LEASE_S, LeasedOutbox, OutboxItem, lease_holder
 from kp_middleware.storage._records import Run
 
 if TYPE_CHECKING:
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
 EXPORT: Final = "export "  # what the keys of `meta` begin with that hold a place
 _MOST_LEFT: Final = 10_000
 _MOST_OF_ERROR: Final = 200
-_LEASE_S: Final = 40.0
 _LOOK_AGAIN_S: Final = 1.0
 _AT_ONCE: Final = 200
 _CANDIDATES: Final = "SELECT seq, state, decision, visibility, started_at FROM traces"
@@ -36,15 +33,13 @@ class CursorState(NamedTuple):
     failed: int = 0
     last_error: str | None = None
 
-    def done(self, seq: int, *, sent: int = 0, failed: int = 0) -> "CursorState":
+    def done(self, seq: int, state: str = "") -> "CursorState":
         left = tuple(one for one in self.left if one != seq)
-        counts = self.sent + sent, self.failed + failed
+        counts = self.sent + (state == "sent"), self.failed + (state in {"rejected", "blocked"})
         return CursorState(max(self.until, seq), left, None, 0.0, 0.0, 0, *counts, self.last_error)
 
 
 class ExporterStatus(NamedTuple):
-    """The progress of one exporter."""
-
     name: str
     sent: int
     failed: int  # rejected, or tried too often
@@ -52,8 +47,6 @@ class ExporterStatus(NamedTuple):
 
 
 class ExportCandidate(NamedTuple):
-    """A run that may be for an exporter."""
-
     seq: int
     state: str
     decision: str | None  # ``forward`` or ``withhold``; None: not scored
@@ -61,8 +54,8 @@ class ExportCandidate(NamedTuple):
     started_at: str
 
 
-class ExportCursor(Queries):
-    """The runs that one exporter has not been given yet: an `Outbox` that all processes share."""
+class ExportCursor(Queries, LeasedOutbox):
+    """The runs that one exporter has not been given yet, for all processes."""
 
     def __init__(
         self,
@@ -82,7 +75,7 @@ class ExportCursor(Queries):
         self._prepare = prepare
         self._since = since
         self._clock = clock
-        self._claimant = f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._claimant = lease_holder()
 
     def claim(self, now: float, /) -> OutboxItem | None:
         while True:
@@ -96,7 +89,7 @@ class ExportCursor(Queries):
             document = self._history.document(seq)
             item = document and self._prepare(self._history.run(seq), document, before.attempts)
             if isinstance(item, OutboxItem):
-                until = now + _LEASE_S
+                until = now + LEASE_S
                 place = place._replace(claimed_by=self._claimant, claimed_until=until)
                 return item if self._move(before, place) else None
             self._move(before, place.done(seq))
@@ -110,41 +103,30 @@ class ExportCursor(Queries):
         is_claimed = self._is_claimed(before, now)
         return min(before.claimed_until, now + _LOOK_AGAIN_S) if is_claimed else before.retry_at
 
-    def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:  # noqa: ARG002
-        self._end(lambda place: place.done(item.trace_seq, sent=1))
-
-    def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
-        self.block(item, str(error))
-
-    def block(self, item: OutboxItem, reason: str, /) -> None:
-        """Pass a run that was tried too often."""
-        self._end(lambda place: place.done(item.trace_seq, failed=1), error=reason)
-
-    def postpone(
-        self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
-    ) -> None:
-        tried = item.attempts + int(counted)
-        self._end(lambda place: place._replace(retry_at=retry_at, attempts=tried), error=error)
-
-    def release(self, item: OutboxItem, /) -> None:  # noqa: ARG002
-        self._end(lambda place: place)
-
     def retry_now(self) -> None:
         before = self._place()
         self._move(before, before._replace(retry_at=0.0))
 
-    def _end(self, change: Callable[[CursorState], CursorState], *, error: object = None) -> None:
-        """Change the place and give the claim up; do nothing if another process has it."""
+    def _rejections(self, item: OutboxItem) -> int:  # noqa: ARG002 - the key never changes
+        return 0
+
+    def _end(self, item: OutboxItem, state: str, *, attempts: int = 1, **columns: Any) -> None:
         before = self._place()
-        if before.claimed_by == self._claimant:
-            after = change(before)._replace(claimed_by=None, claimed_until=0.0)
-            if error is not None:
-                after = after._replace(last_error=str(error)[:_MOST_OF_ERROR])
-            self._move(before, after)
+        if before.claimed_by != self._claimant:
+            return
+        after = before._replace(claimed_by=None, claimed_until=0.0)
+        if state == "pending":
+            retry_at, attempts = columns.get("retry_at", 0.0), item.attempts + attempts
+            after = after._replace(retry_at=retry_at, attempts=attempts)
+        else:
+            after = after.done(item.trace_seq, state)
+        if error := columns.get("reason") or columns.get("last_error"):
+            after = after._replace(last_error=str(error)[:_MOST_OF_ERROR])
+        self._move(before, after)
 
     def _is_claimed(self, place: CursorState, now: float) -> bool:
         is_ours = place.claimed_by in {None, self._claimant}
-        return not is_ours and now < place.claimed_until <= now + 2 * _LEASE_S
+        return not is_ours and now < place.claimed_until <= now + 2 * LEASE_S
 
     def _next(self, place: CursorState) -> tuple[int | None, CursorState]:
         """Return the next run for the exporter, and the place before it."""

@@ -145,37 +145,24 @@ class History(Overviews, Maintenance):
         chosen = [*going, *sorted(doubtful, key=lambda row: row[2])[: limit - len(going)]]
         return [_review_item(self.run(seq), is_forwarded=bool(goes)) for seq, goes, _ in chosen]
 
-    def similar(
-        self, seq: int, *, limit: int, reach: Callable[[int, int], None] = lambda *_: None
-    ) -> list[SimilarRun] | None:
+    def similar(self, seq: int, *, limit: int) -> list[SimilarRun] | None:
         """Return the runs most similar to one; None if it has no embedding."""
+        import numpy as np
+
         own = self.embeddings([seq]).get(seq)
         if own is None:
             return None
-        found = heapq.nlargest(limit, self._similarities(seq, *own, reach))
+        others = "SELECT trace_seq, vector FROM vectors WHERE trace_seq <> ? AND embedder = ?"
+        values = seq, own.embedder, len(own.vector)
+        rows = iter(self._run(f"{others} AND length(vector) = ? ORDER BY seq", values))
+        wanted, found = np.frombuffer(own.vector, "<f4"), list[tuple[float, int]]()
+        while batch := [*islice(rows, _BATCH)]:
+            seqs, vectors = zip(*batch, strict=True)
+            matrix = np.frombuffer(b"".join(vectors), "<f4").reshape(len(batch), -1)
+            similarities = np.clip(matrix @ wanted, -1.0, 1.0).tolist()
+            found = heapq.nlargest(limit, [*found, *zip(similarities, seqs, strict=True)])
         runs = {run.seq: run for run in self.runs_at([seq for _, seq in found])}
         return [SimilarRun(similarity, runs[seq]) for similarity, seq in found]
-
-    def _similarities(
-        self, seq: int, embedder: str, vector: bytes, reach: Callable[[int, int], None]
-    ) -> Iterator[tuple[float, int]]:
-        """Yield the similarity to each of the others, by one matrix product per batch."""
-        import numpy as np
-
-        total = self._value("SELECT count(*) FROM vectors WHERE trace_seq IS NOT NULL")
-        rows = iter(
-            self._run(
-                "SELECT trace_seq, vector FROM vectors"
-                " WHERE trace_seq <> ? AND embedder = ? AND length(vector) = ? ORDER BY seq",
-                (seq, embedder, len(vector)),
-            )
-        )
-        wanted, done = np.frombuffer(vector, "<f4"), 0
-        while batch := [*islice(rows, _BATCH)]:
-            matrix = np.frombuffer(b"".join(blob for _, blob in batch), "<f4")
-            found = np.clip(matrix.reshape(len(batch), -1) @ wanted, -1.0, 1.0).tolist()
-            yield from zip(found, (other for other, _ in batch), strict=True)
-            reach(done := done + len(batch), total)
 
     def exporters(self) -> list[ExporterStatus]:
         """Return what has become of the runs for each exporter beside the outbox, by name."""
@@ -186,7 +173,6 @@ class History(Overviews, Maintenance):
         ]
 
     def recall_table(self) -> RecallTable:
-        """Return what people said in the runs, to find those like a task."""
         return RecallTable(self._connection)
 
     def has_owners(self) -> bool:
@@ -235,7 +221,6 @@ class History(Overviews, Maintenance):
         return SharedRuns(self._connection).backlog()
 
     def backlog(self) -> list[Queue]:
-        """Return what waits to be sent, by registry."""
         rows = self._run(
             """
             SELECT registry, count(*), min(coalesce(
@@ -312,8 +297,6 @@ _TELLING: Final = ("table_", "index_", "foreign_key_", "quick_", "integrity_")
 
 
 class QueryResult(NamedTuple):
-    """The result of a query."""
-
     columns: Sequence[str]  # made unique
     rows: Iterator[dict[str, Any]]  # read lazily
 

@@ -38,15 +38,11 @@ class RunKind(NamedTuple):
 
 
 class LabelledRun(NamedTuple):
-    """A run whose outcome was reported."""
-
     seq: int
     success: bool
 
 
 class TrainingRun(NamedTuple):
-    """The training data of a labelled run."""
-
     seq: int
     features: bytes  # float32, little-endian, like the vector
     vector: bytes | None  # None: no vector of this embedder
@@ -55,8 +51,6 @@ class TrainingRun(NamedTuple):
 
 
 class StoredEstimate(NamedTuple):
-    """The estimate made when a run ended."""
-
     p: float  # the probability of its success
     base: float  # the base rate
     known: int  # the number of labelled runs
@@ -64,28 +58,17 @@ class StoredEstimate(NamedTuple):
 
 
 class RunEstimate(NamedTuple):
-    """The estimate for a run, with the track record of estimates for runs of its kind.
+    """The estimate for a run, with the track record of estimates for runs of its kind."""
 
-    Attributes:
-        p: The probability of its success, from 0 to 1.
-        reasons: The main reasons, as in `StoredEstimate`.
-        known: The number of recent estimated runs of its domain and framework that are labelled.
-        right: The number of those that were estimated right.
-        base_right: The number of those for which the base rate alone was right.
-    """
-
-    p: float
-    reasons: tuple[tuple[str, float, float], ...]
-    known: int
-    right: int
-    base_right: int
+    p: float  # the probability of its success, from 0 to 1
+    reasons: tuple[tuple[str, float, float], ...]  # as in `StoredEstimate`
+    known: int  # recent estimated runs of its domain and framework that are labelled
+    right: int  # of those: estimated right
+    base_right: int  # of those: the base rate alone was right
 
 
 class EstimateTable(Queries):
-    """The features and estimates of the runs in one file."""
-
     def for_run(self, seq: int) -> RunEstimate | None:
-        """Return the estimate made when a run ended, or None."""
         row = self._row(
             "SELECT e.p, e.reasons, t.domain, t.framework FROM estimates e"
             " JOIN traces t ON t.seq = e.trace_seq WHERE e.trace_seq = ? AND e.p IS NOT NULL",
@@ -190,8 +173,6 @@ _EFFECTS: Final = f"""
 
 
 class RecallFilter(NamedTuple):
-    """The conditions for recalling a run."""
-
     domain: str | None = None
     owner: str | None = None  # a fingerprint; None: recall nothing if any run has an owner
     since: str | None = None  # the earliest start
@@ -199,8 +180,6 @@ class RecallFilter(NamedTuple):
 
 
 class RecallCandidate(NamedTuple):
-    """A run that may be recalled."""
-
     seq: int
     words: float  # the total weight of the shared words
     embedder: str | None
@@ -296,8 +275,6 @@ _LATER_CREDIT: Final = """
 
 
 class GateQueries(Queries):
-    """The scores and decisions before one run."""
-
     def __init__(
         self, connection: Connection, domain: str, seq: int, *, let_through_at: str | None = None
     ) -> None:

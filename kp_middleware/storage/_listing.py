@@ -313,7 +313,6 @@ class Listing(Queries):
         return found | {"tool": self._column(tools, prefix_range("", limit=_MOST_TOOLS))}
 
     def domains(self) -> tuple[str, ...]:
-        """Return the names of the domains; fast even for a large file."""
         sql = DISTINCT.format(table="traces", column="domain")
         return (*self._column(sql, prefix_range("", limit=-1)),)
 
@@ -324,7 +323,6 @@ class Listing(Queries):
         return int(self._value(sql, {**values, "most": most + 1}))
 
     def seqs(self, filters: Filters) -> list[int]:
-        """Return the ``seq`` of each matching run, the oldest first."""
         where, values = self._where(filters)
         return self._column(f"SELECT t.seq {FROM} WHERE {where} ORDER BY t.seq", values)
 

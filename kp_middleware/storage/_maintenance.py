@@ -28,15 +28,11 @@ from kp_middleware.storage._store import MAY_HAVE_BEEN_SENT, Rescue
 
 
 class FileStatus(NamedTuple):
-    """The status of one file."""
-
     size_bytes: int  # with its WAL
     schema: int
     oldest: str | None
     newest: str | None
-    waiting_since: Mapping[
-        str, str
-    ]  # the start of the oldest ``unscored``, ``paused``, ``pending`` run
+    waiting_since: Mapping[str, str]  # of the oldest ``unscored``, ``paused``, ``pending`` run
     registries: tuple[str, ...]
     dropped: int  # runs lost because the queue was full
     set_aside: tuple[str, ...]  # copies of damaged files
@@ -68,8 +64,6 @@ Soundness: TypeAlias = Literal["sound", "damaged", "not known"]
 
 
 class Maintenance(Queries):
-    """Status, integrity check and backup of one file."""
-
     def file_status(self, path: Path) -> FileStatus:
         oldest, newest, unscored, paused, pending, dropped = self._row(_STATUS)
         since = {"unscored": unscored, "paused": paused, "pending": pending}
@@ -126,7 +120,6 @@ class Maintenance(Queries):
 
 
 def soundness_of(connection: sqlite3.Connection, limit_s: float = float("inf")) -> Soundness:
-    """Check the integrity of the pages of a file."""
     until = time.monotonic() + limit_s
     connection.set_progress_handler(lambda: time.monotonic() > until, _INTERVAL)
     try:

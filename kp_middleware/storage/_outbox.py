@@ -1,16 +1,21 @@
 """The outbox: one item for each trace to send, with its exact body, updated with the trace."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware.database import Connection, Queries, transaction
-from kp_middleware.errors import RegistryError, RegistryRejectedError, TraceNotFoundError
+from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
+from kp_middleware.outbox_items import (
+    LEASE_S,
+    LeasedOutbox,
+    OutboxItem,
+    idempotency_key,
+    lease_holder,
+)
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._records import ASSUMED, document_sql
 from kp_middleware.storage._store import CANCELLED_BY_HAND, MAY_HAVE_BEEN_SENT
@@ -83,7 +88,6 @@ _ADD: Final = """
       body = excluded.body, http_status = NULL
     WHERE outbox.state = 'cancelled' AND outbox.reason IS NOT ?
 """
-_LEASE_S: Final = 40.0  # a request takes 10 s at most; as long as a turn of the shared pace
 _POLL_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # the registry never postpones an item further
 _CLOCK_SKEW_S: Final = 60.0
@@ -104,8 +108,6 @@ class Queue(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One outbox item with its trace."""
-
     state: str
     reason: str | None
     body: bytes | None  # None if redaction failed
@@ -115,8 +117,6 @@ class Entry(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """One sent trace."""
-
     seq: int
     remote_id: str
     agent_id: str | None  # in its body
@@ -157,7 +157,7 @@ class OutboxItems(Queries):
             self._change(seq, idempotency_key=key)
 
 
-class OutboxTable(OutboxItems):
+class OutboxTable(OutboxItems, LeasedOutbox):
     """The outbox of one file, for one registry and agent.
 
     An item postponed beyond the longest wait is due: the clock was set back meanwhile.
@@ -175,7 +175,7 @@ class OutboxTable(OutboxItems):
         self._registry = registry
         self._agent_id = agent_id
         self._clock = clock
-        self._claimant = f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._claimant = lease_holder()
 
     def claim(self, now: float, /) -> OutboxItem | None:
         values = {"registry": self._registry, "now": instant(now), **_longest(now)}
@@ -186,7 +186,7 @@ class OutboxTable(OutboxItems):
             if row is None:
                 return None
             seq, body, key, attempts, _ = row
-            lease = {"claimed_by": self._claimant, "claimed_until": instant(now + _LEASE_S)}
+            lease = {"claimed_by": self._claimant, "claimed_until": instant(now + LEASE_S)}
             self._change(seq, state="sending", **lease)
         return OutboxItem(seq, body.encode(), key, attempts)
 
@@ -197,51 +197,11 @@ class OutboxTable(OutboxItems):
         due_at = self._text(_NEXT_DUE, values)
         return None if due_at is None else due_s(due_at)
 
-    def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
-        self._end(
-            item,
-            state="sent",
-            sent_at=instant(self._clock()),
-            remote_id=receipt.remote_id,
-            http_status=receipt.status,
-            last_error=None,
-        )
-
-    def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
-        self._end(item, state="rejected", reason=error.reason, http_status=error.status)
-
-    def block(self, item: OutboxItem, reason: str, /) -> None:
-        self._end(item, state="blocked", reason=reason)
-
-    def postpone(
-        self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
-    ) -> None:
-        with transaction(self._connection):
-            before = self._value(
-                "SELECT total(rejections) FROM outbox WHERE trace_seq = ?", (item.trace_seq,)
-            )
-            rejections = error.is_refusal + int(before)
-            self._end(
-                item,
-                attempts=int(counted),
-                state="pending",
-                next_attempt_at=instant(retry_at),
-                last_error=error.description,
-                http_status=error.status,
-                rejections=rejections,
-                idempotency_key=idempotency_key(
-                    item.body, agent_id=self._agent_id, rejections=rejections
-                ),
-            )
-            self.sync(item.trace_seq)
-
     def release(self, item: OutboxItem, /) -> None:
         wait_ms = self._value("PRAGMA busy_timeout")
         self._run(f"PRAGMA busy_timeout = {_EXIT_WAIT_MS}")
         try:
-            with transaction(self._connection):
-                self._end(item, attempts=0, state="pending")
-                self.sync(item.trace_seq)
+            super().release(item)
         finally:
             self._run(f"PRAGMA busy_timeout = {wait_ms}")
 
@@ -294,10 +254,21 @@ class OutboxTable(OutboxItems):
                 (trace_seq,),
             )
 
-    def _end(self, item: OutboxItem, *, attempts: int = 1, **columns: object) -> None:
-        """Change the item and release its lease; do nothing if another process has the lease."""
-        columns |= {"attempts": item.attempts + attempts, "claimed_by": None, "claimed_until": None}
-        self._change(item.trace_seq, "claimed_by = ?", self._claimant, **columns)
+    def _rejections(self, item: OutboxItem) -> int:
+        sql = "SELECT total(rejections) FROM outbox WHERE trace_seq = ?"
+        return int(self._value(sql, (item.trace_seq,)))
+
+    def _end(self, item: OutboxItem, state: str, *, attempts: int = 1, **columns: Any) -> None:
+        columns |= {"state": state, "attempts": item.attempts + attempts}
+        columns |= {"claimed_by": None, "claimed_until": None}
+        if state == "sent":
+            columns["sent_at"] = instant(self._clock())
+        if "retry_at" in columns:
+            columns["next_attempt_at"] = instant(columns.pop("retry_at"))
+        with transaction(self._connection):
+            self._change(item.trace_seq, "claimed_by = ?", self._claimant, **columns)
+            if state == "pending":
+                self.sync(item.trace_seq)
 
 
 def due_s(due_at: str) -> float:
@@ -308,7 +279,7 @@ def due_s(due_at: str) -> float:
 def _longest(now: float) -> dict[str, str]:
     return {
         "longest_wait": instant(now + _LONGEST_WAIT_S),
-        "longest_lease": instant(now + _LEASE_S + _CLOCK_SKEW_S),
+        "longest_lease": instant(now + LEASE_S + _CLOCK_SKEW_S),
     }
 
 
@@ -316,7 +287,6 @@ class OutboxAdmin(OutboxItems):
     """The outbox of one file, for all registries and agents."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Make the changes of the block atomic."""
         return transaction(self._connection)
 
     def entry(self, seq: int) -> Entry:
@@ -340,7 +310,6 @@ class OutboxAdmin(OutboxItems):
         return dict(self._run(f"{sql} GROUP BY state", (json.dumps([*seqs]),)).fetchall())
 
     def sent(self, registry: str) -> list[Sent]:
-        """Return the traces sent to one registry, oldest first."""
         return self._all(
             Sent,
             "SELECT trace_seq, coalesce(o.remote_id, t.id),"

@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
-from kp_middleware.database import Connection
 from kp_middleware.storage._learning import EXTERNAL_SQL
 from kp_middleware.storage._listing import Listing
 from kp_middleware.storage._records import RunSummary
@@ -79,30 +78,6 @@ class LastDecisions(NamedTuple):
             f" the best scored {self.best:.3f}, the best tenth {self.top_tenth:.3f} and"
             f" more{by_domain}; {remedy}; {_MORE}"
         )
-
-
-def read_last_decisions(connection: Connection) -> LastDecisions:
-    rows = connection.execute(
-        "SELECT domain, score, gate, verdict FROM traces WHERE score IS NOT NULL"
-        f" ORDER BY seq DESC LIMIT {_LAST}"
-    ).fetchall()
-    if not rows:
-        return LastDecisions()
-    verdicts = Counter(verdict for *_, verdict in rows if verdict)
-    scores = defaultdict[str, list[float]](list)
-    for domain, score, *_ in rows:
-        scores[domain].append(score)
-    largest = sorted(scores.items(), key=lambda item: (-len(item[1]), item[0]))
-    return LastDecisions(
-        runs=len(rows),
-        cleared=verdicts.pop("forwarded", 0),
-        gate=rows[0][2] or "",
-        best=max(score for _, score, *_ in rows),
-        top_tenth=_top_tenth([score for _, score, *_ in rows]),
-        domains={name: _top_tenth(of) for name, of in largest if len(of) >= _OF_A_DOMAIN},
-        withheld=verdicts,
-        gates=len({gate for _, _, gate, _ in rows if gate}),
-    )
 
 
 def _top_tenth(scores: list[float]) -> float:
@@ -247,8 +222,6 @@ class SuccessRecord(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """The data for the charts of the overview."""
-
     scores: ScoreSlices
     funnel: Funnel
     last: LastDecisions = LastDecisions()  # regardless of ``since``
@@ -308,8 +281,6 @@ _NEAREST: Final = "v.trace_seq = (SELECT nearest_seq FROM traces WHERE seq = :ar
 
 
 class Overviews(Listing, Statistics):
-    """The numbers and pictures of the runs of one file."""
-
     def overview(self, *, since: str | None = None) -> Overview:
         """Return the numbers of the overview, from one snapshot; ``since`` of None means all."""
         self._run("BEGIN")
@@ -376,7 +347,27 @@ class Overviews(Listing, Statistics):
         return self._all(SuccessRecord, _SUCCESSES, (RECENT, first))[0]
 
     def last_decisions(self) -> LastDecisions:
-        return read_last_decisions(self._connection)
+        rows = self._run(
+            "SELECT domain, score, gate, verdict FROM traces WHERE score IS NOT NULL"
+            f" ORDER BY seq DESC LIMIT {_LAST}"
+        ).fetchall()
+        if not rows:
+            return LastDecisions()
+        verdicts = Counter(verdict for *_, verdict in rows if verdict)
+        scores = defaultdict[str, list[float]](list)
+        for domain, score, *_ in rows:
+            scores[domain].append(score)
+        largest = sorted(scores.items(), key=lambda item: (-len(item[1]), item[0]))
+        return LastDecisions(
+            runs=len(rows),
+            cleared=verdicts.pop("forwarded", 0),
+            gate=rows[0][2] or "",
+            best=max(score for _, score, *_ in rows),
+            top_tenth=_top_tenth([score for _, score, *_ in rows]),
+            domains={name: _top_tenth(of) for name, of in largest if len(of) >= _OF_A_DOMAIN},
+            withheld=verdicts,
+            gates=len({gate for _, _, gate, _ in rows if gate}),
+        )
 
     def points(self, *, first: int = 0, around: int | None = None) -> tuple[MapPoint, ...]:
         """Return runs with comparable vectors, the newest first.

@@ -3,7 +3,6 @@
 import json
 import logging
 import math
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
@@ -22,13 +21,13 @@ from kp_middleware.database import (
     transaction,
 )
 from kp_middleware.errors import DatabaseError, Problem
+from kp_middleware.outbox_items import lease_holder
 from kp_middleware.rate_limit import LocalPace, Pace, PaceChange, pack_pace, unpack_pace
 from kp_middleware.sharing import PostgresPace
 from kp_middleware.storage._maintenance import soundness_of
 
 logger = logging.getLogger("kp_middleware")
 
-_MONTH_S: Final = 30 * 86_400.0
 _REMEDY: Final = "make it writable for you, or name another folder with XDG_STATE_HOME"
 _PATIENCE_S: Final = 5.0
 _SCHEMA_VERSION: Final = 6
@@ -42,14 +41,11 @@ _SCHEMA: Final = """
     ) STRICT, WITHOUT ROWID
 """
 _ROWS: Final = "SELECT registry, agent, pace, stops FROM paces"
-_DELETE_OLD: Final = "DELETE FROM paces WHERE stops = '{}' AND coalesce(pace ->> 'noted_at', 0) < ?"
 _LIFT: Final = "UPDATE paces SET stops = '{}' WHERE stops <> '{}'"
 _WRITE: Final = "INSERT OR REPLACE INTO paces (registry, agent, pace, stops) VALUES (?, ?, ?, ?)"
 
 
 class AgentPace(NamedTuple):
-    """One row of the file."""
-
     registry: str
     agent: str  # its id, or ``key `` and the hash of its API key
     pace: Pace  # without a stop
@@ -57,8 +53,6 @@ class AgentPace(NamedTuple):
 
 
 class PacingTable:
-    """The shared rate limit state of one agent at one registry."""
-
     def __init__(
         self,
         path: Path,
@@ -124,13 +118,11 @@ class PacingTable:
     def _changed(
         self, connection: sqlite3.Connection, change: Callable[[Pace | None], Pace]
     ) -> Pace:
-        sql = f"{_ROWS} WHERE registry = ? AND agent = ?"
+        sql = "SELECT pace, stops FROM paces WHERE registry = ? AND agent = ?"
         row = connection.execute(sql, self._row_key).fetchone()
-        pace, stops = row[2:] if row else ("", "{}")
-        before = unpack_pace(pace, stops, self._key_hash) if row else None
+        before = unpack_pace(row[0], row[1], self._key_hash) if row else None
+        stops = row[1] if row else "{}"
         after = change(before)
-        if before is None:
-            connection.execute(_DELETE_OLD, (after.noted_at - _MONTH_S,))
         if after != before:
             connection.execute(_WRITE, (*self._row_key, *pack_pace(after, stops, self._key_hash)))
         return after
@@ -205,7 +197,7 @@ class SharedPace(LocalPace):
         self._table = table
         self._fallback = fallback
         self._lease_s = longest_request_s + _MARGIN_S
-        self._holder = f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._holder = lease_holder()
         self._known: Pace | None = None
         self._carried: Pace | None = None
         self._unwritten: list[PaceChange] = []
@@ -213,7 +205,6 @@ class SharedPace(LocalPace):
 
     @property
     def problem(self) -> Problem:
-        """The last known problem of a request."""
         return Problem.parse(self._known.problem if self._known else "")
 
     def take(self) -> float:

@@ -128,7 +128,6 @@ class PastRuns(Queries):
         return int(self._value(sql, {**self._asked, "after": after}))
 
     def first(self) -> int | None:
-        """Return the ``seq`` of the first selected run; None if there is none."""
         return self._seq(f"SELECT min(t.seq) {_CHOSEN}", self._asked)
 
     def before(self, seq: int, limit: int) -> list[tuple[str, bytes, int]]:
@@ -160,11 +159,9 @@ class PastRuns(Queries):
         return [*map(_past_run, self._named(sql, values))]
 
     def document(self, seq: int) -> str | None:
-        """Return the ReasoningTrace as JSON; None if it was lost."""
         return self._text("SELECT body FROM documents WHERE trace_seq = ?", (seq,))
 
     def mend(self, seq: int) -> None:
-        """Mark a failed run as scored, before its score is stored."""
         self._run("UPDATE traces SET state = 'scored' WHERE seq = ? AND state = 'failed'", (seq,))
 
     def add_vector(self, run: PastRun, vector: bytes) -> int:

@@ -96,8 +96,6 @@ class SimilarRun(NamedTuple):
 
 
 class OutboxItemSummary(NamedTuple):
-    """An outbox item without its body."""
-
     id: str
     state: str
     attempts: int

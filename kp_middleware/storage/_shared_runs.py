@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.database import Connection, Queries, from_row, transaction
+from kp_middleware.outbox_items import lease_holder
 from kp_middleware.sharing import ItemState, LoggedVector, LogPosition, SharedItem, SharedRun
 from kp_middleware.storage._store import CANCELLED_BY_HAND
 
@@ -68,19 +69,15 @@ class DecisionRequest(NamedTuple):
 
 
 class SharedBacklog(NamedTuple):
-    """The runs that wait for the shared log."""
-
     to_ship: int  # scored runs
     asking: int  # undecided runs
     since: str | None  # when the oldest of them started
 
 
 class SharedRuns(Queries):
-    """The runs of a file, as far as other hosts share them."""
-
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self._us = f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._us = lease_holder()
 
     def pod(self) -> str:
         """Return this file's name among hosts; on first use, queue all scored runs for shipping."""
@@ -111,7 +108,6 @@ class SharedRuns(Queries):
         self._run("DELETE FROM meta WHERE key = ? AND value ->> '$[0]' = ?", (_LEASE, self._us))
 
     def place(self) -> LogPosition | None:
-        """Return the place up to which the log was pulled, or None."""
         place = self._meta(_PLACE)
         return None if place is None else LogPosition(*json.loads(place))
 
@@ -126,13 +122,11 @@ class SharedRuns(Queries):
         )
 
     def mark(self, seq: int, *, is_local: bool) -> None:
-        """Mark a scored run as to be shipped, or as local."""
         self._run(
             "UPDATE traces SET shared_seq = ? WHERE seq = ?", (0 if is_local else _TO_SHIP, seq)
         )
 
     def decision_requests(self, limit: int) -> list[DecisionRequest]:
-        """Return the undecided runs, oldest first."""
         rows = self._run(
             "SELECT t.seq, t.reason_args, (SELECT v.vector FROM vectors v"
             "  WHERE v.trace_seq = t.seq AND v.embedder = t.reason_args ->> 'embedder'"
@@ -154,7 +148,6 @@ class SharedRuns(Queries):
         return self._value(sql, (seq, _UNDECIDED)) is not None
 
     def to_ship(self, limit: int) -> list[int]:
-        """Return the scored runs to append to the log, oldest first."""
         return self._column(
             "SELECT seq FROM traces WHERE shared_seq = ? AND state = 'scored' ORDER BY seq LIMIT ?",
             (_TO_SHIP, limit),
@@ -214,7 +207,6 @@ class SharedRuns(Queries):
             self._run("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", values)
 
     def last_place(self) -> LogPosition | None:
-        """Return the place of our last run in the log, or None."""
         sql = "SELECT shared_seq, id FROM traces WHERE shared_seq > 0"
         return self._one(LogPosition, f"{sql} ORDER BY shared_seq DESC LIMIT 1")
 

@@ -31,7 +31,6 @@ from kp_middleware.storage._history import History
 from kp_middleware.storage._learning import EstimateTable, GateQueries, RecallTable
 from kp_middleware.storage._maintenance import Pruning, rescue
 from kp_middleware.storage._outbox import OutboxTable
-from kp_middleware.storage._overview import read_last_decisions
 from kp_middleware.storage._past_runs import PastRun, PastRuns
 from kp_middleware.storage._records import ENDING, Run, document_sql
 from kp_middleware.storage._shared_runs import SharedRuns
@@ -66,7 +65,6 @@ _PAUSED: Final = """
     SELECT w.trace_seq, w.run, d.body, w.is_left FROM waiting w
     JOIN documents d ON d.trace_seq = w.trace_seq
 """
-_OF_VERDICT: Final = ("gate", "threshold", "decision", "key", "bar", "chosen", "credit")
 _SAVE: Final = f"""
     UPDATE traces SET
       state = 'scored', score = :score, rules = :rules, scorer = :scorer, embedder = :embedder,
@@ -182,7 +180,6 @@ class SqliteStore(Queries):
         prepare: Callable[[Run, str, int], OutboxItem | None],
         since: str,
     ) -> ExportCursor:
-        """Return the cursor of an additional exporter over the runs that it has not got yet."""
         connection, history = self._connection, History(self._connection)
         return ExportCursor(
             connection, name, history=history, choose=choose, prepare=prepare, since=since
@@ -205,7 +202,7 @@ class SqliteStore(Queries):
         if not self._value(_NONE_FORWARDED):
             return None
         is_due = self._value(_CLAIM_WARNING, {"now": str(now_s), "day": DAY_S})
-        return read_last_decisions(self._connection).in_words() if is_due else None
+        return History(self._connection).last_decisions().in_words() if is_due else None
 
     def record(
         self,
@@ -230,7 +227,6 @@ class SqliteStore(Queries):
         return seq
 
     def add_aliases(self, seq: int, ids: Collection[str]) -> None:
-        """Map these ids to this trace, too."""
         sql = "INSERT OR IGNORE INTO aliases (id, trace_seq) VALUES (?, ?)"
         self._write_each(sql, ((id_, seq) for id_ in ids))
 
@@ -315,9 +311,9 @@ class SqliteStore(Queries):
         score, verdict = evaluation
         nearest = score.nearest
         values = {
-            **{name: getattr(score.signals, name) for name in SIGNALS},
+            **dict(zip(SIGNALS, score.signals, strict=True)),
             **{f"{name}_weight": getattr(score.weights, name) for name in SIGNALS},
-            **{name: getattr(verdict, name) for name in _OF_VERDICT},
+            **verdict._asdict(),
             "took_ms": None if took_ms is None else round(took_ms, 3),
             "p_success": p_success,
             "score": score.value,

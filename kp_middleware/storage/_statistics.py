@@ -16,14 +16,7 @@ _WITHHELD: Final = (
 
 
 class Counts(NamedTuple):
-    """The numbers of traces by state.
-
-    Attributes:
-        unscored: Traces that wait to be scored.
-        incomplete: Traces that were cancelled, timed out or never resumed; they are not scored.
-        pending: Traces that are pending or being sent.
-        blocked: Traces that may not be clean, or had too many failed attempts.
-    """
+    """The numbers of traces by state, as `Stats` describes them."""
 
     recorded: int = 0
     unscored: int = 0
@@ -84,8 +77,6 @@ class GateCounts(NamedTuple):
 
 
 class Funnel(NamedTuple):
-    """The numbers of traces at each stage from recording to sending."""
-
     recorded: int
     cleared: int
     queued: int  # are or were in the outbox
@@ -99,8 +90,6 @@ class Funnel(NamedTuple):
 
 
 class Highlight(NamedTuple):
-    """A run, and the figure for which it is shown."""
-
     id: str
     figure: float
     objective: str
@@ -229,8 +218,6 @@ class ModelTokens(NamedTuple):
 
 
 class SeenRun(NamedTuple):
-    """The part of a run that a period tells of."""
-
     day: str
     model: str | None
     success: bool | None  # None: nobody has said
@@ -278,19 +265,14 @@ _FAILURES: Final = """
 
 
 class Statistics(Queries):
-    """Counts and means of the runs of one file."""
-
     def counts(self) -> Counts:
-        (counts,) = self._all(Counts, _COUNTS)
-        return counts
+        return self._all(Counts, _COUNTS)[0]
 
     def without_tokens(self) -> tuple[int, int]:
         """Count the runs that used a model: those without token counts, and all of them."""
-        without, every = self._row(
-            "SELECT coalesce(sum(input_tokens IS NULL AND output_tokens IS NULL), 0), count(*)"
-            " FROM traces WHERE model IS NOT NULL"
-        )
-        return without, every
+        without = "coalesce(sum(input_tokens IS NULL AND output_tokens IS NULL), 0)"
+        counts = self._row(f"SELECT {without}, count(*) FROM traces WHERE model IS NOT NULL")
+        return counts[0], counts[1]
 
     def funnel(self, *, first: int = 0) -> Funnel:
         queued = Counter(dict[str, int](self._run(_QUEUED, (first,))))
@@ -392,7 +374,6 @@ def _period(name: str, runs: Sequence[SeenRun]) -> Period:
 
 
 def endings(seen: Iterable[SeenRun]) -> tuple[Endings, ...]:
-    """Count the known endings by score."""
     ends = Counter(
         (int(100 * one.score + 1e-9), one.success)
         for one in seen

@@ -53,8 +53,6 @@ class PausedRun(NamedTuple):
 
 
 class StoredRun(NamedTuple):
-    """The columns of a run that scoring and queueing read."""
-
     document: str  # the ReasoningTrace as JSON
     steps: int  # of the whole run: a long run's document has fewer; also the next two
     tools: int
@@ -95,8 +93,6 @@ class StoredOutcome(NamedTuple):
 
 
 class Rescue(NamedTuple):
-    """The result of a recovery."""
-
     damaged_copy: Path
     traces: int
 
@@ -293,7 +289,6 @@ _random: Final = random.Random().random  # noqa: S311 - no secret; a program may
 _GRACE_S: Final = 1.0
 _HOUR_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
-_MAX_OWN: Final = 10_000  # the file has the rest
 _MAX_CACHED: Final = 16  # documents in memory at once: 20 KB each, 1 MiB at most
 
 
@@ -304,9 +299,6 @@ class RunPicker:
     process's run is picked only after it has been seen unscored for a second; after a collision,
     picking continues at a random place. Runs found at the start may be of a dead process, and are
     picked at once.
-
-    Attributes:
-        own: The unscored runs of this process; None for a run that must be read from the store.
     """
 
     def __init__(
@@ -316,7 +308,7 @@ class RunPicker:
         random: Callable[[], float] = _random,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.own: dict[int, RecordedRun | None] = {}
+        self.own: dict[int, RecordedRun | None] = {}  # None: must be read from the store
         self._store = store
         self._random = random
         self._monotonic = monotonic
@@ -329,11 +321,8 @@ class RunPicker:
         for seq, run in written.items():
             self.own.pop(seq, None)
             self.own[seq] = run if len(self.own) < _MAX_CACHED else None
-            if len(self.own) > _MAX_OWN:
-                del self.own[next(iter(self.own))]
 
     def pick_own(self) -> int | None:
-        """Return the next unscored run of this process, or None."""
         while self.own:
             seq, run = next(iter(self.own.items()))
             if run is not None or self._store.is_recorded(seq):

@@ -1,8 +1,11 @@
 """Whatever becomes of the file, the agent does not notice, and what can be kept is kept."""
 
+import logging
 import os
 import sqlite3
 import tempfile
+import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -26,6 +29,33 @@ def fill(kp):
     agent = echo(kp)
     [agent(f"{number} " + "x" * 800) for number in range(60)]
     return agent
+
+
+class BrokenLog(logging.Handler):
+    def emit(self, record):
+        raise RuntimeError(f"no {record.msg}")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("waits", ["for its run", "for the file"])
+def test_an_agent_does_not_wait_for_a_thread_that_the_program_s_log_has_ended(
+    pulse, tmp_path, waits
+):
+    (tmp_path / "file").write_text("in the way")
+    kp = pulse(db=tmp_path / "file" / "kp.db", sync=waits == "for its run")
+    log, broken = logging.getLogger("kp_middleware"), BrokenLog()
+    log.addHandler(broken)
+    try:
+        began_s = time.monotonic()
+        kp.capture(lambda text: text)("one")
+        kp.flush()
+        [one.join() for one in threading.enumerate() if one.name == "kp-scoring"]
+    finally:
+        log.removeHandler(broken)
+    if waits == "for the file":
+        kp.close()
+
+    assert time.monotonic() - began_s < 9
 
 
 @pytest.fixture

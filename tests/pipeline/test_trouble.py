@@ -1,6 +1,7 @@
 """What goes wrong is said once, costs the agent nothing, and loses nothing that could be kept."""
 
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -108,6 +109,29 @@ def test_runs_wait_in_the_file_for_a_model_that_is_on_its_way(pulse, stored):
     stats = kp.stats()
     assert (stored()["state"], stats.recorded, stats.unscored) == ("recorded", 1, 1)
     assert kp.flush().unscored == 0
+
+
+def test_a_paused_run_whose_time_is_over_ends_while_the_model_is_on_its_way(pulse):
+    class NotYet(StandInEmbedder):
+        def embed(self, text, /):
+            self.asked.append(text)
+            raise EmbedderNotReadyError("downloading")
+
+    embedder = NotYet()
+    kp = pulse(embedder=embedder, thread_idle_s=0)
+    kp.capture(lambda text: text)("one")
+    turn = kp.start_recording("test")
+    turn.thread_id = "T"
+    turn.thread_notes.resume()
+    turn.thought("said")
+    turn.thread_notes.awaits = "turn"
+
+    turn.finish(None)
+    kp.flush()
+    time.sleep(0.5)
+
+    assert (kp.stats().paused, kp.stats().unscored) == (0, 2)
+    assert len(embedder.asked) < 10, "the thread asks once a second, not all the time"
 
 
 def test_a_run_that_cannot_be_kept_is_said_and_the_next_goes_on(pulse, stored, caplog):

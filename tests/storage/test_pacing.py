@@ -1,7 +1,6 @@
 import sqlite3
 import stat
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,15 +76,6 @@ def test_what_fails_in_between_changes_nothing(table_of):
         table_of().change(lambda _: Pace(failures=1 // 0))
 
     assert get(table_of()) == PACING
-
-
-def test_agents_of_long_ago_are_forgotten_when_a_new_one_comes(table_of, path):
-    put(table_of(), replace(PACING, stopped_at=Pace().stopped_at))
-
-    put(table_of(agent_id="agent-2"), replace(PACING, noted_at=90 * 86_400.0))
-
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT agent FROM paces").fetchall() == [("agent-2",)]
 
 
 @pytest.mark.parametrize(
