@@ -3,44 +3,49 @@
 import os
 import pty
 import re
-import subprocess
 import sys
 import termios
 import time
+from functools import partial
 from importlib import import_module
 
 _ESCAPES = re.compile(r"\x1b\[(?:[0-9;]*m|\?25[lh]|1A)")
 
 
 def typed(*words, columns=150):
-    """What `kp-middleware` prints on a terminal this wide, without its colours.
+    """What `kp-middleware` prints on a terminal this wide, without its colours and progress."""
+    printed, _ = on_a_terminal(partial(_command, words), columns=columns)
+    return "\n".join(line.rsplit("\x1b[2K", 1)[-1] for line in printed.split("\n"))
+
+
+def typed_with_keys(*words, keys, prompt, columns=100):
+    """What a command prints and exits with, if a key is typed each time it asks."""
+    return on_a_terminal(partial(_command, words), columns=columns, keys=keys, prompt=prompt)
+
+
+def _command(words):
+    import_module("kp_middleware.cli").main(words)
+
+
+def on_a_terminal(call, *, columns=150, keys=(), prompt=""):
+    """All that a call prints on a terminal this wide, without colours, and its exit code.
 
     It runs in a fork of this process: to start Python and to import takes a third of a second.
     """
     child, terminal = pty.fork()
     if not child:
-        _be_the_command(words, columns)
-    printed = b"".join(iter(lambda: _read(terminal), b"")).decode()
-    os.close(terminal)
-    os.waitpid(child, 0)
-    return _seen_at_the_end(_ESCAPES.sub("", printed).replace("\r\n", "\n"))
-
-
-def typed_with_keys(*words, keys, prompt, columns=100):
-    """What a command prints and exits with, if a key is typed each time it asks."""
-    child, terminal = pty.fork()
-    if not child:
-        _be_the_command(words, columns)
-    printed, asked, left = "", 0, list(keys)
-    while part := _read(terminal).decode(errors="replace"):
+        _call_and_exit(call, columns)
+    printed, asked, left = b"", 0, list(keys)
+    while part := _read(terminal):
         printed += part
-        if printed.count(prompt) > asked and left:
+        if left and printed.count(prompt.encode()) > asked:
             asked += 1
             _wait_for_a_raw(terminal)
             os.write(terminal, left.pop(0).encode())
     os.close(terminal)
     _, ended = os.waitpid(child, 0)
-    return _ESCAPES.sub("", printed).replace("\r\n", "\n"), os.waitstatus_to_exitcode(ended)
+    text = _ESCAPES.sub("", printed.decode()).replace("\r\n", "\n")
+    return text, os.waitstatus_to_exitcode(ended)
 
 
 def _wait_for_a_raw(terminal):
@@ -49,14 +54,14 @@ def _wait_for_a_raw(terminal):
         time.sleep(0.005)
 
 
-def _be_the_command(words, columns):
-    """Run and end, as the command in a process of its own."""
+def _call_and_exit(call, columns):
+    """Run as a process of its own, and end it."""
     streams = [os.fdopen(number, mode, closefd=False) for number, mode in enumerate("rww")]
     sys.stdin, sys.stdout, sys.stderr = streams
     os.environ |= {"COLUMNS": str(columns), "TERM": "xterm"}
     code = 0
     try:
-        import_module("kp_middleware.cli").main(words)
+        call()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
     finally:
@@ -64,30 +69,8 @@ def _be_the_command(words, columns):
         os._exit(code)
 
 
-def shown(command, columns=150):
-    """All that a program prints on a terminal this wide."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        command,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm"},
-    )
-    os.close(theirs)
-    printed = b"".join(iter(lambda: _read(ours), b"")).decode()
-    os.close(ours)
-    process.wait(50)
-    return printed
-
-
 def _read(terminal):
     try:
         return os.read(terminal, 65536)
     except OSError:  # the other end is closed
         return b""
-
-
-def _seen_at_the_end(printed):
-    """Without what was drawn over, as progress is."""
-    return "\n".join(line.rsplit("\x1b[2K", 1)[-1] for line in printed.split("\n"))

@@ -18,7 +18,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-_COLUMNS, _LINES = 110, 24
+_COLUMNS, _LINES = 100, 24  # so wide is what is printed where there is no terminal
 _FONTS = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)  # they are on somebody else's server
 
 
@@ -43,32 +43,15 @@ def draw(month, demo, environment, folder):
 
 
 def _terminal(db, environment):
-    lines = _shown(db, environment).splitlines()
+    command = [sys.executable, "-m", "kp_middleware", "--db", str(db), "show", "@best"]
+    coloured = {**environment, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    done = subprocess.run(command, env=coloured, stdout=subprocess.PIPE, text=True, check=True)
+    lines = done.stdout.splitlines()
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         console = Console(record=True, width=_COLUMNS, file=nowhere)
         console.print(Text.from_ansi("\n".join([*lines[:_LINES], "\u2026"])))
     title = "kp-middleware show @best"
     return console.export_svg(title=title, code_format=_FONTS.sub("", CONSOLE_SVG_FORMAT))
-
-
-def _shown(db, environment):
-    """On a terminal, because elsewhere it prints JSON."""
-    command = [sys.executable, "-m", "kp_middleware", "--db", str(db), "show", "@best"]
-    ours, theirs = os.openpty()
-    told = {**environment, "COLUMNS": str(_COLUMNS), "TERM": "xterm-256color"}
-    with subprocess.Popen(command, env=told, stdin=theirs, stdout=theirs) as process:
-        os.close(theirs)
-        printed = b"".join(iter(lambda: _read(ours), b""))
-        process.wait(50)
-    os.close(ours)
-    return printed.decode()
-
-
-def _read(terminal):
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # the other end is closed
-        return b""
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 WIDTHS = (1400, 1100, 820, 768, 390)
 TEXTS = "[...document.querySelectorAll('svg.kp-picture text')]"
+FOLDS = "[...document.querySelectorAll('summary')].map(one => one.getBoundingClientRect().height)"
 OUTSIDE = f"""{TEXTS}.filter(text => {{
     const box = text.getBBox(), drawing = text.ownerSVGElement.viewBox.baseVal
     return box.x < -1 || box.x + box.width > drawing.width + 1
@@ -40,13 +41,20 @@ def picture_of(browser, title):
     )
 
 
-def test_nothing_is_wrong_and_nobody_else_is_asked(browser, address):
+def test_nothing_is_wrong_nobody_else_is_asked_and_no_script_would_run(browser, address):
     browser.complaints(), browser.hosts()
 
     browser.open(address)
 
     assert [one for one in browser.complaints() if "404 (Not Found)" not in one] == []
     assert browser.hosts() == {"127.0.0.1"}
+    assert browser.all("script") == []
+    browser.run(
+        "document.body.append(Object.assign(document.createElement('script'),"
+        " {textContent: 'window.ran = true'}))"
+    )
+    assert browser.run("window.ran") is None
+    assert "script-src 'none'" in browser.complaints()[-1]
 
 
 def test_a_bar_leads_to_its_traces_and_on_to_a_score_that_adds_up(browser, page, command):
@@ -99,40 +107,23 @@ def test_another_browser_cannot_use_the_link_again(new_browser, page):
     assert "Open the link" in other.all("body")[0].text
 
 
-def test_the_link_works_also_where_a_page_of_somebody_else_leads_to_it(new_browser, serve, month):
-    browser, page = new_browser(), serve(month)
-    browser.open(f"data:text/html,<a href='{page.link}'>open</a>")
-
-    browser.all("a")[0].click()
-    browser.wait_for("h1")
-
-    assert browser.driver.current_url == page.overview
-
-
-def test_a_file_that_leads_on_to_the_link_opens_the_page(new_browser, serve, month):
+@pytest.mark.parametrize("leads_by", ["another page", "a file"])
+def test_the_link_works_also_where_something_else_leads_to_it(new_browser, serve, month, leads_by):
     browser, page, file = new_browser(), serve(month), LinkFile()
 
-    browser.open(file.write(page.link))
+    if leads_by == "a file":
+        browser.open(file.write(page.link))
+    else:
+        browser.open(f"data:text/html,<a href='{page.link}'>open</a>")
+        browser.all("a")[0].click()
     browser.wait_for("h1")
     file.close()
 
     assert browser.driver.current_url == page.overview
 
 
-def test_no_script_is_there_and_none_would_run(browser, address):
-    browser.open(address)
-
-    assert browser.all("script") == []
-    browser.run(
-        "document.body.append(Object.assign(document.createElement('script'),"
-        " {textContent: 'window.ran = true'}))"
-    )
-    assert browser.run("window.ran") is None
-    assert "script-src 'none'" in browser.complaints()[-1]
-
-
 @pytest.mark.parametrize("width", WIDTHS)
-def test_letters_in_pictures_can_be_read_and_do_not_outgrow_the_headings(browser, address, width):
+def test_it_can_be_read_and_hit_and_fits_whatever_the_width(browser, address, width):
     browser.open(address, width=width)
 
     sizes = browser.run(
@@ -145,31 +136,10 @@ def test_letters_in_pictures_can_be_read_and_do_not_outgrow_the_headings(browser
 
     assert min(sizes, default=10) >= 10
     assert max(sizes, default=0) < heading
-
-
-@pytest.mark.parametrize("width", [1400, 390])
-def test_no_text_leaves_its_picture_or_meets_another_in_its_line(browser, address, width):
-    browser.open(address, width=width)
-
     assert browser.run(OUTSIDE) == []
     assert browser.run(MEETING) == []
-
-
-@pytest.mark.parametrize("width", [1400, 390])
-def test_what_folds_and_unfolds_is_large_enough_to_be_hit(browser, address, width):
-    browser.open(address, width=width)
-
-    heights = browser.run(
-        "[...document.querySelectorAll('summary')].map(one => one.getBoundingClientRect().height)"
-    )
-
-    assert min(heights, default=24) >= 24
-
-
-def test_it_fits_a_phone(browser, address):
-    browser.open(address, width=390)
-
-    assert browser.width() <= 390
+    assert min(browser.run(FOLDS), default=24) >= 24
+    assert browser.width() <= max(width, 390)
 
 
 def test_fifty_runs_are_not_an_endless_list_on_a_phone(browser, page):
@@ -179,23 +149,16 @@ def test_fifty_runs_are_not_an_endless_list_on_a_phone(browser, page):
     assert browser.run("document.documentElement.scrollHeight") <= 6_000
 
 
-def test_who_cannot_see_the_pictures_is_told_what_they_show(browser, page):
+def test_pictures_and_marks_say_what_they_show_and_where_they_lead(browser, page):
     browser.open(page.overview)
 
-    cards = browser.all("figure.kp-card")
+    cards, marks = browser.all("figure.kp-card"), browser.all("svg.kp-picture a")
 
     assert len(cards) >= 6
     for card in cards:
         picture = card.find_element("css selector", "svg[role=img], [role=group]")
         assert picture.get_attribute("aria-label")
         assert card.find_elements("css selector", "details table tbody tr")
-
-
-def test_every_mark_that_leads_somewhere_says_what_it_is(browser, page):
-    browser.open(page.overview)
-
-    marks = browser.all("svg.kp-picture a")
-
     assert len(marks) > 50
     assert all(
         browser.run(

@@ -8,27 +8,17 @@ from readme_pictures import draw, make_demo
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    made = tmp_path_factory.mktemp("demo") / "demo.db"
-    make_demo(made)
-    return made
-
-
 @pytest.mark.usefixtures("new_browser")
-def test_all_are_made_and_small(month, demo, environment, tmp_path):
+def test_all_are_made_and_small_and_the_terminal_shows_the_score(month, environment, tmp_path):
+    demo = tmp_path / "demo.db"
+    make_demo(demo)
+
     draw(month, demo, environment, tmp_path)
 
     for name in ("overview.png", "overview-dark.png", "run.png", "run-dark.png", "show.svg"):
         assert 5_000 < (tmp_path / name).stat().st_size < 200_000
-
-
-@pytest.mark.usefixtures("new_browser")
-def test_the_terminal_shows_the_score_and_asks_nobody(month, demo, environment, tmp_path):
-    draw(month, demo, environment, tmp_path)
-
     text = (tmp_path / "show.svg").read_text()
     words = "".join(ET.fromstring(text).itertext()).replace("\u00a0", " ")
     assert "outcome confidence" in words
     assert "reaches 0.75 by" in words
-    assert "url(http" not in text
+    assert "url(http" not in text  # it asks nobody

@@ -8,7 +8,7 @@ import time
 import failing_servers as at
 import pytest
 
-from kp_middleware import KnowledgePulse, current_trace, locations
+from kp_middleware import KnowledgePulse, locations
 from kp_middleware.rate_limit import Pace
 from kp_middleware.storage import PacingTable
 from kp_middleware.testing import Fault, LocalRegistry
@@ -31,26 +31,9 @@ def examined(type_command, monkeypatch):
     return ask
 
 
-def record(db, registry):
-    with KnowledgePulse(
-        db=db,
-        embedder=None,
-        threshold=0,
-        registry_url=registry.url,
-        api_key=registry.api_key,
-    ) as kp:
-        kp.capture(_thinking)("six times seven")
-        kp.flush(20)
-
-
-def _thinking(question):
-    current_trace().thought(question)
-    return "42"
-
-
-def test_a_key_that_may_write_is_taken_and_nothing_is_stored_or_deleted(db, examined):
+def test_a_key_that_may_write_is_taken_and_nothing_is_stored_or_deleted(record, examined):
     with LocalRegistry() as registry:
-        record(db, registry)
+        record("six times seven", registry_url=registry.url, api_key=registry.api_key)
         before = dict(registry.documents)
 
         found, exit_code = examined(registry.url, registry.api_key)
@@ -64,24 +47,34 @@ def test_a_key_that_may_write_is_taken_and_nothing_is_stored_or_deleted(db, exam
 
 
 @pytest.mark.parametrize(
-    ("server", "words"),
+    ("server", "code", "words"),
     [
-        (lambda: at.at_a_registry(key=at.KEY), "refused the API key (unknown"),
-        (lambda: at.at_a_registry(prepare=LocalRegistry.revoke), "(unknown or revoked)"),
+        (lambda: at.at_a_registry(key=at.KEY), 3, "refused the API key (unknown"),
+        (lambda: at.at_a_registry(prepare=LocalRegistry.revoke), 3, "(unknown or revoked)"),
         (
             lambda: at.at_a_registry(may_write=False),
+            3,
             "the API key is read-only; register a key with the write scope",
         ),
-        (at.no_reputation, "accepts nothing from this agent (Minimum KP-REP score"),
+        (at.no_reputation, 3, "accepts nothing from this agent (Minimum KP-REP score"),
+        (lambda: at.at_a_server(at.page("200 OK")), 5, "the response is not from a registry"),
+        (
+            at.behind_a_proxy,
+            5,
+            (
+                "the proxy in HTTPS_PROXY cannot be reached (connection refused);"
+                " correct or unset HTTPS_PROXY"
+            ),
+        ),
     ],
-    ids=["wrong", "revoked", "read-only", "no reputation"],
+    ids=["wrong", "revoked", "read-only", "no reputation", "no registry", "dead proxy"],
 )
-def test_a_key_of_no_use_fails_and_each_is_told_apart(examined, server, words):
+def test_a_key_or_a_server_of_no_use_fails_and_each_is_told_apart(examined, server, code, words):
     with server() as (url, key):
         found, exit_code = examined(url, key)
         again, _ = examined(url, key)
 
-    assert (found["ok"], exit_code) == (False, 3)
+    assert (found["ok"], exit_code) == (False, code)
     assert words in found["detail"]
     assert words in again["detail"]
 
@@ -99,22 +92,6 @@ def test_a_registry_that_asks_for_patience_is_not_asked_for_more(examined, monke
         assert [one.method for one in registry.requests] == ["GET", "DELETE"]
     assert (found["ok"], exit_code) == (True, 0)
     assert found["detail"].endswith("knows this API key; sending is paused")
-
-
-def test_what_is_no_registry_is_told_as_what_it_is(examined):
-    with at.at_a_server(at.page("200 OK")) as (url, key):
-        found, exit_code = examined(url, key)
-
-    assert exit_code == 5
-    assert "the response is not from a registry" in found["detail"]
-
-
-def test_a_dead_proxy_is_told_by_its_variable(examined):
-    with at.behind_a_proxy() as (url, key):
-        found, _ = examined(url, key)
-
-    assert "the proxy in HTTPS_PROXY cannot be reached" in found["detail"]
-    assert "correct or unset HTTPS_PROXY" in found["detail"]
 
 
 def rehashed(certificate):
@@ -200,15 +177,13 @@ def login(home):
     ids=["no config", "no config and a variable", "another registry"],
 )
 def test_a_login_of_another_registry_sends_nothing_and_is_told_everywhere(
-    db, login, type_command, monkeypatch, config, environment, words
+    record, login, type_command, monkeypatch, config, environment, words
 ):
     monkeypatch.setenv("KP_EMBEDDER", "none")
     login({"apiKey": at.KEY, "agentId": "agent-1"}, **config)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with KnowledgePulse(db=db, embedder=None, threshold=0) as kp:
-        kp.capture(_thinking)("six times seven")
-        kp.flush(10)
+    kp = record("six times seven")
 
     doctor = type_command("doctor")
     (told,) = json.loads(type_command("status", "--json").stdout)["troubles"]
@@ -222,12 +197,10 @@ def test_a_login_of_another_registry_sends_nothing_and_is_told_everywhere(
     assert not locations.pacing_file().exists()
 
 
-def test_a_login_is_used_at_its_own_registry(db, login, type_command):
+def test_a_login_is_used_at_its_own_registry(record, login, type_command):
     with LocalRegistry(answers=[Fault.DRIP]) as registry:
         login({"apiKey": registry.api_key, "agentId": "agent-1"}, registryUrl=registry.url + "/")
-        with KnowledgePulse(db=db, embedder=None, threshold=0) as kp:
-            kp.capture(_thinking)("six times seven")
-            kp.flush(10)
+        record("six times seven")
 
         assert len(registry.documents) == 1
     assert json.loads(type_command("status", "--json").stdout)["troubles"] == []

@@ -1,44 +1,37 @@
 """What whoever waits at a terminal sees of how far something has come."""
 
-import re
-import sys
+import time
+from functools import partial
 
-import pytest
-from terminal import shown
-
-SLOW = """
-import sys, time
 import click
+import pytest
+from terminal import on_a_terminal
+
 from kp_middleware.cli.console import progress
 from kp_middleware.cli.options import common
 
+
 @click.command(params=common())
-def command():
-    for number in progress(range(3), total=3, label="runs exported"):
-        time.sleep({pause})
+@click.argument("pause", type=float)
+def command(pause):
+    for _ in progress(range(3), total=3, label="runs exported"):
+        time.sleep(pause)
     print("done")
 
-command(sys.argv[1:])
-"""
 
-
-def walked(*words, pause=0.4):
-    """All that a terminal was told while something took its time."""
-    return shown([sys.executable, "-c", SLOW.format(pause=pause), *words])
+def printed(*words):
+    """All that was printed while something took its time."""
+    return on_a_terminal(partial(command, words))[0]
 
 
 def test_what_takes_longer_than_half_a_second_has_a_bar_that_goes_at_the_end():
-    told = walked()
+    told = printed("0.3")
 
-    assert "2/3 runs exported" in re.sub(r"\x1b\[[0-9;]*m", "", told)
+    assert "2/3 runs exported" in told
     assert "runs exported" not in told.rsplit("\x1b[2K", 1)[-1]
     assert "done" in told
 
 
-@pytest.mark.parametrize("words", [["--quiet"], ["--no-progress"]], ids=str)
-def test_nothing_is_drawn_where_that_was_asked_for(words):
-    assert walked(*words) == "done\r\n"
-
-
-def test_what_is_quick_has_no_bar():
-    assert walked(pause=0.01) == "done\r\n"
+@pytest.mark.parametrize("words", [["0.3", "--quiet"], ["0.3", "--no-progress"], ["0.01"]], ids=str)
+def test_nothing_is_drawn_where_it_is_quick_or_that_was_asked_for(words):
+    assert printed(*words) == "done\n"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 import pytest
-from loading import heavy_modules
 
 from kp_middleware import locations
 from kp_middleware.cli import main
@@ -33,6 +32,19 @@ WORDS = {
     "value": "0.8",
 }
 ALSO = {"prune": ["--keep", "1"], "tail": ["-n", "1", "--no-follow"]}
+WITHOUT_JSON = ("outbox show @last", "outbox show @last --diff")
+WITH_NOTHING_TO_DO = ("outbox retry --failed", "rescore -d nothing")
+EACH_IN_A_FORK = """
+import json, os, sys
+from kp_middleware.cli import main
+heavy = {"numpy", "sqlite_utils", "httpx2", "langchain", "datasette"}
+for words in json.loads(sys.argv[1]):
+    if not os.fork():
+        main(words, standalone_mode=False)
+        print("\\nloaded", *heavy & {*sys.modules}, flush=True)
+        os._exit(0)
+    os.wait()
+"""
 
 
 def walked(group, names=()):
@@ -62,26 +74,17 @@ WITH_JSON = [
 
 
 @pytest.mark.parametrize(("names", "command"), EVERY)
-def test_a_command_s_help_begins_with_a_sentence_and_has_an_example(names, command):
+def test_a_command_teaches_itself_without_a_file(names, command, type_command, db):
     text = inspect.cleandoc(command.help)
     _, _, examples = text.partition("\b\n")
+    silent = [option.opts for option in options(command) if not (option.help or "").endswith(".")]
+
+    result = type_command(*names, "--help")
 
     assert text.split("\n\n")[0].rstrip().endswith((".", "?"))
     assert "kp-middleware" in examples
     assert all(name in examples for name in names)
-
-
-@pytest.mark.parametrize(("names", "command"), EVERY)
-def test_every_option_says_what_it_does(names, command):
-    silent = [option.opts for option in options(command) if not (option.help or "").endswith(".")]
-
-    assert (names, silent) == (names, [])
-
-
-@pytest.mark.parametrize(("names", "command"), EVERY)
-def test_help_is_printed_without_a_file(names, command, type_command, db):
-    result = type_command(*names, "--help")
-
+    assert silent == []
     assert result.exit_code == 0
     assert command.get_short_help_str(30).removesuffix("...")[:20] in " ".join(
         result.stdout.split()
@@ -89,18 +92,38 @@ def test_help_is_printed_without_a_file(names, command, type_command, db):
     assert not db.exists()
 
 
-@pytest.mark.parametrize(("names", "command"), WITH_JSON)
-def test_a_command_that_reads_loads_nothing_heavy(names, command, agent, db, tmp_path):
+def typed_in_full(names, command, folder):
+    """The words of a command with all that it needs, which writes into this folder."""
+    arguments = [one for one in command.params if isinstance(one, click.Argument) and one.required]
+    words = [WORDS[one.name].format(folder=folder) for one in arguments]
+    return [*names, *ALSO.get(" ".join(names), []), *words]
+
+
+def test_commands_that_read_load_nothing_heavy(agent, connection, db, tmp_path_factory):
     agent("one")
     agent("two")
-    arguments = [one for one in command.params if isinstance(one, click.Argument) and one.required]
-    words = [WORDS[one.name] for one in arguments]
-    typed = ["--db", str(db), *names, "--json", *ALSO.get(" ".join(names), []), *words]
+    connection.execute(
+        "INSERT INTO outbox (trace_seq, state, idempotency_key, registry, redactor, body)"
+        " VALUES (2, 'sent', 'k', 'https://registry.example', 'r', '{}')"
+    )
+    commands = [typed_in_full(*one.values, tmp_path_factory.mktemp("out")) for one in WITH_JSON]
+    commands += [words.split() for words in WITH_NOTHING_TO_DO]
+    typed = [["--db", str(db), *words, "--json"] for words in commands]
+    typed += [["--db", str(db), *words.split()] for words in WITHOUT_JSON]
 
-    heavy, printed = heavy_modules(*(word.format(folder=tmp_path) for word in typed))
+    done = subprocess.run(
+        [sys.executable, "-c", EACH_IN_A_FORK, json.dumps(typed)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
-    assert heavy == []
-    assert [json.loads(line) for line in [printed] if line]
+    printed = re.findall(r"(?s)(.*?)\nloaded([^\n]*)\n", done.stdout)
+    assert len(printed) == len(typed) > 20, done.stderr
+    heavy = {" ".join(words): end for words, (_, end) in zip(typed, printed, strict=True) if end}
+    assert heavy == {}
+    for rows, _ in printed[: len(commands)]:
+        assert json.loads(rows) is not None
 
 
 @pytest.mark.parametrize(
@@ -135,14 +158,6 @@ def test_no_command_starts_a_thread_for_each_processor(agent, db):
     assert done.stdout.splitlines()[-1] == "threads 1 True"
 
 
-def test_nothing_to_try_again_loads_nothing_heavy(agent, db):
-    agent("one")
-
-    heavy, printed = heavy_modules("--db", str(db), "outbox", "retry", "--failed", "--json")
-
-    assert (heavy, json.loads(printed)) == ([], {})
-
-
 def test_what_may_load_more_are_commands_that_there_are():
     assert {one.id for one in EVERY} >= NEEDS_MORE
 
@@ -152,24 +167,3 @@ def test_those_without_a_target_are_the_same_in_benchmark_and_decision():
     [patient] = re.findall(r"(?s)^PATIENT.*?{(.*?)}", benchmark.read_text("utf-8"), re.MULTILINE)
 
     assert {*re.findall(r'"(.+?)"', patient)} == NO_TARGET
-
-
-def test_nothing_to_score_anew_loads_nothing_heavy(agent, db):
-    agent("one")
-
-    heavy, printed = heavy_modules("--db", str(db), "rescore", "-d", "nothing", "--json")
-
-    assert (heavy, json.loads(printed)["scored"]) == ([], 0)
-
-
-@pytest.mark.parametrize("name", ["KP_PROFILES", "kp_profiles"])
-def test_weights_of_the_user_s_own_win_over_those_of_the_protocol(name, agent, db, monkeypatch):
-    agent("one")
-    weights = {"complexity": 1, "novelty": 0, "tool_diversity": 0, "outcome_confidence": 0}
-    monkeypatch.setenv(name, json.dumps({"finance": weights}))
-
-    _, printed = heavy_modules(
-        "--db", str(db), "show", "@last", "--why", "--weights", "finance", "--json"
-    )
-
-    assert [one["weight"] for one in json.loads(printed)["signals"]] == [1, 0, 0, 0]

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from kp_middleware import KnowledgePulse, current_trace
-
 PASSWORD = "hunter2"
 URL = "https://registry.example"
 UNUSABLE = {
@@ -29,37 +27,22 @@ def variable(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("usual_network")
-def test_a_proxy_that_cannot_be_used_is_told_and_the_row_waits(db, type_command, variable, caplog):
-    with KnowledgePulse(
-        db=db, embedder=None, threshold=0, registry_url=URL, api_key="kp_" + "0" * 64
-    ) as kp:
-        kp.capture(_thinking)("six times seven")
-        kp.flush(1)
-    (row,) = json.loads(type_command("outbox", "list", "--json").stdout)
-    told = type_command("status", "--json").stdout
-
-    assert row["state"] == "pending"
-    assert f"correct or unset {variable}" in told
-    assert "Traceback" not in caplog.text
-    assert PASSWORD not in caplog.text + told + json.dumps(row)
-
-
-@pytest.mark.usefixtures("usual_network")
-def test_the_doctor_names_the_variable_of_a_proxy_that_cannot_be_used(
-    type_command, variable, monkeypatch, caplog
+def test_a_proxy_that_cannot_be_used_is_told_with_its_variable_and_the_row_waits(
+    record, type_command, variable, monkeypatch, caplog
 ):
     monkeypatch.setenv("KP_EMBEDDER", "none")
     monkeypatch.setenv("KP_REGISTRY_URL", URL)
     monkeypatch.setenv("KP_API_KEY", "kp_" + "0" * 64)
 
-    result = type_command("doctor", "--json")
+    record("six times seven", flush_s=1)
+    listed = type_command("outbox", "list", "--json").stdout
+    status = type_command("status", "--json").stdout
+    doctor = type_command("doctor", "--json")
 
-    (found,) = [one for one in json.loads(result.stdout) if one["check"] == "registry"]
+    assert [row["state"] for row in json.loads(listed)] == ["pending"]
+    (found,) = [one for one in json.loads(doctor.stdout) if one["check"] == "registry"]
     assert not found["ok"]
-    assert f"correct or unset {variable}" in found["detail"] + (found.get("remedy") or "")
-    assert PASSWORD not in result.output + caplog.text
-
-
-def _thinking(question):
-    current_trace().thought(question)
-    return "42"
+    assert f"correct or unset {variable}" in found["detail"]
+    assert f"correct or unset {variable}" in status
+    assert "Traceback" not in caplog.text
+    assert PASSWORD not in caplog.text + status + listed + doctor.output

@@ -1,12 +1,22 @@
+import asyncio
+from functools import partial
 from types import MappingProxyType
 
 import pytest
+from in_datasette import Shown
 from page_reading import Ways
 
 from kp_middleware import current_trace
 from kp_middleware.storage import History
 from kp_middleware.web.pages import FullRun, gate_html, overview_html, trace_html
 from kp_middleware.web.trace_map import SimilarRuns
+
+
+@pytest.fixture
+def show():
+    """Opens files in Datasette, as ``datasette FILE`` does."""
+    with asyncio.Runner() as runner:
+        yield partial(Shown, runner)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from page_reading import NoWays, Ways, groups, places
+from page_reading import Ways, groups, places
 
 from kp_middleware.storage import (
     Funnel,
@@ -62,17 +62,23 @@ def test_each_state_has_a_bar_and_it_is_said_why_some_are_blocked():
     assert bars["cleared"].pieces[0].width == pytest.approx(8)
     assert bars.keys() == {"recorded", "cleared", "blocked: residual_secret 3"}
     assert chart.table.rows[1].cells == ("cleared", "48", "8.0\xa0%")
+    one_of_many = states(100_000, sent=1).bars[1]
+    assert one_of_many.pieces[0].width >= 0.3
+    assert one_of_many.working == "<0.1\xa0%"
 
 
-def test_one_of_a_hundred_thousand_is_still_seen():
-    sent = states(100_000, sent=1).bars[1]
-
-    assert sent.pieces[0].width >= 0.3
-    assert sent.working == "<0.1\xa0%"
-
-
-def test_an_empty_file_says_how_to_begin():
-    assert states(0).caption.startswith("nothing recorded yet: ")
+@pytest.mark.parametrize(
+    ("chart", "words"),
+    [
+        (state_bars(Funnel(0, 0, 0, 0, 0, 0, 0, {}), Ways()), "nothing recorded yet: "),
+        (tool_bars(Overview(ScoreSlices(None), None), Ways()), "no tool calls yet: "),
+        (novelty_band([]), "no novelty measured yet: "),
+        (novelty_band(DAYS[:1]), "median novelty 0.66 on 1 Nov 2026, the only day so far"),
+    ],
+)
+def test_where_nothing_can_be_drawn_there_are_words(chart, words):
+    assert chart == Chart(chart.caption)
+    assert chart.caption.startswith(words)
 
 
 def test_what_failed_of_a_tool_is_the_end_of_its_bar():
@@ -95,16 +101,6 @@ def test_what_is_said_of_tools_is_said_of_all_also_where_some_are_drawn():
     assert chart.caption == (
         "read was called most: 8 of 211 calls; 31 failed. The 10 most used of 30"
     )
-
-
-def test_failures_without_a_noted_call_are_drawn_too():
-    (bar,) = tools(ToolUse("read", 0, 3, None)).bars
-
-    assert [piece.colour for piece in bar.pieces] == ["loss"]
-
-
-def test_without_tools_there_are_words():
-    assert tools().caption.startswith("no tool calls yet: ")
 
 
 def test_each_part_begins_where_the_one_before_it_ended():
@@ -158,30 +154,15 @@ def test_a_run_without_a_score_says_why():
     assert chart == Chart("no score yet: kept here, not scored yet")
 
 
-def test_the_finding_says_where_novelty_went():
-    assert novelty_band(DAYS).caption == (
-        "Median novelty went from 0.66 on 1 Nov 2026 to 0.51 on 21 Nov 2026"
-    )
-
-
 def test_the_band_is_around_the_median():
     chart = novelty_band(DAYS)
 
     looks = {mark.attributes.get("class"): mark for mark in chart.marks}
     band, line = (places(looks[look]) for look in ("kp-band", "kp-curve kp-line-orange"))
+    assert chart.caption == "Median novelty went from 0.66 on 1 Nov 2026 to 0.51 on 21 Nov 2026"
     assert band[0][1] < line[0][1] < band[3][1]  # up is less
     assert line[0][1] < line[1][1]
     assert groups(chart)[1].title == "2026-11-21: median 0.51, most from 0.20 to 0.80"
-
-
-def test_a_single_day_is_told_in_words():
-    chart = novelty_band(DAYS[:1])
-
-    assert chart == Chart("median novelty 0.66 on 1 Nov 2026, the only day so far")
-
-
-def test_without_novelty_there_are_words():
-    assert novelty_band([]).caption.startswith("no novelty measured yet: ")
 
 
 def test_removals_are_added_up_by_kind_and_listed_by_week():
@@ -208,9 +189,3 @@ def test_of_many_kinds_the_most_frequent_are_drawn():
 
     assert chart.caption.endswith(". The 8 most frequent of 20 kinds")
     assert (len(chart.bars), len(chart.table.rows)) == (8, 20)
-
-
-def test_what_leads_nowhere_has_no_link():
-    found = Funnel(3, 1, 1, 0, 1, 0, 0, {})
-
-    assert {bar.href for bar in state_bars(found, NoWays()).bars} == {None}

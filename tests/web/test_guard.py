@@ -65,24 +65,22 @@ def cookie(guard, host=HOST):
     return ask(guard, guard.link, host=host).headers["set-cookie"].partition(";")[0]
 
 
-def test_who_has_the_link_sees_the_page(guard):
-    shown = cookie(guard)
-
-    assert ask(guard, cookie=shown).text == "the page"
-
-
-def test_the_link_leads_to_the_first_page(guard):
+def test_who_has_the_link_sees_the_page_and_is_led_to_the_first_one(guard):
     opened = ask(guard, guard.link)
+    attributes = opened.headers["set-cookie"].split("; ")
+    home = ask(guard, "/", cookie=attributes[0])
+    page = ask(guard, cookie=attributes[0])
 
+    assert guard.link.startswith(f"http://{HOST}/")
     assert opened.status == 200
     assert 'content="0; url=/-/kp/kp"' in opened.text
-    assert guard.link.startswith(f"http://{HOST}/")
-
-
-def test_the_first_page_of_datasette_leads_there_too(guard):
-    home = ask(guard, "/", cookie=cookie(guard))
-
+    assert attributes[1:] == ["Path=/", "HttpOnly", "SameSite=Strict"]
     assert (home.status, home.headers["location"]) == (302, "/-/kp/kp")
+    # it may fetch nothing from elsewhere, and tells nobody where it was
+    assert page.text == "the page"
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    assert page.headers["referrer-policy"] == "no-referrer"
+    assert page.headers["content-type"] == "text/plain"
 
 
 def test_who_has_not_opened_the_link_sees_nothing(guard):
@@ -102,46 +100,21 @@ def test_another_cookie_opens_nothing(guard, shown):
     assert ask(guard, cookie=shown.format(value)).status == 403
 
 
-def test_cookies_of_other_programs_on_this_machine_do_not_matter(guard):
+def test_the_link_works_once_but_for_the_browser_that_opened_it(guard):
     shown = cookie(guard)
 
-    assert ask(guard, cookie=f'a[b]=1; {{"c": "d"}}; e="f; {shown}; g').status == 200
+    again, empty = ask(guard, guard.link), ask(guard, "/-/kp-open")
+    followed = ask(guard, guard.link, cookie=shown)
 
-
-def test_the_link_works_once(guard):
-    ask(guard, guard.link)
-
-    again = ask(guard, guard.link)
-
-    assert again.status == 403
+    assert (again.status, empty.status, followed.status) == (403, 403, 200)
     assert "kp-middleware ui" in again.text
     assert "set-cookie" not in again.headers
-
-
-def test_a_link_that_was_used_is_not_replaced_by_an_empty_one(guard):
-    ask(guard, guard.link)
-
-    assert ask(guard, "/-/kp-open").status == 403
-
-
-def test_the_browser_that_opened_the_link_may_follow_it_again(guard):
-    shown = cookie(guard)
-
-    again = ask(guard, guard.link, cookie=shown)
-
-    assert again.status == 200
-    assert "set-cookie" not in again.headers
+    assert "set-cookie" not in followed.headers
 
 
 @pytest.mark.parametrize("query", ["", "?once=", "?once=wrong", "?once=%C3%BC", "?other=1"])
 def test_another_link_opens_nothing_and_does_not_use_up_the_right_one(guard, query):
-    refused = ask(guard, f"/-/kp-open{query}")
-
-    assert refused.status == 403
-    assert ask(guard, guard.link).status == 200
-
-
-def test_who_only_asks_what_the_link_is_does_not_use_it_up(guard):
+    assert ask(guard, f"/-/kp-open{query}").status == 403
     assert ask(guard, guard.link, method="HEAD").status == 403
     assert ask(guard, guard.link).status == 200
 
@@ -153,23 +126,17 @@ def test_who_only_asks_what_the_link_is_does_not_use_it_up(guard):
 def test_a_name_of_somebody_else_is_refused_even_with_the_cookie(guard, host):
     shown = cookie(guard)
 
-    assert ask(guard, host=host, cookie=shown).status == 421
+    refused = ask(guard, host=host, cookie=shown)
+    assert refused.status == 421
+    assert "ssh -L 8001:127.0.0.1:8001" in refused.text
     assert ask(guard, guard.link, host=host).status == 421
 
 
-def test_who_comes_by_another_port_is_told_how_to_come(guard):
-    assert "ssh -L 8001:127.0.0.1:8001" in ask(guard, host="localhost:9001").text
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1:8001", "localhost:8001", "LOCALHOST:8001"])
-def test_this_machine_may_be_called_by_its_names(guard, host):
-    assert ask(guard, host=host, cookie=cookie(guard)).status == 200
+def test_this_machine_may_be_called_by_its_names_beside_cookies_of_other_programs(guard, host):
+    cookies = f'a[b]=1; {{"c": "d"}}; e="f; {cookie(guard)}; g'
 
-
-def test_the_cookie_is_for_this_page_alone(guard):
-    attributes = ask(guard, guard.link).headers["set-cookie"].split("; ")[1:]
-
-    assert attributes == ["Path=/", "HttpOnly", "SameSite=Strict"]
+    assert ask(guard, host=host, cookie=cookies).status == 200
 
 
 def test_two_on_one_machine_have_cookies_of_their_own(guard):
@@ -180,18 +147,6 @@ def test_two_on_one_machine_have_cookies_of_their_own(guard):
     assert ask(other, host="127.0.0.1:8002", cookie=both).status == 200
 
 
-def test_the_page_may_fetch_nothing_from_elsewhere_and_tells_nobody_where_it_was(guard):
-    headers = ask(guard, cookie=cookie(guard)).headers
-
-    assert "default-src 'self'" in headers["content-security-policy"]
-    assert headers["referrer-policy"] == "no-referrer"
-    assert headers["content-type"] == "text/plain"
-
-
-def test_what_the_server_says_to_itself_gets_through(guard):
+def test_what_the_server_says_to_itself_gets_through_and_another_protocol_gets_no_answer(guard):
     assert sent(guard, {"type": "lifespan"}) == [{"type": "the page"}]
-
-
-@pytest.mark.parametrize("protocol", ["websocket", "carrier pigeon"])
-def test_another_protocol_gets_no_answer(guard, protocol):
-    assert sent(guard, {"type": protocol}) == []
+    assert sent(guard, {"type": "websocket"}) == []

@@ -47,10 +47,6 @@ def test_like_vectors_are_near_on_the_map():
     assert 0.99 < kept <= 1
 
 
-def test_the_same_vectors_give_the_same_map():
-    assert trace_map(many(40), ["code"], Ways()) == trace_map(many(40), ["code"], Ways())
-
-
 @pytest.mark.parametrize("number", [3, 5])
 def test_equal_vectors_have_a_place_too(number):
     chart = trace_map(points(*[[1, 0, 0]] * number), ["code"], Ways())
@@ -58,19 +54,15 @@ def test_equal_vectors_have_a_place_too(number):
     assert len(middles(dots(chart, "kp-spot"))) == number
 
 
-def test_the_nearest_are_found_with_their_similarity():
+def test_the_nearest_are_found_with_their_similarity_and_then_the_others_in_their_order():
     alike = SimilarRuns.from_points(points([1, 0], [0, 1], [1, 1], [1, 0]))
 
     assert [point.seq for point in alike.points] == [0, 3, 2, 1]
     assert alike.similarities == pytest.approx((1, 0.5**0.5, 0), abs=1e-6)
     assert alike.compared == 3
-
-
-def test_after_the_nearest_come_the_others_in_their_order():
-    alike = SimilarRuns.from_points(many(20))
-
-    others = [point.seq for point in alike.points[7:]]
-    assert (len(alike.similarities), len(others), others) == (6, 13, sorted(others))
+    twenty = SimilarRuns.from_points(many(20))
+    others = [point.seq for point in twenty.points[7:]]
+    assert (len(twenty.similarities), len(others), others) == (6, 13, sorted(others))
 
 
 def test_what_cleared_is_larger_and_comes_last():
@@ -102,15 +94,12 @@ def test_the_two_axes_are_those_of_most_variance():
     assert np.linalg.norm(places, axis=0) == pytest.approx(exact[:2], rel=1e-3)
 
 
-def test_who_cannot_point_at_a_spot_is_led_to_a_list_of_all():
-    row = trace_map(many(3), ["code"], Ways()).table.rows[0]
-
-    assert row == (("all", "3", "0"), "/runs?")
-
-
-def test_all_spots_are_inside_the_chart():
+def test_all_spots_are_inside_the_chart_which_is_always_the_same():
     chart = trace_map(many(50), ["code"], Ways())
 
+    assert chart == trace_map(many(50), ["code"], Ways())
+    assert trace_map(many(2), ["code"], Ways()).caption.startswith("no map yet: ")
+    assert chart.table.rows[0] == (("all", "50", "0"), "/runs?")  # for who cannot point
     for x, y in middles(dots(chart, "kp-spot")):
         assert 8 <= x <= 352
         assert 8 <= y <= chart.height
@@ -144,7 +133,3 @@ def test_the_legend_names_each_domain_once_and_the_rest_together():
     assert entries[0] == "code"
     assert entries[-1] == "others"
     assert len(entries) == 8
-
-
-def test_two_runs_are_no_map():
-    assert trace_map(many(2), ["code"], Ways()).caption.startswith("no map yet: ")

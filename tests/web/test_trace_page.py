@@ -22,11 +22,14 @@ def test_the_page_of_a_trace_says_why_where_and_what(work, trace_page):
     assert titles[3].startswith("Score 0.")
     assert "Kept here: " in text_of(page)
     assert "there is no API key" in text_of(page)
+    steps = parsed(page).findall(".//ol/li")
+    assert [step.find("header/b").text for step in steps] == ["Agent", "Call", "Result"]
+    assert "I think of fix the test" in "".join(steps[0].itertext())
+    assert "FIX THE TEST" in "".join(steps[2].itertext())
 
 
 def test_what_is_not_known_is_estimated_with_reasons(work, trace_page, kp):
     work("an earlier one")
-    assert "outcome: not known" in text_of(trace_page())
     kp.feedback(kp.runs()[0].id, success=True)
 
     work("fix the test")
@@ -34,16 +37,6 @@ def test_what_is_not_known_is_estimated_with_reasons(work, trace_page, kp):
     told = text_of(trace_page())
     assert "outcome: not known" in told
     assert "P(success) was estimated as 0." in told
-
-
-def test_steps_come_in_order_with_what_they_said(work, trace_page):
-    work("fix the test")
-
-    steps = parsed(trace_page()).findall(".//ol/li")
-
-    assert [step.find("header/b").text for step in steps] == ["Agent", "Call", "Result"]
-    assert "I think of fix the test" in "".join(steps[0].itertext())
-    assert "FIX THE TEST" in "".join(steps[2].itertext())
 
 
 def test_the_error_that_ended_a_run_is_no_result(kp, trace_page):
@@ -98,14 +91,6 @@ def test_the_parts_as_they_are_printed_add_up_to_the_score_as_it_is_printed(
     assert "0.711" in shown
 
 
-@pytest.mark.parametrize("objective", ["", " \n"])
-def test_a_trace_of_which_nothing_was_asked_has_a_name(work, connection, trace_page, objective):
-    work("one")
-    connection.execute("UPDATE traces SET objective = ?", (objective,))
-
-    assert parsed(trace_page()).find("header/h1/bdi").text == "(no objective)"
-
-
 @pytest.mark.parametrize(
     ("compared", "words"),
     [
@@ -113,22 +98,15 @@ def test_a_trace_of_which_nothing_was_asked_has_a_name(work, connection, trace_p
         (2000, "among the 2,000 newest; kp-middleware similar compares all."),
     ],
 )
-def test_among_whom_it_was_compared_is_said(work, connection, compared, words):
+def test_among_whom_it_was_compared_is_said(work, connection, trace_page, compared, words):
     work("one")
-    work("two")
-    alike = SimilarRuns.from_points(History(connection).points(around=2))._replace(
-        compared=compared
-    )
-
-    page = trace_html(FullRun(History(connection).run(2), alike), NoWays())
-
-    assert words in text_of(page)
-
-
-def test_a_trace_that_is_alone_says_so(work, trace_page):
-    work("one")
-
     assert "Nothing to compare" in text_of(trace_page())
+    work("two")
+    alike = SimilarRuns.from_points(History(connection).points(around=2))
+
+    full = FullRun(History(connection).run(2), alike._replace(compared=compared))
+
+    assert words in text_of(trace_html(full, NoWays()))
 
 
 def test_what_was_sent_is_shown_as_it_is(work, trace_page):
@@ -159,26 +137,22 @@ def test_what_does_not_fit_is_cut_and_counted(kp, trace_page):
     assert "more characters" in "".join(parsed(page).find(".//pre").itertext())
 
 
-def test_a_time_stays_on_one_line_with_its_unit(work, connection, trace_page):
+def test_a_run_without_a_score_or_an_objective_says_so(work, connection, trace_page):
     work("one")
-    connection.execute("UPDATE traces SET duration_ms = 102")
+    connection.execute(
+        "UPDATE traces SET score = NULL, threshold = NULL, state = 'recorded', objective = ' \n',"
+        " duration_ms = 102"
+    )
     connection.execute("UPDATE steps SET latency_ms = 0")
-
-    page = trace_page()
-
-    assert {"102\xa0ms", "3\xa0steps"} <= {
-        "".join(one.itertext()) for one in parsed(page).iter("span")
-    }
-
-
-def test_a_run_without_a_score_says_why(work, connection, trace_page):
-    work("one")
-    connection.execute("UPDATE traces SET score = NULL, threshold = NULL, state = 'recorded'")
 
     page = trace_page()
 
     assert titles_of_cards(page)[:4] == ["Timeline", "Steps", "Result", "Score"]
     assert "No score yet: kept here, not scored yet" in text_of(page)
+    assert parsed(page).find("header/h1/bdi").text == "(no objective)"
+    assert {"102\xa0ms", "3\xa0steps"} <= {
+        "".join(one.itertext()) for one in parsed(page).iter("span")
+    }
 
 
 @pytest.mark.parametrize(

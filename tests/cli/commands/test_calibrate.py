@@ -92,15 +92,6 @@ def test_another_setting_of_today_is_tried_too_with_its_daily_limit(fill, calibr
     assert (of(found, 0.85)["let_through"], of(typed_limit, 0.85)["let_through"]) == (3, 5)
 
 
-def test_some_runs_only_can_be_asked_about(fill, calibrate):
-    fill([0.5] * 48)
-    fill([0.5] * 3, domain="law")
-
-    assert calibrate("-d", "law")["runs"] == 3
-    assert calibrate("--since", "2026-11-02")["runs"] == 24
-    assert calibrate("-d", "no such")["domains"] == []
-
-
 def test_other_thresholds_and_shares_are_tried_too(fill, calibrate):
     fill([0.5] * 24 + [0.625])
 
@@ -111,11 +102,22 @@ def test_other_thresholds_and_shares_are_tried_too(fill, calibrate):
     assert of(found, "top 40%")["let_through"] > 1
 
 
-@pytest.mark.parametrize("threshold", ["nan", "inf", "-inf", "1.1", "much", "top 0%"])
-def test_a_threshold_that_is_none_is_refused(fill, type_command, threshold):
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--threshold", one] for one in ("nan", "-inf", "1.1", "much", "top 0%")),
+        *(["--since", one] for one in ("tomorrow", "7", "9" * 400 + "d", "2026-13-01", "2026-13")),
+    ],
+    ids=lambda words: words[1][:20],
+)
+def test_a_threshold_or_a_moment_that_is_none_is_refused(fill, type_command, words):
     fill([0.5])
 
-    assert type_command("calibrate", "--threshold", threshold).exit_code in {1, 2}
+    result = type_command("calibrate", *words)
+
+    assert result.exit_code in {1, 2}
+    is_date = "is not a date (2026-11-01) or an age (30s, 5m, 36h" in result.stderr
+    assert is_date == ("--since" in words)
 
 
 @pytest.mark.parametrize(
@@ -134,16 +136,7 @@ def test_since_is_to_the_second(db, calibrate, since, count):
         put(db, run("one", step("thought"), instant=instant), with_value(0.5))
 
     assert calibrate("--since", since)["runs"] == count
-
-
-@pytest.mark.parametrize("since", ["tomorrow", "7", "9" * 400 + "d", "2026-13-01", "2026-13"])
-def test_a_moment_that_is_none_is_an_error_with_examples(fill, type_command, since):
-    fill([0.5])
-
-    result = type_command("calibrate", "--since", since)
-
-    assert result.exit_code == 2
-    assert "is not a date (2026-11-01) or an age (30s, 5m, 36h" in result.stderr
+    assert calibrate("-d", "no such", "--since", since)["domains"] == []
 
 
 @pytest.mark.parametrize(
@@ -186,31 +179,19 @@ def test_a_share_is_rounded_once(fill, db):
     assert " 4.9%" not in told
 
 
-def test_a_person_sees_it_with_the_command_to_type(fill, db):
-    fill([place / 200 for place in range(60)])
+@pytest.mark.parametrize("columns", [64, 100])
+def test_a_person_sees_it_with_the_command_to_type(fill, db, columns):
+    fill([place / 200 for place in range(60)], domain="a\x1b[2Jb")
 
-    told = typed("--db", str(db), "calibrate", columns=100)
+    told = typed("--db", str(db), "calibrate", columns=columns)
 
     (tenth,) = [line for line in told.splitlines() if line.strip().startswith("top 10% ")]
     assert tenth.split()[:6] == ["top", "10%", "11", "18.3%", "4.5", "4"]
     assert "0.75 (now) " in told
     assert 'Recommended: "top 10%", which lets through 11 of 60 runs' in told
     assert '\n  kp-middleware config set threshold "top 10%"\n' in told
-    assert max(map(len, told.splitlines())) <= 100
-
-
-def test_no_line_is_longer_than_a_narrow_terminal(fill, db):
-    fill([place / 200 for place in range(60)])
-
-    told = typed("--db", str(db), "calibrate", columns=64)
-
-    assert max(map(len, told.splitlines())) <= 64
-
-
-def test_a_domain_s_name_steers_no_terminal(fill, db):
-    fill([0.5], domain="a\x1b[2Jb")
-
-    assert "\x1b[2J" not in typed("--db", str(db), "calibrate")
+    assert max(map(len, told.splitlines())) <= columns
+    assert "\x1b[2J" not in told
 
 
 def test_too_few_runs_are_told_with_how_many_are_needed(fill, db):
@@ -223,18 +204,14 @@ def test_too_few_runs_are_told_with_how_many_are_needed(fill, db):
     assert "--set" not in told
 
 
-def test_without_any_it_fails_only_where_that_is_asked_for(db, type_command):
+def test_rows_come_in_any_format_and_without_any_it_can_fail(fill, db, type_command):
     connect(db).close()
-
-    assert type_command("calibrate").exit_code == 0
-    assert type_command("calibrate", "--fail-empty").exit_code == 4
-
-
-def test_rows_come_in_any_format(fill, type_command):
+    empty = type_command("calibrate", "--fail-empty")
     fill([0.7])
 
     told = type_command("calibrate", "--csv", "-c", "setting", "-c", "let_through").stdout
 
+    assert empty.exit_code == 4
     assert told.splitlines()[:3] == ["setting,let_through", "0.75,0", "0.7,1"]
 
 

@@ -10,6 +10,7 @@ from contextlib import closing
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from kp_middleware.cli import main
 from kp_middleware.database import connect
@@ -20,24 +21,14 @@ from kp_middleware.storage import domain_names, tool_names, trace_ids
 def complete():
     """What the shell is told for these words, the last of which is not finished: value and help."""
 
-    def ask(*words, program="kp-middleware", variable="_KP_MIDDLEWARE_COMPLETE"):
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                f"from kp_middleware.cli import main; main(prog_name={program!r})",
-            ],
-            env={
-                **os.environ,
-                variable: "fish_complete",
-                "COMP_WORDS": shlex.join([program, *words[:-1]]),
-                "COMP_CWORD": words[-1],
-            },
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert done.stderr == ""
+    def ask(*words):
+        environment = {
+            "_KP_MIDDLEWARE_COMPLETE": "fish_complete",
+            "COMP_WORDS": shlex.join(["kp-middleware", *words[:-1]]),
+            "COMP_CWORD": words[-1],
+        }
+        done = CliRunner().invoke(main, env=environment, prog_name="kp-middleware")
+        assert (done.stderr, done.exit_code) == ("", 0)
         lines = [line.split(",", 1)[1] for line in done.stdout.splitlines() if line]
         return {value: text for value, _, text in (line.partition("\t") for line in lines)}
 
@@ -107,12 +98,6 @@ def test_an_id_goes_on_from_what_was_typed(complete, db, short_ids):
     assert by_start == [[first], [whole[9:]], [whole], ["@last"], []]
 
 
-def test_the_file_may_be_named_by_the_variable(complete, db, short_ids, monkeypatch):
-    monkeypatch.setenv("KP_DB", str(db))
-
-    assert short_ids[0] in complete("show", "")
-
-
 @pytest.mark.usefixtures("short_ids")
 def test_domains_and_tools_complete_from_the_file(complete, db, kp):
     kp.capture(domain="law")(lambda: kp.tool(str.lower)("A"))()
@@ -146,27 +131,16 @@ def test_a_locked_file_completes_nothing(agent, db, kp):
         assert trace_ids(db, "") == []
 
 
-def test_commands_complete(complete):
+def test_commands_settings_and_states_complete_with_what_they_do(complete):
+    setting = complete("config", "set", "thresh")
+
     assert complete("bac") == {"backup": complete("")["backup"]}
-
-
-def test_states_complete(complete):
+    assert {"list", "show", "retry"} <= {*complete("outbox", "")}
+    assert {"list", "set"} <= {*complete("config", "")}
+    assert [*setting] == ["threshold"]
+    assert setting["threshold"].startswith("The minimum score for sending, 0 to 1")
     assert [*complete("list", "--state", "in")] == ["incomplete"]
     assert [*complete("list", "--state", "not")] == ["not-queued"]
-
-
-def test_settings_complete_with_what_they_do(complete):
-    offered = complete("config", "set", "thresh")
-
-    assert [*offered] == ["threshold"]
-    assert offered["threshold"].startswith("The minimum score for sending, 0 to 1")
-
-
-@pytest.mark.parametrize(
-    ("group", "commands"), [("outbox", {"list", "show", "retry"}), ("config", {"list", "set"})]
-)
-def test_the_commands_of_a_group_complete(complete, group, commands):
-    assert commands <= {*complete(group, "")}
 
 
 def test_a_file_that_is_not_known_completes_nothing_and_says_nothing(complete, home):

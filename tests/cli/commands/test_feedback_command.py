@@ -55,22 +55,16 @@ def test_what_clears_now_waits_for_the_program_that_runs_next(type_command):
     type_command("feedback", "@last", "--failure")
 
     done = type_command("feedback", "@last", "--success", "--confidence", "1", "--json")
+    type_command("feedback", "@last", "--failure")
+    again = type_command("feedback", "@last", "--success")
 
     told = json.loads(done.stdout)
     assert (told["before"]["decision"], told["before"]["outbox"]) == ("withhold", None)
     assert (told["after"]["decision"], told["after"]["outbox"]) == ("forward", "pending")
     assert (told["changed"], told["after"]["confidence"]) == (True, 1.0)
     assert told["delivery_status"] == "waits to be sent to http://127.0.0.1:9"
-
-
-@pytest.mark.usefixtures("recorded")
-def test_a_person_is_told_who_sends_it(type_command):
-    type_command("feedback", "@last", "--failure")
-
-    done = type_command("feedback", "@last", "--success")
-
-    assert "→ waits to be sent to http://127.0.0.1:9" in done.stdout
-    assert "the next program that records sends it" in done.stderr
+    assert "→ waits to be sent to http://127.0.0.1:9" in again.stdout
+    assert "the next program that records sends it" in again.stderr
 
 
 def test_the_same_twice_changes_nothing_and_says_so(agent, type_command):
@@ -102,12 +96,6 @@ def test_what_was_typed_wrongly_is_said(agent, type_command, words, code, said):
     assert said in done.stderr
 
 
-def test_without_a_file_none_is_made(type_command, db):
-    done = type_command("feedback", "@last", "--success")
-
-    assert (done.exit_code, db.exists()) == (1, False)
-
-
 @pytest.fixture
 def learned(agent, type_command):
     """A run of which two things were learned."""
@@ -117,20 +105,11 @@ def learned(agent, type_command):
 
 
 @pytest.mark.usefixtures("learned")
-@pytest.mark.parametrize("words", [["show", "--md"], ["show", "--why"]], ids=" ".join)
-def test_commands_tell_when_and_what_was_before(type_command, words):
-    command, *options = words
-
-    told = " ".join(type_command(command, "@last", *options).stdout.split())
-
-    assert "UTC: failed (before: not known to have failed, confidence 0.900)" in told
-    assert "UTC: confidence 0.250 (before: failed, confidence 0.900)" in told
-
-
-@pytest.mark.usefixtures("learned")
-def test_the_reasons_say_whose_confidence_it_is(type_command):
-    told = " ".join(type_command("show", "--why", "@last").stdout.split())
-
+def test_commands_tell_when_and_what_was_before(type_command):
+    for option in ("--md", "--why"):
+        told = " ".join(type_command("show", "@last", option).stdout.split())
+        assert "UTC: failed (before: not known to have failed, confidence 0.900)" in told
+        assert "UTC: confidence 0.250 (before: failed, confidence 0.900)" in told
     assert "0.3 of feedback's confidence of 0.250, because it failed" in told
 
 

@@ -3,6 +3,9 @@
 import json
 
 import pytest
+from click.testing import CliRunner
+
+from kp_middleware.cli import main
 
 HOUR = "2026-11-01T{:02d}:00:00.000Z"
 
@@ -88,42 +91,31 @@ def test_a_folder_of_the_tools_own_is_honoured(type_command, transcript, tmp_pat
     transcript.rename(elsewhere / "s1.jsonl")
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "elsewhere"))
 
+    dry = type_command("import", "auto", "--dry-run")
     result = type_command("import", "claude-code", "--json")
 
+    assert dry.stdout.splitlines()[0] == "  1 file of claude-code"
     assert json.loads(result.stdout)["imported"] == 2
 
 
-@pytest.mark.usefixtures("transcript")
-def test_auto_says_what_it_found(type_command):
-    result = type_command("import", "auto")
+@pytest.fixture
+def hook(db):
+    """Runs the hook with this on its standard input."""
+    return lambda told: CliRunner().invoke(main, ["--db", str(db), "import", "--hook"], input=told)
 
-    assert result.stdout.splitlines()[0] == "  1 file of claude-code"
 
+def test_the_hook_imports_the_session_that_it_names(hook, type_command, transcript):
+    session = {"session_id": "s1", "transcript_path": str(transcript), "x": 1}
 
-def test_the_hook_imports_the_session_that_it_names(db, transcript):
-    from importlib import import_module
-
-    from click.testing import CliRunner
-
-    said = json.dumps({"session_id": "s1", "transcript_path": str(transcript), "x": 1})
-    main = import_module("kp_middleware.cli").main
-
-    result = CliRunner().invoke(main, ["--db", str(db), "import", "--hook"], input=said)
+    result = hook(json.dumps(session))
 
     assert (result.exit_code, result.stdout) == (0, "")
-    listed = CliRunner().invoke(main, ["--db", str(db), "list", "--json"])
-    assert len(json.loads(listed.stdout)) == 2
+    assert len(json.loads(type_command("list", "--json").stdout)) == 2
 
 
-@pytest.mark.parametrize("said", ["", "[]", "{}", '{"transcript_path": "/no/such"}', "[" * 10**5])
-def test_a_hook_that_names_nothing_is_told_so(db, said):
-    from importlib import import_module
-
-    from click.testing import CliRunner
-
-    main = import_module("kp_middleware.cli").main
-
-    result = CliRunner().invoke(main, ["--db", str(db), "import", "--hook"], input=said)
+@pytest.mark.parametrize("told", ["", "[]", "{}", '{"transcript_path": "/no/such"}', "[" * 10**5])
+def test_a_hook_that_names_nothing_is_told_so(hook, told):
+    result = hook(told)
 
     assert result.exit_code == 2
     assert "--hook needs the JSON of Claude Code's Stop hook" in result.stderr

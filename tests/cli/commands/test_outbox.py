@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from loading import heavy_modules
 from terminal import typed
+from unsent import UnsentStore
 
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect
@@ -19,12 +19,14 @@ NO_RULES = "gitleaks:/none.toml"
 
 @pytest.fixture
 def record(db):
-    """Records a run that is worth sending, under these settings."""
+    """Records a run that is worth sending, under these settings, and waits to be sent."""
 
     def once(answer="mail anna@example.org", **settings):
         pipeline = KnowledgePulse(
             db=db,
+            store=UnsentStore.at(db),
             embedder=StandInEmbedder(),
+            sync=True,
             threshold=0.1,
             registry_url=REGISTRY,
             api_key="kp_" + "0" * 64,
@@ -33,7 +35,6 @@ def record(db):
         )
         with pipeline as kp:
             kp.capture(_agent(answer))()
-            kp.flush(timeout_s=1)
 
     return once
 
@@ -65,33 +66,34 @@ def rows(type_command, *words):
     return json.loads(type_command("outbox", "list", "--json", *words).stdout)
 
 
-def test_the_outbox_is_listed_when_no_command_is_named(record, type_command):
-    record()
+def test_the_outbox_is_listed_with_what_was_taken_out(record, type_command, db):
+    record("mail anna@example.org, password=hunter2")
 
     lines = type_command("outbox").stdout.splitlines()
+    heading, row, *_ = typed("--db", str(db), "outbox").splitlines()
+    shown = json.loads(type_command("show", "@last", "--json").stdout)
 
-    assert lines[0].split("\t")[:3] == ["id", "state", "attempts"]
-    assert lines[1].split("\t")[1] == "pending"
-    assert lines[1].split("\t")[4] == '{"email": 1}'
+    assert lines[0].split("\t")[:3] == heading.split()[:3] == ["id", "state", "attempts"]
+    assert lines[1].split("\t")[1] == row.split()[1] == "pending"
+    assert lines[1].split("\t")[4] == '{"email": 1, "password": 1}'
     assert lines == type_command("outbox", "list").stdout.splitlines()
+    assert shown["outbox"]["redactions"] == {"email": 1, "password": 1}
+    redacted = "\n    redacted 1 email, 1 password\n"
+    assert redacted in typed("--db", str(db), "show", "@last")
 
 
-def test_what_is_blocked_says_why(record, type_command):
+def test_what_is_blocked_says_why_and_has_no_bytes(record, type_command):
     record(redact_engines=[NO_RULES])
 
     (row,) = rows(type_command, "--blocked")
+    body = type_command("outbox", "show", "@last")
 
     assert (row["state"], row["size_bytes"]) == ("blocked", None)
     assert row["reason"].startswith(f"engine_missing at {NO_RULES}: ")
     assert rows(type_command, "--pending") == []
     assert rows(type_command, "--failed") == [row]
-
-
-def test_a_cut_list_says_how_many_there_are(record, type_command):
-    record("one")
-    record("two and more")
-
-    assert type_command("outbox", "-n", "1").stderr.endswith("\n2 in all: -n shows more\n")
+    assert (body.stdout, body.exit_code) == ("", 1)
+    assert "nothing would be sent: blocked: engine_missing" in body.stderr
 
 
 def test_the_exact_bytes_are_shown(record, type_command, db):
@@ -104,15 +106,6 @@ def test_the_exact_bytes_are_shown(record, type_command, db):
     assert "naïve 日本".encode() in shown
 
 
-def test_a_diff_shows_the_words_that_a_tool_call_leaves_with(record, type_command):
-    record()
-
-    lines = type_command("outbox", "show", "@last", "--diff").stdout.splitlines()
-
-    assert '+      "content": "convert(amount=250)",' in lines
-    assert not any(line.startswith("-") and "convert" in line for line in lines)
-
-
 def test_the_bytes_on_a_terminal_are_the_same_json_and_harmless(record, type_command, db):
     record("look \x9b2J \x85 \u202e\u2066 ü検")
 
@@ -123,7 +116,7 @@ def test_the_bytes_on_a_terminal_are_the_same_json_and_harmless(record, type_com
     assert told.strip().isprintable()
 
 
-def test_a_diff_shows_what_redaction_changed(record, type_command):
+def test_a_diff_shows_what_redaction_changed_and_the_words_of_a_tool_call(record, type_command):
     record()
 
     lines = type_command("outbox", "show", "@last", "--diff").stdout.splitlines()
@@ -131,23 +124,8 @@ def test_a_diff_shows_what_redaction_changed(record, type_command):
     assert lines[:2] == ["--- local", "+++ sent"]
     assert '-      "content": "Project Bluebird: mail anna@example.org"' in lines
     assert '+      "content": "Project Bluebird: mail [REDACTED:email]"' in lines
-
-
-def test_what_would_not_be_sent_has_no_bytes(record, type_command):
-    record(redact_engines=[NO_RULES])
-
-    result = type_command("outbox", "show", "@last")
-
-    assert (result.stdout, result.exit_code) == ("", 1)
-    assert "nothing would be sent: blocked: engine_missing" in result.stderr
-
-
-def test_a_trace_that_is_not_in_the_outbox_has_no_bytes(agent, type_command):
-    agent("one")
-
-    result = type_command("outbox", "show", "@last")
-
-    assert (result.exit_code, "not in the outbox" in result.stderr) == (1, True)
+    assert '+      "content": "convert(amount=250)",' in lines
+    assert not any(line.startswith("-") and "convert" in line for line in lines)
 
 
 @pytest.mark.usefixtures("rejected")
@@ -161,74 +139,68 @@ def test_what_was_rejected_waits_again(type_command):
     assert (after["state"], after["attempts"], after["reason"]) == (
         "pending",
         0,
-        "connection refused",
+        None,
     )
 
 
-def test_what_could_not_be_redacted_is_redacted_anew(record, type_command):
+def test_what_could_not_be_redacted_goes_by_the_same_rules_or_by_force(
+    record, type_command, monkeypatch
+):
     record(redact_engines=[NO_RULES])
 
-    result = type_command("outbox", "retry", "--failed", "--force")
+    for words in (["rescan"], ["retry", "--failed"]):  # in a shell without the program's engine
+        left = type_command("outbox", *words)
+        assert (left.stdout, left.exit_code) == ("1 left\n", 6)
+        assert "use those, or --force" in left.stderr
+    monkeypatch.setenv("KP_REDACT_ENGINES", NO_RULES)
+    blocked = type_command("outbox", "retry", "--failed")
+    monkeypatch.delenv("KP_REDACT_ENGINES")
+    assert [row["state"] for row in rows(type_command)] == ["blocked"]
+    forced = type_command("outbox", "retry", "--failed", "--force")
 
-    assert (result.stdout, result.exit_code) == ("1 released\n", 0)
+    assert (blocked.stdout, blocked.exit_code) == ("1 blocked\n", 6)
+    assert blocked.stderr == "see kp-middleware outbox --blocked\n"
+    assert (forced.stdout, forced.exit_code) == ("1 released\n", 0)
     assert [row["redactions"] for row in rows(type_command, "--pending")] == [{"email": 1}]
 
 
-def test_what_cannot_be_redacted_still_stays_blocked(record, type_command, monkeypatch):
-    record(redact_engines=[NO_RULES])
-    monkeypatch.setenv("KP_REDACT_ENGINES", NO_RULES)
-
-    result = type_command("outbox", "retry", "--failed")
-
-    assert (result.stdout, result.exit_code) == ("1 blocked\n", 6)
-    assert result.stderr == "see kp-middleware outbox --blocked\n"
-
-
-@pytest.mark.parametrize("words", [[], ["@last", "--failed"]], ids=["nothing", "both"])
-def test_one_or_all_is_tried_again(record, type_command, words):
+@pytest.mark.parametrize(
+    ("words", "exit_code", "complaint"),
+    [
+        ("retry", 2, "name one ID"),
+        ("retry @last --failed", 2, "name one ID"),
+        ("retry @last", 1, "nothing to retry: the item is pending"),
+        ("-n -3", 2, "-n"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(record, type_command, words, exit_code, complaint):
     record()
 
-    result = type_command("outbox", "retry", *words)
+    result = type_command("outbox", *words.split())
 
-    assert (result.exit_code, "name one ID" in result.stderr) == (2, True)
-
-
-def test_what_waits_already_is_not_tried_again(record, type_command):
-    record()
-
-    result = type_command("outbox", "retry", "@last")
-
-    assert (result.exit_code, "nothing to retry: the item is pending" in result.stderr) == (1, True)
+    assert (result.exit_code, complaint in result.stderr) == (exit_code, True)
 
 
-def test_what_is_cancelled_does_not_go_even_if_a_program_looks_for_what_was_left(
-    record, type_command
-):
-    record("one")
-
-    result = type_command("outbox", "cancel", "@last")
-
-    assert (result.stdout, result.exit_code) == ("1 cancelled\n", 0)
-    record("two and more")
-    states = [(row["state"], row["reason"]) for row in rows(type_command)]
-    assert states == [
-        ("pending", "connection refused"),
-        ("cancelled", "by hand"),
-    ]
-    assert [row["reason"] for row in rows(type_command, "--cancelled")] == ["by hand"]
-
-
-def test_several_are_cancelled_at_once_and_one_comes_back(record, type_command, monkeypatch):
+def test_what_is_cancelled_does_not_go_until_it_is_tried_again(record, type_command, monkeypatch):
     record("one")
     record("two and more")
     first, second = (row["id"] for row in rows(type_command))
-    assert type_command("outbox", "cancel", first, second).stdout == "2 cancelled\n"
+
+    result = type_command("outbox", "cancel", first, second)
+
+    assert (result.stdout, result.exit_code) == ("2 cancelled\n", 0)
+    record("the third")  # a program looks for what was left
+    states = [(row["state"], row["reason"]) for row in rows(type_command)]
+    assert states == [
+        ("pending", None),
+        ("cancelled", "by hand"),
+        ("cancelled", "by hand"),
+    ]
+    assert [row["id"] for row in rows(type_command, "--cancelled")] == [first, second]
     monkeypatch.setenv("KP_REDACT_DENY", "bluebird")
-
-    result = type_command("outbox", "retry", first)
-
-    assert (result.stdout, result.exit_code) == ("1 waiting\n", 0)
-    assert [row["state"] for row in rows(type_command)] == ["pending", "cancelled"]
+    again = type_command("outbox", "retry", first)
+    assert (again.stdout, again.exit_code) == ("1 waiting\n", 0)
+    assert [row["id"] for row in rows(type_command, "--cancelled")] == [second]
     assert "Bluebird" not in type_command("outbox", "show", first).stdout
 
 
@@ -242,7 +214,9 @@ def test_what_arrived_cannot_be_called_back(record, type_command, db):
     assert "cannot be cancelled" in result.stderr
 
 
-def test_a_rescan_rewrites_what_waits(record, type_command, monkeypatch):
+def test_a_rescan_rewrites_what_waits_and_blocks_what_is_not_certainly_clean(
+    record, type_command, monkeypatch
+):
     record()
     monkeypatch.setenv("KP_REDACT_DENY", "bluebird")
 
@@ -252,18 +226,14 @@ def test_a_rescan_rewrites_what_waits(record, type_command, monkeypatch):
     assert "Bluebird" not in type_command("outbox", "show", "@last").stdout
     assert type_command("outbox", "rescan", "--json").stdout == '{\n  "unchanged": 1\n}\n'
 
-
-def test_a_rescan_blocks_what_is_not_certainly_clean(record, type_command, monkeypatch):
-    record()
     monkeypatch.setenv("KP_REDACT_ENGINES", NO_RULES)
-
     result = type_command("outbox", "rescan")
 
     assert (result.stdout, result.exit_code) == ("1 blocked\n", 6)
     assert type_command("outbox", "show", "@last").stdout == ""
 
 
-def test_a_shell_with_fewer_rules_loosens_nothing_that_waits(record, type_command):
+def test_a_shell_with_fewer_rules_loosens_nothing_that_waits(record, type_command, monkeypatch):
     record(redact_deny=["bluebird"])
 
     result = type_command("outbox", "rescan")
@@ -271,13 +241,9 @@ def test_a_shell_with_fewer_rules_loosens_nothing_that_waits(record, type_comman
     assert (result.stdout, result.exit_code) == ("1 unchanged\n", 0)
     assert "Bluebird" not in type_command("outbox", "show", "@last").stdout
 
-
-def test_what_two_prepared_stays_without_what_either_takes_out(record, type_command, monkeypatch):
-    record(redact_deny=["bluebird"])
     monkeypatch.setenv("KP_REDACT_DENY", "project")
     type_command("outbox", "rescan")
     monkeypatch.delenv("KP_REDACT_DENY")
-
     type_command("outbox", "rescan")
 
     body = type_command("outbox", "show", "@last").stdout
@@ -294,17 +260,6 @@ def test_the_words_of_a_call_follow_the_rules_of_whoever_rescans(record, type_co
     after = json.loads(type_command("outbox", "show", "@last").stdout)
     assert "convert(amount=250)" in before
     assert "250" not in json.dumps(after["steps"])  # an id may hold these digits
-
-
-@pytest.mark.parametrize("words", [["rescan"], ["retry", "--failed"]], ids=" ".join)
-def test_a_shell_without_the_program_s_engine_releases_nothing(record, type_command, words):
-    record(redact_engines=[NO_RULES])
-
-    result = type_command("outbox", *words)
-
-    assert (result.stdout, result.exit_code) == ("1 left\n", 6)
-    assert "use those, or --force" in result.stderr
-    assert [row["state"] for row in rows(type_command)] == ["blocked"]
 
 
 @pytest.mark.parametrize("words", [[], ["--force"]], ids=["usually", "by force"])
@@ -330,38 +285,13 @@ def test_what_was_rejected_is_cleaned_by_today_s_rules_before_it_goes_again(
     assert "Bluebird" not in type_command("outbox", "show", "@last").stdout
 
 
-def test_a_rescan_of_nothing_says_so(agent, type_command):
+def test_an_empty_outbox_is_told(agent, type_command):
     agent("one")
+    shown = type_command("outbox", "show", "@last")
 
+    assert (shown.exit_code, "not in the outbox" in shown.stderr) == (1, True)
     assert type_command("outbox", "rescan").stdout == "nothing to do\n"
-
-
-@pytest.mark.parametrize("words", ["", "show @last", "show @last --diff"])
-def test_looking_at_the_outbox_loads_nothing_heavy(record, db, words):
-    record()
-
-    heavy, _ = heavy_modules("--db", str(db), "outbox", *words.split())
-
-    assert heavy == []
-
-
-def test_show_counts_what_was_taken_out(record, type_command):
-    record("mail anna@example.org, password=hunter2")
-
-    shown = json.loads(type_command("show", "@last", "--json").stdout)
-
-    assert shown["outbox"]["redactions"] == {"email": 1, "password": 1}
-
-
-def test_people_see_a_table_and_what_a_trace_goes_without(record, db):
-    record()
-
-    listed = typed("--db", str(db), "outbox").splitlines()
-    shown = typed("--db", str(db), "show", "@last")
-
-    assert listed[0].split()[:3] == ["id", "state", "attempts"]
-    assert listed[1].split()[1] == "pending"
-    assert "\n    redacted 1 email\n" in shown
+    assert type_command("outbox", "--sent").stderr == "nothing matches\n"
 
 
 def test_where_nothing_has_a_reason_the_objective_is_told(record, db):
@@ -384,26 +314,6 @@ def test_why_something_is_blocked_is_told_on_any_terminal(record, db, columns):
     assert heading.split()[-1] == "reason"
     assert f"engine_missing at {NO_RULES}"[:20] in row
     assert len(row) <= columns
-
-
-@pytest.mark.parametrize("words", [["retry", "--failed"], ["rescan"]], ids=str)
-def test_a_name_that_was_mistyped_does_not_become_a_file(type_command, db, words):
-    result = type_command("outbox", *words)
-
-    assert (result.exit_code, db.exists()) == (1, False)
-    assert "does not exist; record a run first" in result.stderr
-
-
-def test_an_empty_outbox_is_told(agent, type_command):
-    agent("one")
-
-    assert type_command("outbox", "--sent").stderr == "nothing matches\n"
-
-
-def test_how_many_is_at_least_one(agent, type_command):
-    agent("one")
-
-    assert type_command("outbox", "-n", "-3").exit_code == 2
 
 
 @pytest.mark.usefixtures("rejected")

@@ -79,7 +79,7 @@ def test_what_is_left_when_the_time_is_over_is_told_and_how_long_it_would_take(
     with LocalRegistry() as registry:
         waiting(registry, 25)
 
-        result = type_command("outbox", "send", "--timeout", "5", "--json")
+        result = type_command("outbox", "send", "--timeout", "2", "--json")
 
     counts = json.loads(result.stdout)
     assert result.exit_code == 3
@@ -162,11 +162,11 @@ def test_a_program_that_sends_meanwhile_shares_the_pace_and_nothing_goes_twice(
 
 def test_on_a_terminal_a_bar_says_how_far_it_has_come(waiting, db):
     with LocalRegistry(**QUICK) as registry:
-        waiting(registry, 40)
+        waiting(registry, 3)
 
         shown = typed("--db", str(db), "outbox", "send")
 
-    assert shown.splitlines()[-1] == "40 sent"
+    assert shown.splitlines()[-1] == "3 sent"
 
 
 def test_what_a_killed_program_was_sending_says_so_until_another_may(db, key, type_command):

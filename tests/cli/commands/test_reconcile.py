@@ -5,7 +5,6 @@ from contextlib import closing
 
 import pytest
 
-from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect
 from kp_middleware.testing import LocalRegistry
 
@@ -20,19 +19,6 @@ def registry(monkeypatch):
 
 
 @pytest.fixture
-def record(db):
-    """Records runs of an agent, each worth sending, and waits until they are there."""
-
-    def runs(*questions, **settings):
-        with KnowledgePulse(db=db, embedder=None, threshold=0, **settings) as kp:
-            for question in questions:
-                kp.capture(_thinking)(question)
-            kp.flush(20)
-
-    return runs
-
-
-@pytest.fixture
 def reconcile(type_command):
     return lambda *words: json.loads(type_command("outbox", "reconcile", "--json", *words).stdout)
 
@@ -43,35 +29,22 @@ def outbox_rows(db):
         return connection.execute("SELECT * FROM outbox").fetchall()
 
 
-def _thinking(question):
-    current_trace().thought(question)
-    return "done"
-
-
 def test_what_was_sent_goes_again_by_force_alone(record, registry, type_command):
-    record("one")
-    registry.forget()
-
-    without = type_command("outbox", "retry", "@last")
-    forced = type_command("outbox", "retry", "@last", "--force")
-    record()
-
-    assert without.exit_code == 1
-    assert "the item is sent; --force sends it again" in without.stderr
-    assert forced.stdout == "1 waiting\n"
-    assert len(registry.documents) == 1
-
-
-def test_all_that_was_sent_goes_again_by_force(record, registry, type_command):
     record("one", "another")
     stored = dict(registry.documents)
     registry.forget()
 
-    without = type_command("outbox", "retry", "--sent")
+    without = type_command("outbox", "retry", "@last"), type_command("outbox", "retry", "--sent")
+    forced = type_command("outbox", "retry", "@last", "--force")
+    record()
+    one = dict(registry.documents)
     type_command("outbox", "retry", "--sent", "--force")
     record()
 
-    assert without.exit_code == 2
+    assert [result.exit_code for result in without] == [1, 2]
+    assert "the item is sent; --force sends it again" in without[0].stderr
+    assert forced.stdout == "1 waiting\n"
+    assert len(one) == 1
     assert dict(registry.documents) == stored
 
 
@@ -89,41 +62,36 @@ def test_what_is_taken_out_today_stays_out_of_what_goes_again(
     assert "Project" not in document.model_dump_json()
 
 
-def test_what_is_missing_there_is_counted_and_sent_again(record, registry, reconcile):
+def test_what_is_missing_there_is_counted_and_sent_again(record, registry, reconcile, type_command):
     record("one", "another")
     before = reconcile()
     registry.forget()
     record("the third")
 
-    lost, queued = reconcile(), reconcile("--send")
+    lost, printed = reconcile(), type_command("outbox", "reconcile")
+    queued = reconcile("--send")
     record()
     after = reconcile()
 
     assert (before["there"], before["missing"], before["unknown"]) == (2, 0, 0)
     assert (lost["there"], lost["missing"], lost["queued"]) == (1, 2, {})
+    assert printed.stdout == f"{registry.url}, agent agent-1: 1 stored, 2 missing\n"
+    assert printed.stderr == "--send requeues the missing runs\n"
     assert queued["queued"] == {"waiting": 2}
     assert (after["there"], after["missing"]) == (3, 0)
 
 
 @pytest.mark.usefixtures("registry")
-def test_what_another_file_has_sent_is_unknown(record, reconcile, tmp_path):
+def test_what_another_file_or_agent_has_sent_is_told_apart(record, reconcile, db, tmp_path):
+    record("one of another file")
+    db.rename(tmp_path / "other.db")
     record("one")
-    with KnowledgePulse(db=tmp_path / "other.db", embedder=None, threshold=0) as kp:
-        kp.capture(_thinking)("another")
-        kp.flush(20)
+    record("two", agent_id="another-agent")
 
     found = reconcile()
 
-    assert (found["there"], found["missing"], found["unknown"]) == (1, 0, 1)
-
-
-@pytest.mark.usefixtures("registry")
-def test_what_was_sent_for_another_agent_is_not_compared(record, reconcile):
-    record("one", agent_id="another-agent")
-
-    found = reconcile()
-
-    assert (found["there"], found["missing"], found["of_others"]) == (0, 0, 1)
+    assert (found["there"], found["missing"]) == (1, 0)
+    assert (found["unknown"], found["of_others"]) == (1, 1)
 
 
 @pytest.mark.usefixtures("registry")
@@ -137,56 +105,36 @@ def test_the_same_id_twice_is_no_trace_of_another_agent(record, reconcile, db):
     assert reconcile()["of_others"] == 0
 
 
-def test_what_no_longer_clears_stays_sent(record, registry, type_command, db):
+BREAKS = (
+    "CREATE TRIGGER full BEFORE UPDATE ON outbox WHEN new.state = 'pending'"
+    " BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "engines", "ended"),
+    [
+        ("UPDATE traces SET decision = 'withhold'", "", ("1 still sent\n", 6)),
+        ("", "gitleaks:/none.toml", ("1 still sent\n", 6)),
+        (BREAKS, "", ("", 1)),
+    ],
+    ids=["no longer clears", "cannot be redacted any more", "breaks off on the way"],
+)
+def test_what_cannot_go_again_stays_sent(
+    record, registry, type_command, db, monkeypatch, change, engines, ended
+):
     record("one")
     with closing(connect(db)) as connection:
-        connection.execute("UPDATE traces SET decision = 'withhold'").connection.commit()
+        connection.execute(change)
     before = outbox_rows(db)
+    monkeypatch.setenv("KP_REDACT_ENGINES", engines)
 
-    result = type_command("outbox", "retry", "@last", "--force")
+    results = [type_command("outbox", "retry", name, "--force") for name in ("@last", "--sent")]
 
-    assert (result.stdout, result.exit_code) == ("1 still sent\n", 6)
-    assert "no longer clears" in result.stderr
+    assert [(result.stdout, result.exit_code) for result in results] == [ended, ended]
+    assert ("not requeued: no longer clears" in results[0].stderr) == (ended[1] == 6)
     assert outbox_rows(db) == before
     assert len(registry.documents) == 1
-
-
-@pytest.mark.usefixtures("registry")
-def test_what_cannot_be_redacted_any_more_stays_sent(record, type_command, db, monkeypatch):
-    record("one")
-    before = outbox_rows(db)
-    monkeypatch.setenv("KP_REDACT_ENGINES", "gitleaks:/none.toml")
-
-    result = type_command("outbox", "retry", "--sent", "--force")
-
-    assert (result.stdout, result.exit_code) == ("1 still sent\n", 6)
-    assert outbox_rows(db) == before
-
-
-@pytest.mark.usefixtures("registry")
-def test_what_breaks_off_on_the_way_stays_sent(record, type_command, db):
-    record("one")
-    with closing(connect(db)) as connection:
-        connection.execute(
-            "CREATE TRIGGER full BEFORE UPDATE ON outbox WHEN new.state = 'pending'"
-            " BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
-        ).connection.commit()
-    before = outbox_rows(db)
-
-    result = type_command("outbox", "retry", "@last", "--force")
-
-    assert result.exit_code != 0
-    assert outbox_rows(db) == before
-
-
-def test_people_read_one_sentence(record, registry, type_command):
-    record("one", "another")
-    registry.forget()
-
-    result = type_command("outbox", "reconcile")
-
-    assert result.stdout == f"{registry.url}, agent agent-1: 0 stored, 2 missing\n"
-    assert result.stderr == "--send requeues the missing runs\n"
 
 
 @pytest.mark.usefixtures("registry")

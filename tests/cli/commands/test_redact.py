@@ -25,28 +25,24 @@ def test_a_text_is_printed_without_what_had_to_go(redact):
     assert (result.stdout, result.stderr, result.exit_code) == (CLEANED, "", 0)
 
 
-def test_a_text_without_anything_is_printed_as_it_was(redact):
-    assert redact("no line end").stdout == "no line end"
-
-
 def test_a_file_can_be_named(redact, tmp_path):
     file = tmp_path / "x.log"
     file.write_text(TEXT)
 
     assert redact("", str(file)).stdout == CLEANED
     assert redact(TEXT, "-").stdout == CLEANED
+    assert redact("no line end").stdout == "no line end"
 
 
-def test_contacts_stay_at_private(redact):
-    cleaned = redact("anna@example.org password=hunter2", "--level", "private").stdout
-
-    assert cleaned == "anna@example.org password=[REDACTED:password]"
-
-
-def test_the_level_is_that_of_the_settings(redact, monkeypatch):
+def test_contacts_stay_at_the_level_private_of_an_option_or_the_settings(redact, monkeypatch):
+    text, cleaned = (
+        "anna@example.org password=hunter2",
+        "anna@example.org password=[REDACTED:password]",
+    )
+    option = redact(text, "--level", "private")
     monkeypatch.setenv("KP_PRIVACY_LEVEL", "private")
 
-    assert redact("anna@example.org").stdout == "anna@example.org"
+    assert option.stdout == redact(text).stdout == cleaned
 
 
 @pytest.mark.parametrize(
@@ -67,39 +63,26 @@ def test_json_stays_json_and_what_is_clean_stays_as_it_is(redact, document, expe
 
 
 def test_a_report_says_what_goes_and_where_and_never_the_value(redact):
-    result = redact(TEXT, "--report")
+    report, checked = redact(TEXT, "--report"), redact(TEXT, "--check", "--report")
+    as_json = redact(LINES, "--report", "--json")
 
-    assert result.stdout.splitlines() == [
+    assert report.stdout == checked.stdout
+    assert report.stdout.splitlines() == [
         "kind\tcount\tpath",
         "email\t1\tline 2",
         "email\t1\tline 3",
         "password\t1\tline 2",
     ]
+    assert (report.exit_code, checked.exit_code) == (0, 3)
+    assert json.loads(as_json.stdout) == [{"kind": "email", "count": 1, "path": "line 1: to"}]
 
 
-def test_a_report_as_json_has_the_paths_of_each_line(redact):
-    result = redact(LINES, "--report", "--json")
+def test_a_check_ends_with_three_where_something_would_go_and_else_is_quiet(redact):
+    found, nothing = redact(TEXT, "--check"), redact("nothing", "--check")
 
-    assert json.loads(result.stdout) == [{"kind": "email", "count": 1, "path": "line 1: to"}]
-
-
-def test_a_check_ends_with_three_where_something_would_go(redact):
-    result = redact(TEXT, "--check")
-
-    assert (result.stdout, result.exit_code) == ("", 3)
-    assert result.stderr == "2 email, 1 password would be redacted\n"
-
-
-def test_a_check_of_what_is_clean_is_quiet(redact):
-    result = redact("nothing", "--check")
-
-    assert (result.output, result.exit_code) == ("", 0)
-
-
-def test_a_check_can_report(redact):
-    result = redact(TEXT, "--check", "--report")
-
-    assert (len(result.stdout.splitlines()), result.exit_code) == (4, 3)
+    assert (found.stdout, found.exit_code) == ("", 3)
+    assert found.stderr == "2 email, 1 password would be redacted\n"
+    assert (nothing.output, nothing.exit_code) == ("", 0)
 
 
 def test_the_user_s_own_rules_are_followed(redact, monkeypatch):
@@ -125,20 +108,11 @@ def test_a_rule_that_cannot_be_followed_prints_nothing_of_the_text(
 ):
     monkeypatch.setenv(name, value)
 
-    result = redact("a secret 1")
-
-    assert (result.stdout, result.exit_code) == ("", 1)
-    assert words in result.stderr
+    assert_refused(redact("a secret 1"), words)
 
 
-@pytest.mark.parametrize(
-    ("document", "words"),
-    [("[" * 70 + "]" * 70, "too_deep"), ("x" * 1_048_577, "no line end")],
-    ids=["deep", "long"],
-)
-def test_what_cannot_be_judged_is_not_printed(redact, document, words):
-    result = redact(document)
-
+def assert_refused(result, words):
+    """Nothing is printed but why."""
     assert (result.stdout, result.exit_code) == ("", 1)
     assert words in result.stderr
 
@@ -163,18 +137,18 @@ def test_a_text_is_read_by_its_mark(redact, encoding):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"one\n\0two three\n", "character 4 is NUL"),
+        ("[" * 70 + "]" * 70, "too_deep"),
+        ("x" * 1_048_577, "no line end"),
+        (b"one\n\0two three\n", "character 4 is NUL: convert it to UTF-8"),
         ("anna@example.org é".encode("latin1"), "byte 17 is not utf-8"),
         (codecs.BOM_UTF16_LE + b"a\0b", "is not utf-16"),
     ],
-    ids=["binary", "another code page", "half a character"],
+    ids=["deep", "long", "binary", "another code page", "half a character"],
 )
-def test_what_is_no_text_is_refused(redact, content, words):
+def test_what_cannot_be_judged_or_is_no_text_is_not_printed(redact, content, words):
     result = redact(content, "--check")
 
-    assert (result.stdout, result.exit_code) == ("", 1)
-    assert words in result.stderr
-    assert "convert it to UTF-8" in result.stderr
+    assert_refused(result, words)
     assert "anna" not in result.stderr
 
 
@@ -188,14 +162,14 @@ SECRET = "Quiet-7q4x" + "Zk29"
         (f'{{"a": "{SECRET}"}}\n{{"password": "{SECRET}"}}\n', ["line 1: a", "line 2: password"]),
         (f'{{"a": "{SECRET}", "password": "{SECRET}"}}', ["a", "password"]),
         (
-            f"I typed {SECRET}\n" + "a line\n" * 200_000 + f"password={SECRET}\n",
-            ["line 1", "line 200002"],
+            f"I typed {SECRET}\n" + "a line\n" * 150_000 + f"password={SECRET}\n",
+            ["line 1", "line 150002"],
         ),
         (
             f'{{"a": "{SECRET}"}}\n{{"cut\n'
-            + '{"n": 1}\n' * 150_000
+            + '{"n": 1}\n' * 117_000
             + f'{{"password": "{SECRET}"}}',
-            ["line 1", "line 150003"],
+            ["line 1", "line 117003"],
         ),
     ],
     ids=["text", "lines of JSON", "JSON", "a long text", "long lines of JSON, one broken"],
@@ -218,20 +192,12 @@ def test_a_long_text_is_cleaned_in_parts(redact):
     assert result.stderr == "long text: redacted in 3 chunks\n"
 
 
-def test_a_report_of_a_long_text_counts_its_lines(redact):
-    text = "nothing\n" * 200_000 + "anna@example.org\n"
-
-    result = redact(text, "--report", "--json")
-
-    assert json.loads(result.stdout) == [{"kind": "email", "count": 1, "path": "line 200001"}]
-
-
 def test_what_lies_across_the_end_of_a_part_goes_whole(redact):
     begin, end = (f"-----{word} PRIVATE KEY-----" for word in ("BEGIN", "END"))
     key = "\n".join([begin, *["x7Qa" * 16] * 40, end])
     filler = "nothing\n" * 65_500
 
-    result = redact(f"{filler}{key}\n{filler * 2}")
+    result = redact(f"{filler}{key}\n{filler}")
 
-    assert result.stdout == f"{filler}[REDACTED:private_key]\n{filler * 2}"
+    assert result.stdout == f"{filler}[REDACTED:private_key]\n{filler}"
     assert result.exit_code == 0

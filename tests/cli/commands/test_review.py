@@ -50,15 +50,6 @@ def test_ten_answers(review, queue, kp):
 
 
 @pytest.mark.usefixtures("twelve")
-def test_an_answer_counts_at_once(review, kp):
-    printed, _ = review("n", "-n", "1")
-
-    [failed] = kp.runs(failed=True)
-    assert failed.state == "withheld"
-    assert "→ kept here: score" in printed
-
-
-@pytest.mark.usefixtures("twelve")
 def test_a_run_is_told_in_few_lines_and_opened_in_full(review):
     printed, _ = review("oq", "-n", "1")
 
@@ -79,12 +70,15 @@ def test_a_run_is_told_in_few_lines_and_opened_in_full(review):
 
 @pytest.mark.usefixtures("twelve")
 @pytest.mark.parametrize(("last", "ends"), [("q", 0), ("\x1b", 0), ("\x04", 0), ("\x03", 130)])
-def test_what_was_answered_stays_however_it_ends(review, kp, last, ends):
-    printed, code = review(["y", "?", last])
+def test_an_answer_counts_at_once_and_stays_however_it_ends(review, kp, last, ends):
+    printed, code = review(["n", "?", last])
 
     assert code == ends
-    assert "1 answered: 1 yes, 0 no" in printed
+    assert "1 answered: 0 yes, 1 no" in printed
+    assert "→ kept here: score" in printed
     assert sum(bool(kp.run(run.id).feedback) for run in kp.runs()) == 1
+    [failed] = kp.runs(failed=True)
+    assert failed.state == "withheld"
 
 
 @pytest.mark.usefixtures("twelve")
@@ -97,7 +91,11 @@ def test_those_that_would_go_come_first_and_have_half_of_a_full_list(queue):
 
 
 @pytest.mark.usefixtures("twelve")
-def test_filters_are_those_of_list(queue):
+def test_filters_are_those_of_list_and_a_pipe_is_told_what_to_do(queue, type_command):
+    piped = type_command("review")
+
+    assert piped.exit_code == 2
+    assert "use --json here, and answer with kp-middleware feedback ID" in piped.stderr
     assert {item["objective"] for item in queue("-q", "quiet")} == {
         f"quiet {number}" for number in range(6)
     }
@@ -113,14 +111,6 @@ def test_what_somebody_has_said_is_not_asked(queue, kp, type_command):
     asked = {item["trace_id"] for item in queue("-n", "50")}
     assert said not in asked
     assert len(asked) == 11  # a confidence says nothing about success
-
-
-@pytest.mark.usefixtures("twelve")
-def test_a_pipe_is_told_what_to_do(type_command):
-    result = type_command("review")
-
-    assert result.exit_code == 2
-    assert "use --json here, and answer with kp-middleware feedback ID" in result.stderr
 
 
 def test_with_nothing_to_ask_it_says_so(agent, review, type_command, queue):
@@ -160,15 +150,12 @@ def test_private_runs_do_not_go(db, queue, type_command):
 
 
 @pytest.mark.usefixtures("twelve")
-def test_programs_get_the_same_queue(queue, kp):
+def test_programs_get_the_same_queue(queue, kp, tmp_path):
     items = kp.review_queue(4)
 
     assert [item.trace_id for item in items] == [item["trace_id"] for item in queue("-n", "4")]
     assert items[0].way == ("I say it louder", "shout() → LOUD 5")
     with pytest.raises(ValueError, match="at least 1"):
         kp.review_queue(0)
-
-
-def test_no_file_has_no_queue(tmp_path):
-    with KnowledgePulse(db=tmp_path / "none.db", embedder=StandInEmbedder()) as kp:
-        assert kp.review_queue() == ()
+    with KnowledgePulse(db=tmp_path / "none.db", embedder=StandInEmbedder()) as without_file:
+        assert without_file.review_queue() == ()

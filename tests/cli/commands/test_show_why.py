@@ -60,13 +60,8 @@ def repair(db):
     return put(db, made, scored(made, 0.2, "elsewhere"))
 
 
-@pytest.mark.usefixtures("leak")
-def test_a_trace_far_below_is_explained(type_command):
-    told = type_command("show", "--why", "1339").stdout
-
-    assert (
-        told
-        == """\
+EXPLAINED = {
+    "leak": """\
 Find the memory leak in worker 47
 kp:trace:1339c01f-second
 
@@ -89,17 +84,8 @@ To reach 0.75 with one change:
   tool diversity      cannot alone: at most 0.614
   outcome confidence  cannot alone: at most 0.479
   single tool         without this rule 0.427
-"""
-    )
-
-
-@pytest.mark.usefixtures("fare")
-def test_a_trace_that_just_missed_is_explained(type_command):
-    told = type_command("show", "--why", "77aa").stdout
-
-    assert (
-        told
-        == """\
+""",
+    "fare": """\
 Book a flight
 kp:trace:77aa-fare
 
@@ -119,17 +105,8 @@ To reach 0.75 with one change:
                       like it
   tool diversity      cannot alone: at most 0.686
   outcome confidence  cannot alone: at most 0.731
-"""
-    )
-
-
-@pytest.mark.usefixtures("repair")
-def test_a_trace_that_cleared_is_explained(type_command):
-    told = type_command("show", "--why", "88bb").stdout
-
-    assert (
-        told
-        == """\
+""",
+    "repair": """\
 Repair the build
 kp:trace:88bb-repair
 
@@ -151,8 +128,15 @@ To stay below 0.75 with one change:
   tool diversity      cannot alone: at least 0.773
   outcome confidence  a failure, with its confidence of 0.800; that makes 0.508
   many recoveries     without this rule 0.816
-"""
-    )
+""",
+}
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_a_trace_far_below_or_just_below_or_above_is_explained(type_command, request, name):
+    request.getfixturevalue(name)
+
+    assert type_command("show", "--why", "@last").stdout == EXPLAINED[name]
 
 
 def test_another_threshold_is_asked_about_and_the_stored_one_stays(leak, account):
@@ -169,6 +153,17 @@ def test_other_weights_score_it_anew_and_say_how_it_was_scored(type_command):
     assert "It scores 0.262: that is below 0.75 by 0.488." in told
     assert "(Stored, and unchanged: 0.327 against 0.75.)" in told
     assert "0.880 × 0.15 = 0.132" in told
+
+
+@pytest.mark.usefixtures("leak")
+@pytest.mark.parametrize("name", ["KP_PROFILES", "kp_profiles"])
+def test_weights_of_the_user_s_own_win_over_those_of_the_protocol(type_command, monkeypatch, name):
+    weights = {"complexity": 1, "novelty": 0, "tool_diversity": 0, "outcome_confidence": 0}
+    monkeypatch.setenv(name, json.dumps({"finance": weights}))
+
+    printed = type_command("show", "@last", "--why", "--weights", "finance", "--json").stdout
+
+    assert [one["weight"] for one in json.loads(printed)["signals"]] == [1, 0, 0, 0]
 
 
 @pytest.mark.usefixtures("leak")
@@ -217,29 +212,32 @@ def test_novelty_without_a_model_is_said_to_be_assumed(db, account):
 
 
 @pytest.mark.parametrize(
-    ("had", "steps", "threshold", "words"),
+    ("steps", "threshold", "words"),
     [
-        (2, 12, 0.7, "3 different tools instead of 2 in its 12 steps; that makes 0.714"),
-        (1, 12, 0.5, "2 different tools instead of 1 in its 12 steps; that makes 0.639"),
+        (
+            [step("tool_call", name) for name in ("search", "book") * 6],
+            0.7,
+            "3 different tools instead of 2 in its 12 steps; that makes 0.714",
+        ),
+        (  # a second tool ends the rule against one
+            [step("tool_call", "search")] * 12,
+            0.5,
+            "2 different tools instead of 1 in its 12 steps; that makes 0.639",
+        ),
+        (  # one tool alone does not do: the rule against it would fire
+            [step("thought")] * 6,
+            0.6,
+            "2 different tools instead of 0 in its 6 steps; that makes 0.777",
+        ),
     ],
-    ids=["more tools", "a second tool ends the rule against one"],
+    ids=["two", "one", "none"],
 )
-def test_it_is_said_how_many_tools_would_do(db, account, had, steps, threshold, words):
-    names = ["search", "book"][:had]
-    calls = [step("tool_call", names[number % had]) for number in range(steps)]
-    made = run("Book", *calls, domain="code", confidence=1.0)
+def test_it_is_said_how_many_tools_would_do(db, account, steps, threshold, words):
+    made = run("Book", *steps, domain="code", confidence=1.0)
 
     told = account(put(db, made, scored(made, 0.2)), threshold=threshold).signals[2]
 
     assert told.remedy.endswith(words)
-
-
-def test_one_tool_alone_does_not_do_where_the_rule_against_it_would_fire(db, account):
-    made = run("Book", *[step("thought")] * 6, domain="code", confidence=1.0)
-
-    told = account(put(db, made, scored(made, 0.2)), threshold=0.6).signals[2]
-
-    assert told.remedy.endswith("2 different tools instead of 0 in its 6 steps; that makes 0.777")
 
 
 @pytest.mark.parametrize(
@@ -292,10 +290,9 @@ def test_no_line_is_longer_than_the_terminal_is_wide(db, columns):
     assert max(map(len, told.splitlines())) <= max(columns, 65)
 
 
-def test_one_kind_of_step_gives(db, type_command):
+def test_one_kind_of_step_gives(db, account):
     made = run("Think", step("thought"), step("thought"))
-    put(db, made, scored(made))
 
-    told = " ".join(type_command("show", "--why", "@last").stdout.split())
+    complexity = account(put(db, made, scored(made))).signals[0]
 
-    assert "1 of 4 kinds of step gives 0.125, 2 steps 0.020" in told
+    assert complexity.reason == "1 of 4 kinds of step gives 0.125, 2 steps 0.020"

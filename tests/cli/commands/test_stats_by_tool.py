@@ -1,10 +1,14 @@
 """What tools were used."""
 
 import json
+from contextlib import closing
 
 import pytest
 from hand_made import put, run, step
 from terminal import typed
+
+from kp_middleware.database import connect
+from kp_middleware.storage import History
 
 
 @pytest.fixture
@@ -40,28 +44,14 @@ def test_calls_failures_traces_and_times_are_counted(used):
         },
         {"tool": "fetch", "calls": 1, "failures": 0, "traces": 1, "mean_ms": None, "max_ms": None},
     ]
-
-
-@pytest.mark.usefixtures("traces")
-def test_a_domain_has_its_own_numbers(used):
     assert used("-d", "code") == [
         {"tool": "grep", "calls": 1, "failures": 0, "traces": 1, "mean_ms": 20, "max_ms": 20}
     ]
-    assert used("-d", "law") == []
-
-
-@pytest.mark.usefixtures("traces")
-def test_the_most_used_come_first_and_no_more_than_are_wanted(used):
     assert [row["tool"] for row in used("-n", "1")] == ["grep"]
 
 
 @pytest.mark.usefixtures("traces")
 def test_it_reads_nothing_but_the_index(db):
-    from contextlib import closing
-
-    from kp_middleware.database import connect
-    from kp_middleware.storage import History
-
     with closing(connect(db, read_only=True)) as connection:
         asked = []
         connection.set_trace_callback(asked.append)
@@ -75,50 +65,28 @@ def test_it_reads_nothing_but_the_index(db):
 
 
 @pytest.mark.usefixtures("traces")
-def test_a_person_sees_whole_milliseconds(db):
-    assert typed("--db", str(db), "stats", "--by", "tool").splitlines()[1].split() == [
-        *("3", "1", "2", "20", "ms", "30", "ms", "grep")
-    ]
-
-
-@pytest.mark.usefixtures("traces")
-def test_what_takes_less_than_a_millisecond_takes_some_time(db):
+def test_a_person_sees_whole_milliseconds_and_what_takes_less_takes_some_time(db, type_command):
     put(db, run("three", step("tool_call", "look"), step("observation", "look", latency_ms=0.3)))
 
-    (told,) = (
-        line
-        for line in typed("--db", str(db), "stats", "--by", "tool").splitlines()
-        if "look" in line
-    )
+    lines = typed("--db", str(db), "stats", "--by", "tool").splitlines()
 
-    assert told.split() == ["1", "0", "1", "<1", "ms", "<1", "ms", "look"]
-
-
-@pytest.mark.usefixtures("traces")
-def test_that_no_tool_was_used_is_said(type_command):
+    words = {line.split()[-1]: line.split()[:-1] for line in lines}
+    assert words["grep"] == ["3", "1", "2", "20", "ms", "30", "ms"]
+    assert words["look"] == ["1", "0", "1", "<1", "ms", "<1", "ms"]
     assert type_command("stats", "--by", "tool", "-d", "nope").stderr == "nothing matches\n"
 
 
-@pytest.fixture
-def slow(db):
-    """A tool that was called often and took its time."""
+def test_numbers_read_the_same_wherever_they_stand(db):
     calls = [step("tool_call", "crawl")] * 1200
     put(db, run("all of it", *calls, step("observation", "crawl", latency_ms=12_345.6)))
-    return db
 
+    printed = [
+        typed("--db", str(db), *words.split(), columns=120)
+        for words in ("stats", "stats --by tool", "show @last --steps 1201")
+    ]
 
-@pytest.mark.parametrize(
-    "words",
-    [("stats",), ("stats", "--by", "tool"), ("show", "@last", "--steps", "1201")],
-    ids=" ".join,
-)
-def test_numbers_read_the_same_wherever_they_stand(slow, words):
-    lines = typed("--db", str(slow), *words, columns=120)
-
-    assert "12.3 s" in lines
-    assert "12345" not in lines
-    assert "1,200" in lines or "show" in words
-
-
-def test_what_sql_finds_may_be_a_year(slow):
-    assert "2026 " in typed("--db", str(slow), "sql", "SELECT 2026 AS year, 'x' AS x")
+    assert all("12.3 s" in lines for lines in printed)
+    assert all("12345" not in lines for lines in printed)
+    assert all("1,200" in lines for lines in printed[:2])
+    year = "SELECT 2026 AS year, 'x' AS x"
+    assert "2026 " in typed("--db", str(db), "sql", year)

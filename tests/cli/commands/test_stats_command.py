@@ -71,30 +71,6 @@ def test_they_are_counted_by_what_they_have_in_common(type_command, by, values, 
 
 
 @pytest.mark.usefixtures("history")
-def test_tools_are_counted_by_their_calls(type_command):
-    rows = json.loads(type_command("stats", "--by", "tool", "--json").stdout)
-
-    assert rows == [
-        {"tool": "search", "calls": 3, "failures": 3, "traces": 3, "mean_ms": 2.0, "max_ms": 2.0}
-    ]
-
-
-@pytest.mark.usefixtures("history")
-def test_groups_are_rows_in_any_format(type_command):
-    told = type_command("stats", "--by", "domain", "--csv", "-c", "domain", "-c", "cleared").stdout
-
-    assert told == "domain,cleared\ncode,1\nlaw,0\n"
-
-
-@pytest.mark.usefixtures("history")
-def test_what_has_no_rows_says_what_is_missing(type_command):
-    result = type_command("stats", "--csv")
-
-    assert result.exit_code == 2
-    assert "columns need --by: domain, tool, day, week, model, state" in result.stderr
-
-
-@pytest.mark.usefixtures("history")
 def test_a_person_sees_how_scores_are_spread_and_where_the_threshold_is(db):
     told = typed("--db", str(db), "stats", columns=90).splitlines()
 
@@ -135,21 +111,21 @@ def test_gates_are_told_apart_and_have_no_column_of_noughts(db, columns):
     assert [row.split()[1] for row in rows] == ["0.75", "0.656", "0.655"]
 
 
-def test_a_threshold_is_told_at_the_bin_that_holds_it():
-    lines = [*histogram([(0.7, 1), (0.75, 2)], 0.72, 40)]
+@pytest.mark.parametrize(
+    ("bins", "threshold", "told_at"),
+    [
+        ([(0.7, 1), (0.75, 2)], 0.72, [0]),
+        ([(0.0, 1), (0.95, 2)], 0.0, [0]),
+        ([(0.0, 1), (0.95, 2)], 1.0, [1]),
+        ([(0.0, 0)], None, []),
+    ],
+    ids=["in a bin", "all", "none", "not fixed"],
+)
+def test_a_threshold_is_told_at_the_bin_that_holds_it(bins, threshold, told_at):
+    lines = [*histogram(bins, threshold, 40)]
 
-    assert ["threshold 0.72" in line for line in lines] == [True, False]
-
-
-@pytest.mark.parametrize(("threshold", "at"), [(0.0, 0), (1.0, 1)], ids=["all", "none"])
-def test_a_threshold_at_the_end_is_drawn_there(threshold, at):
-    lines = [*histogram([(0.0, 1), (0.95, 2)], threshold, 40)]
-
-    assert "threshold" in lines[at]
-
-
-def test_without_a_threshold_no_line_is_drawn():
-    assert len([*histogram([(0.0, 0)], None, 40)]) == 1
+    assert len(lines) == len(bins)
+    assert [at for at, line in enumerate(lines) if "threshold" in line] == told_at
 
 
 @pytest.mark.parametrize(
@@ -176,14 +152,14 @@ def test_the_numbers_agree_with_the_views(db, type_command):
     assert [tuple(row.values()) for row in numbers["tools"]] == tools
 
 
-@pytest.mark.parametrize("form", ["--json", "--table"])
-def test_columns_are_of_groups_alone(agent, type_command, form):
+@pytest.mark.parametrize("words", ["--json -c recorded", "--table -c recorded", "--csv"])
+def test_what_has_no_rows_says_what_is_missing(agent, type_command, words):
     agent("one")
 
-    result = type_command("stats", form, "-c", "recorded")
+    result = type_command("stats", *words.split())
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "columns need --by" in result.stderr
+    assert "columns need --by: domain, tool, day, week, model, state" in result.stderr
 
 
 @pytest.mark.parametrize("form", ["--json", "--table"])

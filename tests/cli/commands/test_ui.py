@@ -11,11 +11,10 @@ from contextlib import ExitStack
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import unquote
 
+import httpx
 import pytest
-from hand_made import put, run, step
 
 from kp_middleware.database import connect
 
@@ -23,12 +22,6 @@ UI = [sys.executable, "-m", "kp_middleware"]
 WITHOUT_DATASETTE = (
     "import sys; sys.modules['datasette'] = None;from kp_middleware.cli import main; main()"
 )
-
-
-class Answer(NamedTuple):
-    status: int
-    text: str
-    cookie: str
 
 
 class Served:
@@ -39,21 +32,16 @@ class Served:
         self.link, _, self.hint = (process.stderr.readline().strip() for _ in range(3))
         self.port = int(re.search(r":(\d+)/", self.link).group(1))
 
-    def get(self, url, **headers):
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
-        connection.request(
-            "GET", url.removeprefix(f"http://127.0.0.1:{self.port}"), headers=headers
-        )
-        response = connection.getresponse()
-        text = response.read().decode()
-        connection.close()
-        return Answer(response.status, text, response.getheader("set-cookie", "").split(";")[0])
+    def get(self, path, **headers):
+        with httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30) as client:
+            return client.get(path, headers=headers)
 
     def enter(self):
-        """Opens the link, and follows where it leads."""
+        """Opens the link, and follows where it leads; the page and the cookie."""
         opened = self.get(self.link)
+        cookie = opened.headers["set-cookie"].split(";")[0]
         first = re.search('url=([^"]*)', opened.text).group(1)
-        return self.get(first, cookie=opened.cookie), opened.cookie
+        return self.get(first, cookie=cookie), cookie
 
     def end(self, number=signal.SIGINT):
         """Its exit code, and what it printed until then."""
@@ -88,131 +76,64 @@ def _serve(stack, db, *words, **environment):
     return Served(process)
 
 
-def test_the_printed_link_opens_the_overview(agent, serve):
+def test_the_link_opens_the_overview_for_one_browser_of_this_machine(agent, serve):
     agent("fix the test")
-
-    page, _ = serve().enter()
-
-    assert page.status == 200
-    assert "What your agents did" in page.text
-    assert "fix the test" in page.text
-
-
-def test_without_the_link_there_is_nothing_to_see(serve):
     page = serve()
 
-    assert page.get("/").status == 403
-    assert page.get("/", host="evil.example").status == 421
-
-
-def test_the_link_opens_one_browser(serve):
-    page = serve()
-
-    first, second = page.get(page.link), page.get(page.link)
-
-    assert (first.status, second.status) == (200, 403)
-
-
-def test_it_listens_on_this_machine_alone(serve):
-    port = serve().port
-
+    assert page.get("/").status_code == 403
+    assert page.get("/", host="evil.example").status_code == 421
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.2", port), timeout=5)
+        socket.create_connection(("127.0.0.2", page.port), timeout=5)
+
+    overview, cookie = page.enter()
+
+    assert overview.status_code == 200
+    assert "What your agents did" in overview.text
+    assert "fix the test" in overview.text
+    assert page.get("/", cookie=cookie).status_code == 302
+    assert page.get(page.link).status_code == 403
 
 
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)]
 )
-def test_it_ends_quietly(serve, number, code):
+def test_it_ends_quietly_also_while_a_browser_keeps_its_connection(serve, number, code):
     page = serve()
-    page.enter()
+    _, cookie = page.enter()
+    missing = page.get("/nothing/of/this", cookie=cookie)
+    kept = HTTPConnection("127.0.0.1", page.port)
+    kept.request("GET", "/")
+    kept.getresponse().read()
 
     ended, out, err = page.end(number)
+    kept.close()
 
+    assert missing.status_code == 404
     assert ended == code
     assert (out, err) == ("", "")
     assert page.hint == "The link works once, in one browser. Press Ctrl-C to stop."
 
 
-def test_it_ends_also_while_a_browser_keeps_its_connection(serve):
-    page = serve()
-    kept = HTTPConnection("127.0.0.1", page.port)
-    kept.request("GET", "/")
-    kept.getresponse().read()
-
-    code, *_ = page.end()
-    kept.close()
-
-    assert code == 130
-
-
-def test_a_page_that_is_not_there_is_not_told_on_the_terminal(serve):
-    page = serve()
-    _, cookie = page.enter()
-
-    status = page.get("/nothing/of/this", cookie=cookie).status
-    _, out, err = page.end()
-
-    assert status == 404
-    assert "Traceback" not in out + err
-
-
-def test_a_file_that_takes_the_place_of_another_is_shown_on_our_pages(db, tmp_path, serve):
-    other = tmp_path / "other.db"
-    connect(db).close()
-    put(db, run("the old question", step("thought", content="hm")))
-    connect(other).close()
-    put(other, run("the new question", step("thought", content="hm")))
-    page = serve()
-    _, cookie = page.enter()
-    before = page.get("/-/kp/kp/traces/@last", cookie=cookie).text
-
-    other.replace(db)
-    after = page.get("/-/kp/kp/traces/@last", cookie=cookie).text
-
-    assert "the old question" in before
-    assert "the new question" in after
-    assert "taken the place" not in after
-
-
-def test_two_at_once_do_not_disturb_one_another(serve):
-    one, other = serve(), serve()
-    _, cookie = one.enter()
-    _, other_cookie = other.enter()
-    both = f"{cookie}; {other_cookie}"
-
-    assert one.get("/kp", cookie=both).status == other.get("/kp", cookie=both).status == 200
-    assert one.get("/kp", cookie=other_cookie).status == 403
-
-
-def test_a_port_that_is_taken_is_said(file, serve):
-    taken = serve().port
-
-    result = subprocess.run(
-        [*UI, "--db", str(file), "ui", "--no-open", "--port", str(taken)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-
-    assert result.returncode == 1
-    assert f"port {taken} cannot be used" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_a_port_can_be_chosen(serve):
+def test_a_port_can_be_chosen_that_is_not_taken_and_the_home_folder_be_written_short(
+    home, type_command
+):
+    connect(home / "kp.db").close()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
-    page = serve("--no-open", "--port", str(port))
+    with ExitStack() as stack:
+        page = _serve(stack, "~/kp.db", "--no-open", "--port", str(port))
+        second = type_command("--db", "~/kp.db", "ui", "--no-open", "--port", str(port))
 
-    assert page.port == port
-    assert page.enter()[0].status == 200
+        assert page.port == port
+        assert page.enter()[0].status_code == 200
+    assert second.exit_code == 1
+    assert f"port {port} cannot be used" in second.stderr
 
 
 @pytest.fixture
 def shown(tmp_path):
-    """A browser that tells with which words it was started; to read this is to wait for it."""
+    """A browser that writes down with which words it was started; to read this is to wait."""
     shown, browser = tmp_path / "shown", tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$*" > "{shown}"\n')
     browser.chmod(0o700)
@@ -220,26 +141,22 @@ def shown(tmp_path):
     return shown
 
 
-def file_shown(shown):
-    return Path(unquote(shown.read_text().strip()).removeprefix("file://"))
-
-
-def test_the_browser_is_shown_the_link_by_a_file_of_its_user_alone(serve, shown):
+@pytest.fixture
+def opened(serve, shown):
+    """A page that was opened in that browser, and the file that the browser was shown."""
     page = serve("--open", BROWSER=f"'{shown.with_name('browser')}' %s")
+    return page, Path(unquote(shown.read_text().strip()).removeprefix("file://"))
 
-    file = file_shown(shown)
+
+def test_the_browser_is_shown_the_link_by_a_file_of_its_user_that_is_gone_once_it_was_used(opened):
+    page, file = opened
 
     assert page.link.partition("once=")[2] not in str(file)
     assert f'content="0; url={page.link}"' in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
-
-def test_the_file_is_gone_once_the_link_was_used(serve, shown):
-    page = serve("--open", BROWSER=f"'{shown.with_name('browser')}' %s")
-    file = file_shown(shown)
-
-    page.get(f"http://127.0.0.1:{page.port}/-/kp-open?once=wrong")
+    page.get("/-/kp-open?once=wrong")
     before = file.exists()
     page.enter()
 
@@ -247,9 +164,8 @@ def test_the_file_is_gone_once_the_link_was_used(serve, shown):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_file_is_gone_when_it_ends(serve, shown, number):
-    page = serve("--open", BROWSER=f"'{shown.with_name('browser')}' %s")
-    file = file_shown(shown)
+def test_the_file_is_gone_when_it_ends(opened, number):
+    page, file = opened
 
     page.end(number)
 
@@ -268,7 +184,7 @@ def test_where_there_is_no_screen_no_browser_takes_the_terminal_or_the_link(serv
     page = serve("--open", **NOWHERE, PATH=f"{tmp_path}:{os.environ['PATH']}")
 
     assert "no browser was started" in page.process.stderr.readline()
-    assert page.enter()[0].status == 200
+    assert page.enter()[0].status_code == 200
     page.end()
     assert not browser.with_name("w3m.was-started").exists()
 
@@ -277,19 +193,6 @@ def test_who_came_by_ssh_is_told_how_to_reach_it(serve):
     page = serve("--open", **NOWHERE, SSH_CONNECTION="10.0.0.2 51000 10.0.0.1 22")
 
     assert f"ssh -L {page.port}:127.0.0.1:{page.port}" in page.process.stderr.readline()
-    assert f"ssh -L {page.port}:" in page.get("/", host="localhost:9999").text
-
-
-def test_home_is_the_overview(serve):
-    page = serve()
-    _, cookie = page.enter()
-    connection = HTTPConnection("127.0.0.1", page.port, timeout=30)
-
-    connection.request("GET", "/", headers={"cookie": cookie})
-    answer = connection.getresponse()
-    connection.close()
-
-    assert (answer.status, answer.getheader("location")) == (302, "/-/kp/kp")
 
 
 def test_without_datasette_the_extra_is_named(file):
@@ -302,18 +205,3 @@ def test_without_datasette_the_extra_is_named(file):
 
     assert result.returncode == 1
     assert 'pip install "kp-middleware[ui]"' in result.stderr
-
-
-def test_a_file_that_is_not_there_is_said(type_command):
-    result = type_command("ui", "--no-open")
-
-    assert result.exit_code == 1
-    assert "does not exist" in result.stderr
-
-
-def test_a_path_in_the_home_folder_may_be_written_short(home):
-    connect(home / "kp.db").close()
-
-    with ExitStack() as stack:
-        page = _serve(stack, "~/kp.db")
-        assert page.enter()[0].status == 200

@@ -1,43 +1,18 @@
 """Our pages in Datasette, as ``datasette kp.db`` shows them; also run with Datasette 1.0a."""
 
-import asyncio
 import re
 import sqlite3
 from contextlib import closing
-from functools import partial
 
 import pytest
-from datasette import __version__
 from datasette.app import Datasette
 from hand_made import put, run, step, with_value
+from in_datasette import OVERVIEW, RUNS, links, our_links
 
 from kp_middleware.database import SCHEMA, connect
 from kp_middleware.web.plugin import kp_databases
 
-OVERVIEW = "/-/kp/kp"
-RUNS = f"{OVERVIEW}/runs"
 ANNA = {"id": "anna"}
-
-
-class Shown:
-    """A Datasette with these files, in this process."""
-
-    def __init__(self, runner, *files, allow=None, **settings):
-        told = {"metadata" if __version__.startswith("0.") else "config": allow or {}}
-        self._runner = runner
-        self._datasette = Datasette([str(file) for file in files], settings=settings, **told)
-        runner.run(self._datasette.invoke_startup())
-
-    def get(self, path, actor=None):
-        cookies = {"ds_actor": self._datasette.sign({"a": actor}, "actor")} if actor else {}
-        return self._runner.run(self._datasette.client.get(path, cookies=cookies))
-
-
-@pytest.fixture
-def show():
-    """Opens files in Datasette, as ``datasette FILE`` does."""
-    with asyncio.Runner() as runner:
-        yield partial(Shown, runner)
 
 
 @pytest.fixture
@@ -69,69 +44,52 @@ def other(tmp_path):
     return path
 
 
-def copied(db, path):
+def copied(db, path, version=SCHEMA):
+    """A copy of the file, marked as of this version."""
     with closing(sqlite3.connect(db)) as connection:
         connection.execute("VACUUM INTO ?", (str(path),))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
     return path
 
 
-def ways(html):
-    return re.findall(r'href="([^"]*)"', html.replace("&amp;", "&"))
-
-
-def own_ways(html):
-    return [href for href in ways(html) if "/-/kp/" in href]
-
-
-def test_the_overview_has_every_picture(show, file):
+def test_the_overview_has_pictures_and_leads_to_the_gate_the_tables_and_a_search(show, file):
     page = show(file).get(OVERVIEW)
 
     assert page.status_code == 200
     for title in ("Scores", "Delivery", "Tools", "Nearest to the threshold"):
         assert f"<h2>{title}</h2>" in page.text
     assert 'class="kp-picture"' in page.text
-
-
-def test_the_overview_leads_to_the_gate_the_tables_and_a_search(show, file):
-    page = show(file).get(OVERVIEW)
-
-    assert {f"{OVERVIEW}/what-if", RUNS, f"{OVERVIEW}/review", "/kp"} <= {*ways(page.text)}
+    assert {f"{OVERVIEW}/what-if", RUNS, f"{OVERVIEW}/review", "/kp"} <= {*links(page)}
     assert re.search(rf"""<form[^>]* action="{RUNS}".*name="q".*</form>""", page.text)
 
 
 def test_each_link_of_our_pages_leads_to_a_page(show, agent, db, short):
     agent("fix another test")
     shown = show(db)
-    pages = [
-        OVERVIEW,
-        f"{OVERVIEW}/what-if",
-        f"{OVERVIEW}/traces/{short}",
-        f"{RUNS}?q=fix",
-        f"{OVERVIEW}/review",
-    ]
-    hrefs = {href for page in pages for href in ways(shown.get(page).text) if href[:2] != "ht"}
+    ends = ["", "/what-if", f"/traces/{short}", "/runs?q=fix", "/review"]
+    pages = [shown.get(f"{OVERVIEW}{end}") for end in ends]
+    hrefs = {href for page in pages for href in links(page) if href[:2] != "ht"}
 
     answers = {href: shown.get(href).status_code for href in hrefs if "/theme/" not in href}
 
     assert len(answers) > 14
     assert {*answers.values()} == {200}
+    assert "At each threshold" in pages[1].text
+    assert OVERVIEW in links(pages[1])
 
 
-def test_the_gate_tells_what_each_threshold_would_let_through(show, file):
-    page = show(file).get(f"{OVERVIEW}/what-if")
+def test_a_trace_has_a_page_under_each_of_its_names(show, trace_id, short, file):
+    shown = show(file)
 
-    assert page.status_code == 200
-    assert "At each threshold" in page.text
-    assert OVERVIEW in ways(page.text)
-
-
-def test_a_trace_has_a_page(show, short, file):
-    page = show(file).get(f"{OVERVIEW}/traces/{short}")
+    page = shown.get(f"{OVERVIEW}/traces/{short}")
 
     assert page.status_code == 200
     assert "fix the test" in page.text
     assert f"kp-middleware show {short[:8]}" in page.text
-    assert {OVERVIEW, "/kp/traces/1", f"{OVERVIEW}/traces/{short}.md"} <= {*ways(page.text)}
+    assert {OVERVIEW, "/kp/traces/1", f"{OVERVIEW}/traces/{short}.md"} <= {*links(page)}
+    assert trace_id in shown.get(f"{OVERVIEW}/traces/@last").text
+    assert trace_id in shown.get(f"{OVERVIEW}/traces/@best").text
 
 
 def test_a_trace_leads_to_those_before_and_after_it(show, db):
@@ -139,56 +97,41 @@ def test_a_trace_leads_to_those_before_and_after_it(show, db):
         put(db, run(name, step("thought"), id=name))
     shown = show(db)
 
-    first, second = (shown.get(f"{OVERVIEW}/traces/{name}").text for name in ("one", "two"))
+    first, second = (shown.get(f"{OVERVIEW}/traces/{name}") for name in ("one", "two"))
 
-    assert {f"{OVERVIEW}/traces/one", f"{OVERVIEW}/traces/three"} <= {*own_ways(second)}
-    assert "Earlier" not in first
-    assert "Later" in first
-
-
-@pytest.mark.parametrize("name", ["@last", "@best"])
-def test_a_trace_can_be_named_as_in_commands(show, trace_id, file, name):
-    assert trace_id in show(file).get(f"{OVERVIEW}/traces/{name}").text
+    assert {f"{OVERVIEW}/traces/one", f"{OVERVIEW}/traces/three"} <= {*our_links(second)}
+    assert "Earlier" not in first.text
+    assert "Later" in first.text
 
 
-def test_a_trace_that_is_not_there_is_not_found(show, file):
-    page = show(file).get(f"{OVERVIEW}/traces/ffffffff")
-
-    assert page.status_code == 404
-    assert "ffffffff" in page.text
-
-
-def test_a_trace_with_an_id_of_somebody_elses_making_has_a_page(show, db):
+def test_an_id_of_somebody_else_s_making_has_a_page_and_a_harmless_command_to_copy(show, db):
     put(db, run("strange", step("thought"), id="a/b ?#%.ü"), with_value(0.9))
     shown = show(db)
 
-    hrefs = [href for href in own_ways(shown.get(OVERVIEW).text) if "/traces/" in href]
+    hrefs = [href for href in our_links(shown.get(OVERVIEW)) if "/traces/" in href]
 
     assert hrefs
     assert "strange" in shown.get(hrefs[0]).text
-
-
-def test_the_command_to_copy_does_nothing_but_show(show, db):
     put(db, run("evil", step("thought"), id=";reboot"))
-
-    assert "kp-middleware show &#39;;reboot&#39;" in show(db).get(f"{OVERVIEW}/traces/@last").text
+    assert "kp-middleware show &#39;;reboot&#39;" in shown.get(f"{OVERVIEW}/traces/@last").text
 
 
 def test_the_menu_of_every_page_leads_to_the_overview(show, file):
     shown = show(file)
 
-    assert all(OVERVIEW in ways(shown.get(page).text) for page in ("/", "/kp", "/kp/traces"))
+    for page in ("/", "/kp", "/kp/traces", "/kp/history"):
+        assert OVERVIEW in links(shown.get(page))
 
 
-@pytest.mark.parametrize("table", ["traces", "history"])
-def test_ids_in_tables_are_short_and_lead_to_their_pages(show, trace_id, short, file, table):
-    page = show(file).get(f"/kp/{table}")
+def test_ids_in_tables_are_short_and_lead_to_their_pages_and_in_json_they_are_whole(
+    show, trace_id, short, file
+):
+    shown = show(file)
 
-    assert f'<a href="{OVERVIEW}/traces/{short}" title="{trace_id}">{short[:8]}</a>' in page.text
-
-
-def test_ids_in_json_stay_whole(show, trace_id, file):
-    assert trace_id in show(file).get("/kp/traces.json?_shape=array").text
+    for table in ("traces", "history"):
+        link = f'<a href="{OVERVIEW}/traces/{short}" title="{trace_id}">{short[:8]}</a>'
+        assert link in shown.get(f"/kp/{table}").text
+    assert trace_id in shown.get("/kp/traces.json?_shape=array").text
 
 
 @pytest.mark.parametrize(
@@ -207,41 +150,23 @@ def test_no_page_of_ours_has_or_may_run_a_script(show, file, rest):
     assert page.text.count('lang="en"') == page.text.count("<main") == 1
 
 
-def test_every_page_of_ours_says_which_file_it_is_of(show, file, tmp_path):
-    shown = show(file, copied(file, tmp_path / "second.db"))
-
-    titles = [
-        re.search("<title>(.*)</title>", shown.get(page).text).group(1)
-        for page in (OVERVIEW, "/-/kp/second", "/-/kp/second/what-if")
-    ]
-
-    assert titles == ["Overview · kp.db", "Overview · second.db", "The gate · second.db"]
-    assert ">second.db</a>" in shown.get("/-/kp/second/traces/@last").text
-
-
-def test_tables_and_views_lead_back_to_the_overview(show, file):
-    shown = show(file)
-
-    for page in ("/kp", "/kp/traces", "/kp/history"):
-        assert OVERVIEW in ways(shown.get(page).text)
-
-
 def test_a_page_that_is_not_there_costs_no_traceback(show, file, capsys):
     shown = show(file)
+    paths = ("/-/kp/none", f"{OVERVIEW}/traces/ffffffff", "/kp/none", "/x/y")
 
-    answers = [
-        shown.get(path) for path in ("/-/kp/none", f"{OVERVIEW}/traces/x", "/kp/none", "/x/y")
-    ]
+    answers = [shown.get(path) for path in paths]
 
     assert {answer.status_code for answer in answers} == {404}
+    assert "ffffffff" in answers[1].text
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_file_of_another_program_gets_nothing_of_ours(show, other):
-    shown = show(other)
+def test_beside_another_program_s_file_ours_alone_has_pages(show, file, other):
+    shown = show(other, file)
 
+    assert our_links(shown.get("/")) == [OVERVIEW]
     assert "kp:trace:1" in shown.get("/other/things").text
-    assert not own_ways(shown.get("/").text + shown.get("/other/things").text)
+    assert not [href for href in our_links(shown.get("/other/things")) if "traces" in href]
     assert shown.get("/-/kp/other").status_code == 404
 
 
@@ -249,33 +174,34 @@ def test_nothing_of_ours_breaks_where_there_is_no_file(show):
     shown = show()
 
     assert shown.get("/").status_code == 200
-    assert not own_ways(shown.get("/").text)
+    assert not our_links(shown.get("/"))
     assert shown.get("/-/kp/_memory").status_code == 404
 
 
-def test_beside_another_file_ours_alone_has_pages(show, file, other):
-    shown = show(other, file)
+def test_two_files_of_ours_have_an_overview_each_that_says_which_file_it_is_of(
+    show, file, tmp_path
+):
+    put(tmp_path / "second.db", run("another", step("thought")))
+    shown = show(file, tmp_path / "second.db")
 
-    assert own_ways(shown.get("/").text) == [OVERVIEW]
-    assert not [href for href in own_ways(shown.get("/other/things").text) if "traces" in href]
+    titles = [
+        re.search("<title>(.*)</title>", shown.get(page).text).group(1)
+        for page in (OVERVIEW, "/-/kp/second", "/-/kp/second/what-if")
+    ]
 
-
-def test_two_files_of_ours_have_an_overview_each(show, file, tmp_path):
-    second = tmp_path / "second.db"
-    put(second, run("another", step("thought")))
-
-    page = show(file, second).get("/")
-
-    assert own_ways(page.text) == [OVERVIEW, "/-/kp/second"]
-    assert "Overview of kp" in page.text
-    assert "another" in show(file, second).get("/-/kp/second/traces/@last").text
+    assert our_links(shown.get("/")) == [OVERVIEW, "/-/kp/second"]
+    assert "Overview of kp" in shown.get("/").text
+    assert titles == ["Overview · kp.db", "Overview · second.db", "The gate · second.db"]
+    trace = shown.get("/-/kp/second/traces/@last").text
+    assert "another" in trace
+    assert ">second.db</a>" in trace
 
 
 def test_a_name_that_needs_encoding_is_encoded(show, file, tmp_path):
     shown = show(copied(file, tmp_path / "my traces.2026 ü.db"))
 
-    (overview,) = own_ways(shown.get("/").text)
-    answers = [shown.get(href) for href in {*ways(shown.get(overview).text)} if href[:2] == "/m"]
+    (overview,) = our_links(shown.get("/"))
+    answers = [shown.get(href) for href in {*links(shown.get(overview))} if href[:2] == "/m"]
 
     assert shown.get(overview).status_code == 200
     assert {answer.status_code for answer in answers} == {200}
@@ -285,7 +211,7 @@ def test_every_link_keeps_to_the_base_that_a_proxy_needs(show, short, file):
     shown = show(file, base_url="/x/")
 
     for page in (OVERVIEW, f"{OVERVIEW}/traces/{short}", "/kp/traces"):
-        hrefs = ways(shown.get(page).text)
+        hrefs = links(shown.get(f"/x{page}"))
         assert [href for href in hrefs if href.startswith("/x/-/kp/kp")]
         assert not [href for href in hrefs if href[0] == "/" and not href.startswith("/x/")]
 
@@ -306,25 +232,19 @@ def test_who_may_not_read_the_file_sees_no_page_of_it(show, short, file, allow):
     for page in (OVERVIEW, f"{OVERVIEW}/what-if", f"{OVERVIEW}/traces/{short}"):
         assert shown.get(page).status_code == 403
         assert shown.get(page, actor=ANNA).status_code == 200
-    assert not own_ways(shown.get("/").text)
-    assert own_ways(shown.get("/", actor=ANNA).text) == [OVERVIEW]
+    assert not our_links(shown.get("/"))
+    assert our_links(shown.get("/", actor=ANNA)) == [OVERVIEW]
 
 
-def test_a_file_that_is_no_database_is_none_of_ours(file, tmp_path):
-    broken = tmp_path / "broken.db"
+def test_a_file_that_is_broken_or_of_a_newer_version_is_none_of_ours(show, file, tmp_path):
+    broken, newer = tmp_path / "broken.db", copied(file, tmp_path / "newer.db", version=99)
     broken.write_bytes(b"SQLite format 3\0" + b"nothing" * 1000)
 
-    assert kp_databases(Datasette([str(broken), str(file)])) == {"kp": file}
+    page = show(newer).get("/newer/traces")
 
-
-def test_a_file_of_a_newer_version_is_left_to_datasette(show, file):
-    newer = copied(file, file.with_name("newer.db"))
-    with closing(sqlite3.connect(newer)) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    shown = show(newer)
-
-    assert shown.get("/newer/traces").status_code == 200
-    assert not own_ways(shown.get("/newer/traces").text)
+    assert kp_databases(Datasette([str(broken), str(newer), str(file)])) == {"kp": file}
+    assert page.status_code == 200
+    assert not our_links(page)
 
 
 def test_a_file_with_nothing_in_it_says_so(show, db):
@@ -353,12 +273,19 @@ def test_what_is_recorded_meanwhile_is_there_at_the_next_look(show, agent, db):
 
 
 def test_another_file_in_its_place_is_seen_as_what_it_is(show, file, other, tmp_path):
-    place = copied(file, tmp_path / "place.db")
+    place, next_one = copied(file, tmp_path / "place.db"), tmp_path / "next.db"
+    put(next_one, run("the new question", step("thought")))
     shown = show(place)
-    before = shown.get("/-/kp/place").status_code
+    before = shown.get("/-/kp/place/traces/@last").text
+
+    copied(next_one, tmp_path / "copy.db").replace(place)
+    after = shown.get("/-/kp/place/traces/@last").text
     other.replace(place)
 
-    assert (before, shown.get("/-/kp/place").status_code) == (200, 404)
+    assert "fix the test" in before
+    assert "the new question" in after
+    assert "taken the place" not in after
+    assert shown.get("/-/kp/place").status_code == 404
 
 
 def test_what_a_trace_says_is_text_and_not_markup(show, db):
@@ -373,18 +300,7 @@ def test_what_a_trace_says_is_text_and_not_markup(show, db):
     assert all("\u202e" not in page for page in pages)
 
 
-def test_a_file_of_an_older_version_is_told_with_the_remedy(show, file):
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA user_version = 6")
-
-    page = show(file).get(OVERVIEW)
-
-    assert page.status_code == 500
-    assert "is of an older kp-middleware" in page.text
-    assert f"kp-middleware migrate --db {file}" in page.text
-
-
-def test_an_older_file_is_shown_as_soon_as_it_is_brought_up_to_date(show, file):
+def test_an_older_file_is_told_with_the_remedy_and_shown_once_it_is_up_to_date(show, file):
     with closing(connect(file)) as writer:  # it keeps what is written in the WAL
         writer.execute("PRAGMA user_version = 6")
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -395,7 +311,9 @@ def test_an_older_file_is_shown_as_soon_as_it_is_brought_up_to_date(show, file):
         after, home = shown.get(OVERVIEW), shown.get("/")
 
     assert (before.status_code, after.status_code) == (500, 200)
-    assert OVERVIEW in ways(home.text)
+    assert "is of an older kp-middleware" in before.text
+    assert f"kp-middleware migrate --db {file}" in before.text
+    assert OVERVIEW in links(home)
 
 
 def test_who_may_not_see_an_older_file_learns_nothing_of_it(show, file):

@@ -3,65 +3,28 @@
 import asyncio
 import html
 import re
+import shutil
 import sqlite3
 from contextlib import closing
-from functools import partial
 from urllib.parse import quote
 
 import pytest
-from datasette.app import Datasette
 from hand_made import put, run, step, with_value
+from in_datasette import OVERVIEW, RUNS, Shown, links
 
 from kp_middleware import locations
-from kp_middleware.web.plugin import FORM_KEY
-
-OVERVIEW = "/-/kp/kp"
-RUNS = f"{OVERVIEW}/runs"
 
 
-def _served(app, more, scope, *rest):
-    """The app as behind the one-time link."""
-    return app({**scope, **more}, *rest)
-
-
-class Shown:
-    """A file in Datasette, in this process; with a ``form_key`` as behind the one-time link."""
-
-    def __init__(self, runner, file, form_key=None):
-        self._runner = runner
-        self._datasette = Datasette([str(file)])
-        runner.run(self._datasette.invoke_startup())
-        app = self._datasette.app()
-        if form_key:
-            app = partial(_served, app, {FORM_KEY: form_key})
-        self._app = app
-
-    def get(self, path, **more):
-        return self._ask("GET", path, **more)
-
-    def post(self, path, **form):
-        return self._ask("POST", path, data=form)
-
-    def _ask(self, method, path, **more):
-        import httpx
-
-        async def ask():
-            transport = httpx.ASGITransport(app=self._app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://kp") as client:
-                return await client.request(method, path, **more)
-
-        return self._runner.run(ask())
-
-
-@pytest.fixture
-def show():
+@pytest.fixture(scope="module")
+def module_runner():
     with asyncio.Runner() as runner:
-        yield partial(Shown, runner)
+        yield runner
 
 
-@pytest.fixture
-def shown(show, db):
-    """Three runs that differ in everything that a filter asks for."""
+@pytest.fixture(scope="module")
+def three_runs(tmp_path_factory):
+    """A file with three runs that differ in everything that a filter asks for."""
+    db = tmp_path_factory.mktemp("three") / "kp.db"
     put(db, run("fix the leak", step("thought", content="hm"), id="one"), with_value(0.9))
     put(db, run("write a poem", step("tool_call", tool="pen"), id="two"), with_value(0.3))
     put(db, run("sum up the trial", step("thought", content="leak"), id="three"))
@@ -77,12 +40,35 @@ def shown(show, db):
             " duration_ms=NULL, success_source='assumed', started_at='2026-11-03T08:00'"
             " WHERE id='kp:trace:three';"
         )
-    return show(db)
+    return db
+
+
+@pytest.fixture(scope="module")
+def shown(module_runner, three_runs):
+    return Shown(module_runner, three_runs)
+
+
+@pytest.fixture
+def change(three_runs, db, show):
+    """Changes a copy of the three runs by a statement, and shows it."""
+
+    def run(sql):
+        shutil.copy(three_runs, db)
+        update(db, sql)
+        return show(db)
+
+    return run
+
+
+def update(db, sql, *values):
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute(sql, values)
 
 
 def listed(page):
     return [
-        html.unescape(name) for name in re.findall(r'class="kp-title"><a[^>]*><bdi>(.*?)</', page)
+        html.unescape(name)
+        for name in re.findall(r'class="kp-title"><a[^>]*><bdi>(.*?)</', page.text)
     ]
 
 
@@ -124,7 +110,7 @@ def test_runs_are_found_and_sorted_by_their_address(shown, query, found):
     page = shown.get(f"{RUNS}{query}")
 
     assert page.status_code == 200
-    assert listed(page.text) == found
+    assert listed(page) == found
 
 
 @pytest.mark.parametrize(
@@ -139,6 +125,12 @@ def test_runs_are_found_and_sorted_by_their_address(shown, query, found):
 )
 def test_a_page_says_in_words_what_its_address_asks_for(shown, query, words):
     assert words in html.unescape(shown.get(f"{RUNS}{query}").text)
+
+
+def test_the_form_keeps_the_day_that_a_number_of_the_overview_asked_for(shown):
+    page = shown.get(f"{RUNS}?since=2026-10-25").text
+
+    assert '<option value="2026-10-25" selected="">2026-10-25</option>' in page
 
 
 @pytest.mark.parametrize("sort", ["", "&sort=score", "&sort=domain&asc=1"])
@@ -160,12 +152,6 @@ def test_brackets_of_a_text_are_no_marks(show, db, sort):
     assert "[<mark>日本</mark>]" in shown.get(f"{RUNS}?q=日本{sort}").text
 
 
-def test_the_form_keeps_the_day_that_a_number_of_the_overview_asked_for(shown):
-    page = shown.get(f"{RUNS}?since=2026-10-25").text
-
-    assert '<option value="2026-10-25" selected="">2026-10-25</option>' in page
-
-
 @pytest.mark.parametrize("words", ['"', '"zz', "AND", "*", "a NEAR(", "\x00", "none", "<script>"])
 def test_what_was_searched_for_is_text(shown, words):
     page = shown.get(f"{RUNS}?q={quote(words)}")
@@ -175,17 +161,24 @@ def test_what_was_searched_for_is_text(shown, words):
     assert "<script" not in page.text
 
 
-@pytest.mark.parametrize("sort", ["started", "score", "tokens", "outcome"])
-@pytest.mark.parametrize("query", ["", "&asc=1", "&q=leak"])
-def test_pages_hold_every_run_once(show, db, sort, query):
+@pytest.fixture(scope="module")
+def many_runs(module_runner, tmp_path_factory):
+    """120 runs, of which a third has no score."""
+    db = tmp_path_factory.mktemp("many") / "kp.db"
     for number in range(120):
         value = with_value(round(number % 7 / 10, 1)) if number % 3 else None
-        put(db, run(f"fix the leak of {number}", step("thought")), *([value] if value else []))
-    shown, titles, href = show(db), [], f"{RUNS}?sort={sort}{query}"
+        put(db, run(f"fix the leak of {number}", step("thought")), value)
+    return Shown(module_runner, db)
+
+
+@pytest.mark.parametrize("sort", ["started", "score", "tokens", "outcome"])
+@pytest.mark.parametrize("query", ["", "&asc=1", "&q=leak"])
+def test_pages_hold_every_run_once(many_runs, sort, query):
+    titles, href = [], f"{RUNS}?sort={sort}{query}"
     while href:
-        page = shown.get(href).text
+        page = many_runs.get(href)
         titles.append(listed(page))
-        (href,) = re.findall(r'href="([^"]*)" accesskey="n"', page) or [None]
+        (href,) = re.findall(r'href="([^"]*)" accesskey="n"', page.text) or [None]
         href = href and html.unescape(href)
 
     assert [*map(len, titles)] == [50, 50, 20]
@@ -197,7 +190,7 @@ def test_an_address_that_continues_nothing_shows_the_first_page(shown, after):
     page = shown.get(f"{RUNS}?after={quote(after)}")
 
     assert page.status_code == 200
-    assert len(listed(page.text)) == 3
+    assert len(listed(page)) == 3
 
 
 def test_two_runs_are_compared_step_by_step(show, db):
@@ -215,28 +208,23 @@ def test_a_comparison_with_nothing_is_not_found(shown, query):
     assert shown.get(f"{OVERVIEW}/compare{query}").status_code == 404
 
 
-def change(db, sql, *values):
-    with closing(sqlite3.connect(db)) as connection, connection:
-        connection.execute(sql, values)
-
-
 def test_each_agent_has_a_lane_and_waiting_is_seen(show, db):
     put(db, run("one", *(step("tool_call", tool=name) for name in "abc"), id="one"))
     for place, (agent, began, took) in enumerate([("ann", 0, 10), ("bob", 5, 10), ("ann", 25, 5)]):
-        change(
+        update(
             db,
             "UPDATE steps SET agent = ?, latency_ms = ?, started_at ="
             " (SELECT substr(started_at, 1, 20) FROM traces) || ? WHERE step_id = ?",
             *(agent, took, f"{500 + began}Z", place),
         )
-    change(db, "UPDATE traces SET duration_ms = 30, started_at = substr(started_at, 1, 20)||'500Z'")
+    update(db, "UPDATE traces SET duration_ms = 30, started_at = substr(started_at, 1, 20)||'500Z'")
 
     page = show(db).get(f"{OVERVIEW}/traces/one").text
     timeline = page[page.index("Timeline</h2>") : page.index("Steps</h2>")]
 
     rows = re.findall(r'kp-bar-name"><bdi>(.*?)</bdi>.*?<b>(.*?)</b>', timeline, re.DOTALL)
     assert [name for name, _ in rows] == ["waiting", "ann", "a", "c", "bob", "b"]
-    assert dict(rows) | {} == {
+    assert dict(rows) == {
         "waiting": "10\xa0ms",
         "ann": "30\xa0ms",
         "a": "10\xa0ms",
@@ -247,18 +235,19 @@ def test_each_agent_has_a_lane_and_waiting_is_seen(show, db):
     assert 'href="#step-2"' in timeline
 
 
-def test_a_run_names_those_that_it_was_told_of(show, shown, db):
-    change(db, """UPDATE traces SET recalled = '["kp:trace:one", "gone"]' WHERE id LIKE '%two'""")
+def test_a_run_names_those_that_it_was_told_of(change, shown):
+    changed = change(
+        """UPDATE traces SET recalled = '["kp:trace:one", "gone"]' WHERE id LIKE '%two'"""
+    )
 
-    page = show(db).get(f"{OVERVIEW}/traces/two").text
+    page = changed.get(f"{OVERVIEW}/traces/two")
 
     assert listed(page) == ["fix the leak"]
-    assert "Recalled runs" in page
+    assert "Recalled runs" in page.text
     assert "Recalled runs" not in shown.get(f"{OVERVIEW}/traces/one").text
 
 
-def test_costs_are_on_every_page_where_there_are_prices(shown, db):
-    change(db, "UPDATE traces SET model = 'small' WHERE id LIKE '%two'")
+def test_costs_are_on_every_page_where_there_are_prices(shown):
     pages = ("", "/runs", "/traces/two")
     assert not any("EUR" in shown.get(OVERVIEW + page).text for page in pages)
 
@@ -272,15 +261,15 @@ def test_costs_are_on_every_page_where_there_are_prices(shown, db):
     assert all("No costs are shown" in shown.get(OVERVIEW + page).text for page in pages)
 
 
-def test_the_overview_is_of_30_days_and_so_are_its_links(show, shown, db):
+def test_the_overview_is_of_30_days_and_so_are_its_links(change, shown):
     assert "30 days" not in shown.get(OVERVIEW).text
-    change(db, "UPDATE traces SET started_at = '2026-09-01T08:00' WHERE id LIKE '%one'")
+    changed = change("UPDATE traces SET started_at = '2026-09-01T08:00' WHERE id LIKE '%one'")
 
-    page = show(db).get(OVERVIEW).text
+    page = changed.get(OVERVIEW).text
     (every,) = re.findall(r'up to the newest run. <a href="([^"]*)"', page)
 
     assert 'href="/-/kp/kp/runs?since=2026-10-05"><bdi>2</bdi>' in page
-    assert "<bdi>3</bdi></a></dd></div>\n<div><dt>succeeded" in show(db).get(every).text
+    assert "<bdi>3</bdi></a></dd></div>\n<div><dt>succeeded" in changed.get(every).text
 
 
 def test_what_failed_leads_to_the_runs_in_which_it_did(show, db):
@@ -288,16 +277,16 @@ def test_what_failed_leads_to_the_runs_in_which_it_did(show, db):
     put(db, run("two", step("tool_call", tool="pen"), id="two"))
     page = show(db)
 
-    (href,) = re.findall(r'href="([^"]*failing=pen)"', page.get(OVERVIEW).text)
+    (href,) = [one for one in links(page.get(OVERVIEW)) if one.endswith("failing=pen")]
 
-    assert listed(page.get(href).text) == ["one"]
+    assert listed(page.get(href)) == ["one"]
     assert "pen failed in it" in page.get(href).text
 
 
 def test_how_well_a_score_tells_success_is_a_number(show, db):
     for number, score in enumerate((0.2, 0.4, 0.6, 0.8)):
         put(db, run(f"run {number}", step("thought"), success=number in {1, 3}), with_value(score))
-    change(db, "UPDATE traces SET success_source = 'feedback'")
+    update(db, "UPDATE traces SET success_source = 'feedback'")
 
     page = html.unescape(show(db).get(OVERVIEW).text)
 
@@ -305,8 +294,8 @@ def test_how_well_a_score_tells_success_is_a_number(show, db):
 
 
 def test_a_conversation_is_one_page(shown):
-    run = shown.get(f"{OVERVIEW}/traces/one").text
-    (href,) = {one for one in re.findall(r'href="([^"]*)"', run) if "/conversations/" in one}
+    run = shown.get(f"{OVERVIEW}/traces/one")
+    (href,) = {one for one in links(run) if "/conversations/" in one}
 
     page = shown.get(href).text
 
@@ -340,14 +329,10 @@ def test_a_theme_leads_nowhere_else(shown, to):
     assert page.headers["location"] == "/"
 
 
-def whole(name):
-    return f"kp:trace:{name.removeprefix('kp:trace:')}"
-
-
 def success_of(db, name):
     with closing(sqlite3.connect(db)) as connection:
         return connection.execute(
-            "SELECT success, success_source FROM traces WHERE id = ?", (whole(name),)
+            "SELECT success, success_source FROM traces WHERE id = ?", (name,)
         ).fetchone()
 
 
@@ -360,8 +345,7 @@ def asked(page):
 def unjudged(db):
     for number in range(3):
         put(db, run(f"task {number}", step("thought"), id=f"run-{number}"), with_value(0.5))
-    with closing(sqlite3.connect(db)) as connection, connection:
-        connection.execute("UPDATE traces SET state = 'scored', success_source = 'assumed'")
+    update(db, "UPDATE traces SET state = 'scored', success_source = 'assumed'")
     return db
 
 
@@ -385,25 +369,28 @@ def test_a_run_can_be_skipped(show, unjudged):
         (href,) = re.findall(r'href="([^"]*)" accesskey="k"', page)
         page = shown.get(html.unescape(href)).text
 
-    assert sorted(seen) == [whole(f"run-{number}") for number in range(3)]
+    assert sorted(seen) == [f"kp:trace:run-{number}" for number in range(3)]
     assert "Nothing to review" in page
+
+
+def assert_refused(shown, db, token):
+    """An answer with this token is not saved."""
+    name = "kp:trace:run-1"
+    page = shown.post(f"{OVERVIEW}/review", trace_id=name, token=token, success="no")
+    assert page.status_code == 403
+    assert success_of(db, name)[1] != "feedback"
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "é"])
 def test_a_forged_answer_is_refused(show, unjudged, token):
-    shown = show(unjudged, form_key="secret")
-
-    page = shown.post(f"{OVERVIEW}/review", trace_id=whole("run-1"), token=token, success="no")
-
-    assert page.status_code == 403
-    assert success_of(unjudged, "run-1")[1] != "feedback"
+    assert_refused(show(unjudged, form_key="secret"), unjudged, token)
 
 
 def test_where_there_is_no_one_time_link_nothing_is_written(show, unjudged):
     shown = show(unjudged)
 
-    assert "kp-middleware review" in shown.get(f"{OVERVIEW}/review").text
-    assert asked(shown.get(f"{OVERVIEW}/review").text) is None
-    page = shown.post(f"{OVERVIEW}/review", trace_id=whole("run-1"), token="", success="no")
-    assert page.status_code == 403
-    assert success_of(unjudged, "run-1")[1] != "feedback"
+    page = shown.get(f"{OVERVIEW}/review").text
+
+    assert "kp-middleware review" in page
+    assert asked(page) is None
+    assert_refused(shown, unjudged, "")

@@ -1,0 +1,26 @@
+"""The demo, on a terminal and for a program."""
+
+import json
+
+import pytest
+from terminal import typed
+
+
+@pytest.mark.model
+def test_the_demo_tells_what_became_of_each_run_and_what_to_type_next(db):
+    shown = typed("demo", "--into", str(db))
+
+    assert f"All 7 runs are in {db}" in shown
+    assert shown.count("is at least 0.75") == shown.count("  sent  ")
+    assert shown.rstrip().endswith(f" --db {db} show @best")
+
+
+@pytest.mark.model
+def test_the_demo_sends_what_clears_and_keeps_the_rest(type_command, db):
+    result = json.loads(type_command("demo", "--into", str(db), "--json").stdout)
+
+    states = [run["state"] for run in result["runs"]]
+    assert result["sent"] == states.count("sent") >= 1
+    assert len(states) >= 6
+    assert {run["domain"] for run in result["runs"]} == {"code", "finance"}
+    assert not all(run["success"] for run in result["runs"])
