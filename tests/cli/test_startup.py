@@ -18,6 +18,8 @@ NEEDS_MORE, NO_TARGET = (
     {*re.findall(r"(?m)^\| `([a-z ]+)` \|", part)}
     for part in DECISION.read_text("utf-8").split("\n## ")
 )
+COMPLETED = {"ID", "A", "B", "tool", "domain"}
+"""Names and metavars of what a shell completes from the file."""
 NEEDS_AN_OUTBOX = {"outbox cancel"}
 WORDS = {
     "file": "{folder}/made",
@@ -78,6 +80,7 @@ def test_a_command_teaches_itself_without_a_file(names, command, type_command, d
     text = inspect.cleandoc(command.help)
     _, _, examples = text.partition("\b\n")
     silent = [option.opts for option in options(command) if not (option.help or "").endswith(".")]
+    completed = [one for one in command.params if {one.name, one.metavar} & COMPLETED]
 
     result = type_command(*names, "--help")
 
@@ -85,6 +88,7 @@ def test_a_command_teaches_itself_without_a_file(names, command, type_command, d
     assert "kp-middleware" in examples
     assert all(name in examples for name in names)
     assert silent == []
+    assert all(one._custom_shell_complete for one in completed)
     assert result.exit_code == 0
     assert command.get_short_help_str(30).removesuffix("...")[:20] in " ".join(
         result.stdout.split()

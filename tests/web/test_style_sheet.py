@@ -28,26 +28,25 @@ def contrast(one, other):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("text", ["ink", "quiet", "anchor", "loss"])
 @pytest.mark.parametrize("ground", ["paper", "card", "track"])
-def test_every_text_can_be_read(dark, text, ground):
+def test_every_text_can_be_read(dark, ground):
     found = colours(dark=dark)
 
-    assert contrast(found[text], found[ground]) >= 4.5
+    contrasts = {
+        text: contrast(found[text], found[ground]) for text in ("ink", "quiet", "anchor", "loss")
+    }
+
+    assert [text for text, value in contrasts.items() if value < 4.5] == []
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("mark", [*COLOURS, "grey", "below", "cleared", "plain", "loss"])
-def test_every_mark_can_be_seen(dark, mark):
+def test_every_mark_and_the_edge_of_a_field_can_be_seen(dark):
     found = colours(dark=dark)
+    marks = [*COLOURS, "grey", "below", "cleared", "plain", "loss"]
 
-    assert contrast(found[mark], found["card"]) >= 3
+    pale = [mark for mark in marks if contrast(found[mark], found["card"]) < 3]
 
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_edge_of_a_field_can_be_seen(dark):
-    found = colours(dark=dark)
-
+    assert pale == []
     assert contrast(found["plain"], found["paper"]) >= 3
 
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from contextlib import closing
 
-import click
 import pytest
 from click.testing import CliRunner
 
@@ -41,27 +40,6 @@ def short_ids(agent, type_command):
     agent("How high is Mont Blanc?")
     agent("two\x1b[2J\nlines")
     return [row["id"][9:17] for row in json.loads(type_command("list", "--json").stdout)]
-
-
-COMPLETED = {"ID", "A", "B", "tool", "domain"}
-
-
-def all_commands(group=main, path=()):
-    """Each command and what is typed for it."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if isinstance(command, click.Group):
-            yield from all_commands(command, (*path, name))
-        else:
-            yield pytest.param(command, id=" ".join([*path, name]))
-
-
-@pytest.mark.parametrize("command", [*all_commands()])
-def test_each_id_domain_and_tool_has_what_completes_it(command):
-    named = [param for param in command.params if {param.name, param.metavar} & COMPLETED]
-
-    assert all(param._custom_shell_complete for param in named)
 
 
 @pytest.mark.parametrize(

@@ -51,24 +51,17 @@ def noted(*, key_hash="hash", **pacing):
     table.change(lambda _: Pace(noted_at=time.time(), **pacing))
 
 
-def test_the_file_and_its_traces_are_told(agent, status, db):
+def test_the_file_is_told_with_the_same_numbers_as_stats(agent, status, kp, db):
     agent("one")
     agent("two")
 
-    found = status()
+    found, stats = status(), kp.stats()._asdict()
 
     assert (found["path"], found["schema"]) == (str(db), SCHEMA)
     assert found["size_bytes"] > 4096
     assert found["oldest"] <= found["newest"]
     assert (found["recorded"], found["scored"], found["failed"]) == (2, 2, 0)
     assert (found["waiting_since"], found["pauses"], found["troubles"]) == ({}, [], [])
-
-
-def test_the_same_numbers_as_stats_are_told(agent, status, kp):
-    agent("one")
-
-    found, stats = status(), kp.stats()._asdict()
-
     of_the_process = {"in_memory", "dropped", "swallowed", "trouble"}
     assert {name: found[name] for name in stats.keys() - of_the_process} == {
         name: value for name, value in stats.items() if name not in of_the_process
