@@ -1,6 +1,14 @@
+import json
+
 import pytest
 
 from kp_middleware import KnowledgePulse, current_trace
+
+
+@pytest.fixture
+def as_json(type_command):
+    """What a command prints with ``--json``, read."""
+    return lambda *words: json.loads(type_command(*words, "--json").stdout)
 
 
 @pytest.fixture

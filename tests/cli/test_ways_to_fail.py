@@ -166,21 +166,15 @@ def program(db, clock):
     return send
 
 
-@pytest.fixture
-def troubles(type_command):
-    """What status says is wrong."""
-    return lambda: json.loads(type_command("status", "--json").stdout)["troubles"]
-
-
 @pytest.mark.parametrize(("server", "words"), WAYS.values(), ids=WAYS)
 def test_what_a_registry_does_is_told_with_since_when_how_often_and_when_next(
-    queue, program, troubles, server, words
+    queue, program, as_json, server, words
 ):
     with server() as (url, key):
         queue(url)
         program(url, key, timeout_s=1.0 if "within 1 s" in words else 10.0)
 
-        (told,) = troubles()
+        (told,) = as_json("status")["troubles"]
 
     assert re.match(
         rf"nothing is sent to {re.escape(url)} \(since {INSTANT}, tried once, next at {INSTANT} if"
@@ -192,13 +186,13 @@ def test_what_a_registry_does_is_told_with_since_when_how_often_and_when_next(
 
 @pytest.mark.parametrize(("server", "words"), KEYS.values(), ids=KEYS)
 def test_what_is_wrong_with_a_key_is_told_until_the_user_acts(
-    queue, program, troubles, type_command, server, words
+    queue, program, as_json, type_command, server, words
 ):
     with server() as (url, key):
         queue(url)
         program(url, key)
 
-        (told,) = troubles()
+        (told,) = as_json("status")["troubles"]
 
     assert re.fullmatch(
         rf"nothing is sent to {re.escape(url)} \(since {INSTANT}, tried once, not tried again until"
@@ -226,7 +220,7 @@ def test_what_is_wrong_with_a_key_is_told_until_the_user_acts(
     ids=["signed by nobody", "of another host"],
 )
 def test_a_bad_certificate_is_told(
-    queue, program, troubles, tmp_path, monkeypatch, host, trusted, words
+    queue, program, as_json, tmp_path, monkeypatch, host, trusted, words
 ):
     with at.with_a_certificate(tmp_path, host=host) as (url, key):
         if trusted:
@@ -234,21 +228,21 @@ def test_a_bad_certificate_is_told(
         queue(url)
         program(url, key)
 
-        (told,) = troubles()
+        (told,) = as_json("status")["troubles"]
 
     assert words in told
 
 
 def test_what_lasts_is_told_with_its_beginning_and_every_try_until_it_is_over(
-    queue, program, troubles, type_command, clock
+    queue, program, as_json, type_command, clock
 ):
     with LocalRegistry(answers=[500, 500]) as registry:
         queue(registry.url)
         program(registry.url, registry.api_key)
-        (first,) = troubles()
+        (first,) = as_json("status")["troubles"]
         clock.advance(100)
         program(registry.url, registry.api_key)
-        (later,) = troubles()
+        (later,) = as_json("status")["troubles"]
         listed = type_command("outbox", "list", "--json")
         clock.advance(1000)
         program(registry.url, registry.api_key)
@@ -258,15 +252,17 @@ def test_what_lasts_is_told_with_its_beginning_and_every_try_until_it_is_over(
     (row,) = json.loads(listed.stdout)
     assert "the registry failed" in row["reason"]
     assert listed.stderr.splitlines() == [later]
-    assert [trouble for trouble in troubles() if "nothing is sent" in trouble] == []
+    assert [
+        trouble for trouble in as_json("status")["troubles"] if "nothing is sent" in trouble
+    ] == []
 
 
-def test_patience_is_told_with_when_it_ends(queue, program, troubles):
+def test_patience_is_told_with_when_it_ends(queue, program, as_json):
     with LocalRegistry(answers=[429]) as registry:
         queue(registry.url, 3)
         program(registry.url, registry.api_key)
 
-    (told,) = troubles()
+    (told,) = as_json("status")["troubles"]
 
     assert re.search(rf"tried once, next at {INSTANT}", told)
     assert "the rate limit is exceeded (429); sending resumes by itself; let nothing else" in told

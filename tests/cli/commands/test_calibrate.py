@@ -1,6 +1,5 @@
 """What each setting of the gate would let through, and how to set one."""
 
-import json
 from contextlib import closing
 
 import pytest
@@ -25,19 +24,14 @@ def fill(db):
     return put_all
 
 
-@pytest.fixture
-def calibrate(type_command):
-    return lambda *words: json.loads(type_command("calibrate", "--json", *words).stdout)
-
-
 def of(found, setting):
     return next(row for row in found["settings"] if row["setting"] == setting)
 
 
-def test_each_setting_is_answered(fill, calibrate):
+def test_each_setting_is_answered(fill, as_json):
     fill([place / 200 for place in range(96)])
 
-    found = calibrate()
+    found = as_json("calibrate")
 
     assert (found["runs"], found["days"], found["now"]) == (96, 4.0, 0.75)
     assert of(found, 0.4) == {
@@ -54,11 +48,11 @@ def test_each_setting_is_answered(fill, calibrate):
     assert of(found, "top 10%")["let_through"] == 15  # each was the best, and 10 were asked for
 
 
-def test_the_scores_of_each_domain_are_told(fill, calibrate):
+def test_the_scores_of_each_domain_are_told(fill, as_json):
     fill([0.25] * 9 + [0.5])
     fill([1.0], domain="law")
 
-    code, law = calibrate()["domains"]
+    code, law = as_json("calibrate")["domains"]
 
     assert [code[key] for key in ("domain", "runs", "median", "top_tenth", "best")] == [
         "code", 10, 0.25, 0.5, 0.5
@@ -79,23 +73,25 @@ def test_a_person_sees_what_each_domain_would_send_if_there_are_several(db, fill
     ]
 
 
-def test_another_setting_of_today_is_tried_too_with_its_daily_limit(fill, calibrate, monkeypatch):
+def test_another_setting_of_today_is_tried_too_with_its_daily_limit(fill, as_json, monkeypatch):
     fill([0.9] * 48)
     monkeypatch.setenv("KP_THRESHOLD", "0.85")
     monkeypatch.setenv("KP_MAX_PER_DAY", "3")
 
-    found = calibrate()
-    typed_limit = calibrate("--max-per-day", "5")
+    found = as_json("calibrate")
+    typed_limit = as_json("calibrate", "--max-per-day", "5")
 
     assert found["settings"][0]["setting"] == 0.85
     assert found["max_per_day"] == 3
     assert (of(found, 0.85)["let_through"], of(typed_limit, 0.85)["let_through"]) == (3, 5)
 
 
-def test_other_thresholds_and_shares_are_tried_too(fill, calibrate):
+def test_other_thresholds_and_shares_are_tried_too(fill, as_json):
     fill([0.5] * 24 + [0.625])
 
-    found = calibrate("--threshold", "0.625", "--threshold", "Top 40 %", "--threshold", "0.7")
+    found = as_json(
+        "calibrate", "--threshold", "0.625", "--threshold", "Top 40 %", "--threshold", "0.7"
+    )
 
     assert [row["setting"] for row in found["settings"][:4]] == [0.625, "top 40%", 0.7, 0.75]
     assert of(found, 0.625)["let_through"] == 1
@@ -131,12 +127,12 @@ def test_a_threshold_or_a_moment_that_is_none_is_refused(fill, type_command, wor
         ("1h", 0),
     ],
 )
-def test_since_is_to_the_second(db, calibrate, since, count):
+def test_since_is_to_the_second(db, as_json, since, count):
     for instant in ("2026-11-01T23:00:00.000Z", "2026-11-02T11:59:59.500Z", "2026-11-02T12:00:00Z"):
         put(db, run("one", step("thought"), instant=instant), with_value(0.5))
 
-    assert calibrate("--since", since)["runs"] == count
-    assert calibrate("-d", "no such", "--since", since)["domains"] == []
+    assert as_json("calibrate", "--since", since)["runs"] == count
+    assert as_json("calibrate", "-d", "no such", "--since", since)["domains"] == []
 
 
 @pytest.mark.parametrize(
@@ -149,20 +145,20 @@ def test_since_is_to_the_second(db, calibrate, since, count):
     ],
     ids=["none reaches the protocol's", "enough do", "fewer than a twentieth", "too few to tell"],
 )
-def test_a_setting_is_recommended(fill, calibrate, values, best):
+def test_a_setting_is_recommended(fill, as_json, values, best):
     fill(values)
 
-    assert calibrate()["recommended"] == best
+    assert as_json("calibrate")["recommended"] == best
 
 
-def test_what_is_private_is_left_out_and_that_is_said(fill, calibrate, db):
+def test_what_is_private_is_left_out_and_that_is_said(fill, as_json, db):
     fill([0.9, 0.6])
     private = run("one", step("thought"))
     metadata = private.trace.metadata.model_copy(update={"visibility": "private"})
     trace = private.trace.model_copy(update={"metadata": metadata})
     put(db, private.model_copy(update={"trace": trace}), with_value(0.9))
 
-    found = calibrate()
+    found = as_json("calibrate")
 
     assert (found["runs"], found["private"], of(found, 0.4)["let_through"]) == (2, 1, 2)
     assert sum(domain["runs"] for domain in found["domains"]) == 2
@@ -215,11 +211,11 @@ def test_rows_come_in_any_format_and_without_any_it_can_fail(fill, db, type_comm
     assert told.splitlines()[:3] == ["setting,let_through", "0.75,0", "0.7,1"]
 
 
-def test_what_is_stored_stays(fill, db, calibrate):
+def test_what_is_stored_stays(fill, db, as_json):
     fill([0.5] * 60)
     with closing(connect(db)) as connection:
         before = [*connection.iterdump()]
 
-        calibrate()
+        as_json("calibrate")
 
         assert [*connection.iterdump()] == before

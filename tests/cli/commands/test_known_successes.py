@@ -28,11 +28,6 @@ def ended(db):
 
 
 @pytest.fixture
-def printed(type_command):
-    return lambda *words: json.loads(type_command(*words, "--json").stdout)
-
-
-@pytest.fixture
 def estimated(agent, kp):
     """A run of which nobody has said anything, after twelve that somebody has judged."""
     for number in range(12):
@@ -42,14 +37,14 @@ def estimated(agent, kp):
     kp.flush()
 
 
-def test_an_assumed_success_is_not_known(ended, db, type_command, printed):
+def test_an_assumed_success_is_not_known(ended, db, type_command, as_json):
     ended(1, score=0.9, source="assumed")
 
     assert "not known" in typed("--db", str(db), "list", columns=200)
     listed = type_command("list", "--csv", "-c", "success,success_source").stdout
     [row] = csv.DictReader(io.StringIO(listed))
     assert (row["success"], row["success_source"]) == ("", "assumed")
-    for found in (*printed("list"), printed("show", "@last")):
+    for found in (*as_json("list"), as_json("show", "@last")):
         assert (found["success"], found["success_source"]) == (None, "assumed")
     assert "- outcome: not known" in type_command("show", "@last", "--md").stdout
     assert "outcome: not known" in typed("--db", str(db), "show", "@last", "--why")
@@ -67,12 +62,12 @@ def test_a_document_marks_a_success_that_is_only_assumed(ended, type_command, wo
     assert "success_source" not in json.loads(type_command(*words).stdout)["metadata"]
 
 
-def test_calibrate_counts_only_what_is_known(ended, db, printed):
+def test_calibrate_counts_only_what_is_known(ended, db, as_json):
     ended(3, score=0.9, source="assumed")
     ended(2, score=0.9)
     ended(1, score=0.9, success=False)
 
-    at = next(one for one in printed("calibrate")["settings"] if one["setting"] == 0.75)
+    at = next(one for one in as_json("calibrate")["settings"] if one["setting"] == 0.75)
 
     assert (at["let_through"], at["succeeded"], at["known"]) == (6, 2, 3)
     told = typed("--db", str(db), "calibrate", columns=160)
@@ -80,7 +75,7 @@ def test_calibrate_counts_only_what_is_known(ended, db, printed):
     assert "of 3 forwarded with a known end 2 succeeded; of all 3: 2" in told
 
 
-def test_what_was_forwarded_is_held_beside_all_runs(ended, db, printed):
+def test_what_was_forwarded_is_held_beside_all_runs(ended, db, as_json):
     ended(8, score=0.9)
     ended(1, score=0.9, success=False)
     ended(9, score=0.1)
@@ -88,7 +83,7 @@ def test_what_was_forwarded_is_held_beside_all_runs(ended, db, printed):
     ended(5, score=0.9, source="assumed")
     ended(5, score=0.9, source="said")
 
-    found = printed("status")
+    found = as_json("status")
 
     told = "of 9 forwarded with a known end 8 succeeded; of all 41: 17"
     assert found["successes"]["in_words"] == told
@@ -98,7 +93,7 @@ def test_what_was_forwarded_is_held_beside_all_runs(ended, db, printed):
 
 
 @pytest.mark.parametrize("threshold", [0.4, "top 20%"])
-def test_what_the_gate_chose_counts_as_that_when_feedback_withdraws_it(db, printed, threshold):
+def test_what_the_gate_chose_counts_as_that_when_feedback_withdraws_it(db, as_json, threshold):
     steps = [Step(step_id=0, type="thought"), Step(step_id=1, type="observation")]
     with KnowledgePulse(db=db, embedder=None, sync=True, threshold=threshold) as kp:
         runs = [ReasoningTrace.of(f"Ask {number}", steps) for number in range(40)]
@@ -106,36 +101,36 @@ def test_what_the_gate_chose_counts_as_that_when_feedback_withdraws_it(db, print
         [kp.feedback(run.id, success=False) for run in runs[:39]]
         kp.feedback(runs[39].id, success=True)
 
-    found = printed("status")["successes"]
+    found = as_json("status")["successes"]
 
     assert (found["known"], found["succeeded"]) == (40, 1)
     assert found["forwarded_known"] >= 6
     assert found["forwarded_succeeded"] <= 1
 
 
-def test_a_gate_that_chooses_worse_than_chance_is_a_trouble(ended, printed):
+def test_a_gate_that_chooses_worse_than_chance_is_a_trouble(ended, as_json):
     ended(9, score=0.9, success=False)
     ended(5, score=0.1)
-    nine = printed("status")["troubles"]
+    nine = as_json("status")["troubles"]
     ended(1, score=0.9, success=False)
-    (ten,) = printed("status")["troubles"]
+    (ten,) = as_json("status")["troubles"]
 
     assert nine == []
     assert ten.startswith("the gate chooses worse than chance")
 
 
-def test_silence_on_fifty_forwarded_runs_is_a_trouble(ended, printed):
+def test_silence_on_fifty_forwarded_runs_is_a_trouble(ended, as_json):
     silence = "none of 50 forwarded runs has a known outcome: kp-middleware review"
     troubles = []
     for number, source in ((49, "assumed"), (1, "assumed"), (1, "verdict")):
         ended(number, score=0.9, source=source)
-        troubles.append(printed("status")["troubles"])
+        troubles.append(as_json("status")["troubles"])
 
     assert troubles == [[], [silence], []]
 
 
 @pytest.mark.usefixtures("estimated")
-def test_the_estimate_is_told_with_reasons_and_track_record(db, kp, type_command, printed):
+def test_the_estimate_is_told_with_reasons_and_track_record(db, kp, type_command, as_json):
     told = typed("--db", str(db), "show", "@last", "--why", columns=300)
 
     estimate = kp.run(kp.runs(limit=1)[0].id).estimate
@@ -145,7 +140,7 @@ def test_the_estimate_is_told_with_reasons_and_track_record(db, kp, type_command
     assert f"So far right on {estimate.right} of 11; guessing the base rate: " in told
     assert type_command("show", "@last", "--why").exit_code == 0
 
-    [item] = printed("review")
+    [item] = as_json("review")
     reviewed, _ = typed_with_keys("--db", str(db), "review", keys="q", prompt="q quit ")
     assert 0 < item["p_success"] < 0.5
     assert item["p_reasons"][0][0] == "likeness"
@@ -154,11 +149,11 @@ def test_the_estimate_is_told_with_reasons_and_track_record(db, kp, type_command
     )
 
 
-def test_a_review_asks_first_what_the_estimate_is_least_sure_of(ended, db, printed):
+def test_a_review_asks_first_what_the_estimate_is_least_sure_of(ended, db, as_json):
     for score in (0.7, 0.1, 0.2):
         ended(1, score=score, source="assumed")
     with closing(connect(db)) as connection:
         connection.execute("UPDATE traces SET p_success = 0.99 WHERE score = 0.2")
         connection.execute("UPDATE traces SET p_success = 0.4 WHERE score = 0.7")
 
-    assert [item["score"] for item in printed("review")] == [0.1, 0.7, 0.2]
+    assert [item["score"] for item in as_json("review")] == [0.1, 0.7, 0.2]

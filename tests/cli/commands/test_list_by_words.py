@@ -15,14 +15,9 @@ def traces(db):
     put(db, run("Something else", thought), with_value(0.9))
 
 
-@pytest.fixture
-def found(type_command):
-    return lambda text, *more: json.loads(type_command("list", "--json", f"-q{text}", *more).stdout)
-
-
 @pytest.mark.usefixtures("traces")
-def test_the_best_match_comes_first(found):
-    assert [row["snippet"] for row in found("order")] == [
+def test_the_best_match_comes_first(as_json):
+    assert [row["snippet"] for row in as_json("list", "-q", "order")] == [
         "[Order]: an [order], to [order]",
         "Count the [orders]",
     ]
@@ -42,8 +37,8 @@ def test_the_best_match_comes_first(found):
         "count the orders",
     ],
 )
-def test_what_somebody_types_is_never_an_error(found, text):
-    assert [row["objective"] for row in found(text)] == ["Count the orders"]
+def test_what_somebody_types_is_never_an_error(as_json, text):
+    assert [row["objective"] for row in as_json("list", "-q", text)] == ["Count the orders"]
 
 
 @pytest.mark.usefixtures("traces")
@@ -78,8 +73,8 @@ def far_and_wide(db):
     ],
     ids=str,
 )
-def test_scripts_without_blanks_and_emoji_are_found_anywhere(found, words, snippets):
-    assert [row["snippet"] for row in found(" ".join(words))] == snippets
+def test_scripts_without_blanks_and_emoji_are_found_anywhere(as_json, words, snippets):
+    assert [row["snippet"] for row in as_json("list", "-q", " ".join(words))] == snippets
 
 
 @pytest.mark.usefixtures("far_and_wide")
@@ -90,17 +85,17 @@ def test_a_list_and_its_count_find_the_same(type_command):
     assert result.stderr == "2 in all: -n shows more\n"
 
 
-def test_an_excerpt_of_a_long_text_says_that_it_is_one(db, found):
+def test_an_excerpt_of_a_long_text_says_that_it_is_one(db, as_json):
     long = "あ" * 200
     put(db, run(f"{long}天気{long}", step("thought")), with_value(0.5))
 
-    assert found("天気")[0]["snippet"] == f"…{'あ' * 24}[天気]{'あ' * 70}…"
+    assert as_json("list", "-q", "天気")[0]["snippet"] == f"…{'あ' * 24}[天気]{'あ' * 70}…"
 
 
-def test_of_equal_matches_the_same_ones_come_first_however_many_are_shown(db, found):
+def test_of_equal_matches_the_same_ones_come_first_however_many_are_shown(db, as_json):
     for number in range(6):
         put(db, run(f"count item {number}", step("thought", content="hm")))
 
-    everything = [row["objective"] for row in found("count")]
+    everything = [row["objective"] for row in as_json("list", "-q", "count")]
 
-    assert [row["objective"] for row in found("count", "-n", "3")] == everything[:3]
+    assert [row["objective"] for row in as_json("list", "-q", "count", "-n", "3")] == everything[:3]

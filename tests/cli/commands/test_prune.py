@@ -15,28 +15,23 @@ def three(agent):
     [agent(word) for word in ("one", "two", "three")]
 
 
-@pytest.fixture
-def left(type_command):
-    return lambda: len(json.loads(type_command("list", "--json").stdout))
-
-
 @pytest.mark.usefixtures("three")
-def test_what_no_rule_keeps_goes(type_command, left):
+def test_what_no_rule_keeps_goes(type_command, as_json):
     result = type_command("prune", "--keep", "1", "--yes")
 
     assert (result.exit_code, result.stdout) == (0, "2 removed, 1 kept\n")
     assert "--vacuum shrinks it" in result.stderr
-    assert left() == 1
+    assert len(as_json("list")) == 1
 
 
 @pytest.mark.usefixtures("three")
 @pytest.mark.parametrize("manner", [[], ["--quiet"]], ids=["usually", "quiet"])
-def test_nothing_goes_unless_it_is_said(type_command, left, manner):
+def test_nothing_goes_unless_it_is_said(type_command, as_json, manner):
     result = type_command("prune", "--keep", "1", *manner)
 
     assert result.stdout == "2 would be removed, 1 kept\n"
     assert result.stderr == "--yes removes them\n"
-    assert left() == 3
+    assert len(as_json("list")) == 3
 
 
 @pytest.mark.usefixtures("three")
@@ -63,11 +58,11 @@ def test_where_nothing_would_go_there_is_nothing_to_say_yes_to(type_command):
         (["--below", "1", "--keep", "1"], 1),
     ],
 )
-def test_what_goes_fits_all_that_is_said(type_command, left, words, kept):
+def test_what_goes_fits_all_that_is_said(type_command, as_json, words, kept):
     assert json.loads(type_command("prune", *words, "--json").stdout)["kept"] == kept
-    assert left() == 3
+    assert len(as_json("list")) == 3
     assert json.loads(type_command("prune", *words, "--yes", "--json").stdout)["kept"] == kept
-    assert left() == kept
+    assert len(as_json("list")) == kept
 
 
 def test_what_was_sent_can_be_kept_and_so_can_what_scored_enough(db, type_command):
@@ -122,12 +117,12 @@ def test_vacuum_gives_the_room_back(agent, kp, type_command, db):
         (["--below", "nan"], "nan is not a finite number"),
     ],
 )
-def test_without_a_rule_that_makes_sense_nothing_goes(type_command, left, words, complaint):
+def test_without_a_rule_that_makes_sense_nothing_goes(type_command, as_json, words, complaint):
     result = type_command("prune", *words, "--yes")
 
     assert result.exit_code == 2
     assert complaint in result.stderr
-    assert left() == 3
+    assert len(as_json("list")) == 3
 
 
 @pytest.mark.usefixtures("three")

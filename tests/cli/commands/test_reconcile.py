@@ -1,6 +1,5 @@
 """A registry that has lost what it had is filled again."""
 
-import json
 from contextlib import closing
 
 import pytest
@@ -16,11 +15,6 @@ def registry(monkeypatch):
         monkeypatch.setenv("KP_API_KEY", local.api_key)
         monkeypatch.setenv("KP_AGENT_ID", "agent-1")
         yield local
-
-
-@pytest.fixture
-def reconcile(type_command):
-    return lambda *words: json.loads(type_command("outbox", "reconcile", "--json", *words).stdout)
 
 
 def outbox_rows(db):
@@ -62,16 +56,16 @@ def test_what_is_taken_out_today_stays_out_of_what_goes_again(
     assert "Project" not in document.model_dump_json()
 
 
-def test_what_is_missing_there_is_counted_and_sent_again(record, registry, reconcile, type_command):
+def test_what_is_missing_there_is_counted_and_sent_again(record, registry, as_json, type_command):
     record("one", "another")
-    before = reconcile()
+    before = as_json("outbox", "reconcile")
     registry.forget()
     record("the third")
 
-    lost, printed = reconcile(), type_command("outbox", "reconcile")
-    queued = reconcile("--send")
+    lost, printed = as_json("outbox", "reconcile"), type_command("outbox", "reconcile")
+    queued = as_json("outbox", "reconcile", "--send")
     record()
-    after = reconcile()
+    after = as_json("outbox", "reconcile")
 
     assert (before["there"], before["missing"], before["unknown"]) == (2, 0, 0)
     assert (lost["there"], lost["missing"], lost["queued"]) == (1, 2, {})
@@ -82,27 +76,27 @@ def test_what_is_missing_there_is_counted_and_sent_again(record, registry, recon
 
 
 @pytest.mark.usefixtures("registry")
-def test_what_another_file_or_agent_has_sent_is_told_apart(record, reconcile, db, tmp_path):
+def test_what_another_file_or_agent_has_sent_is_told_apart(record, as_json, db, tmp_path):
     record("one of another file")
     db.rename(tmp_path / "other.db")
     record("one")
     record("two", agent_id="another-agent")
 
-    found = reconcile()
+    found = as_json("outbox", "reconcile")
 
     assert (found["there"], found["missing"]) == (1, 0)
     assert (found["unknown"], found["of_others"]) == (1, 1)
 
 
 @pytest.mark.usefixtures("registry")
-def test_the_same_id_twice_is_no_trace_of_another_agent(record, reconcile, db):
+def test_the_same_id_twice_is_no_trace_of_another_agent(record, as_json, db):
     record("one", "another")
     with closing(connect(db)) as connection:
         connection.execute(
             "UPDATE outbox SET remote_id = (SELECT max(remote_id) FROM outbox)"
         ).connection.commit()
 
-    assert reconcile()["of_others"] == 0
+    assert as_json("outbox", "reconcile")["of_others"] == 0
 
 
 BREAKS = (

@@ -22,11 +22,6 @@ def twelve(agent, kp, monkeypatch):
 
 
 @pytest.fixture
-def queue(type_command):
-    return lambda *words: json.loads(type_command("review", "--json", *words).stdout)
-
-
-@pytest.fixture
 def review(db):
     """Types the command and these keys."""
     return lambda keys, *words: typed_with_keys(
@@ -35,7 +30,7 @@ def review(db):
 
 
 @pytest.mark.usefixtures("twelve")
-def test_ten_answers(review, queue, kp):
+def test_ten_answers(review, as_json, kp):
     printed, code = review("yynnysyonny", "-n", "10")
 
     assert code == 0
@@ -45,8 +40,8 @@ def test_ten_answers(review, queue, kp):
     assert len(judged) == 9
     assert sum(run.success for run in judged) == 5
     assert {run.success_source for run in judged} == {"feedback"}
-    assert not {item["trace_id"] for item in queue()} & {run.id for run in judged}
-    assert len(queue()) == 3
+    assert not {item["trace_id"] for item in as_json("review")} & {run.id for run in judged}
+    assert len(as_json("review")) == 3
 
 
 @pytest.mark.usefixtures("twelve")
@@ -82,43 +77,43 @@ def test_an_answer_counts_at_once_and_stays_however_it_ends(review, kp, last, en
 
 
 @pytest.mark.usefixtures("twelve")
-def test_those_that_would_go_come_first_and_have_half_of_a_full_list(queue):
-    whys = [item["why"] for item in queue("-n", "4")]
+def test_those_that_would_go_come_first_and_have_half_of_a_full_list(as_json):
+    whys = [item["why"] for item in as_json("review", "-n", "4")]
     assert whys == ["forwarded", "forwarded", "uncertain", "uncertain"]
 
-    whys = [item["why"] for item in queue("-n", "8")]
+    whys = [item["why"] for item in as_json("review", "-n", "8")]
     assert whys == ["forwarded"] * 6 + ["uncertain"] * 2
 
 
 @pytest.mark.usefixtures("twelve")
-def test_filters_are_those_of_list_and_a_pipe_is_told_what_to_do(queue, type_command):
+def test_filters_are_those_of_list_and_a_pipe_is_told_what_to_do(as_json, type_command):
     piped = type_command("review")
 
     assert piped.exit_code == 2
     assert "use --json here, and answer with kp-middleware feedback ID" in piped.stderr
-    assert {item["objective"] for item in queue("-q", "quiet")} == {
+    assert {item["objective"] for item in as_json("review", "-q", "quiet")} == {
         f"quiet {number}" for number in range(6)
     }
-    assert queue("-d", "finance") == []
+    assert as_json("review", "-d", "finance") == []
 
 
 @pytest.mark.usefixtures("twelve")
-def test_what_somebody_has_said_is_not_asked(queue, kp, type_command):
+def test_what_somebody_has_said_is_not_asked(as_json, kp, type_command):
     said = kp.runs()[0].id
     type_command("feedback", said, "--success")
     type_command("feedback", kp.runs()[1].id, "--confidence", "0.4")
 
-    asked = {item["trace_id"] for item in queue("-n", "50")}
+    asked = {item["trace_id"] for item in as_json("review", "-n", "50")}
     assert said not in asked
     assert len(asked) == 11  # a confidence says nothing about success
 
 
-def test_with_nothing_to_ask_it_says_so(agent, review, type_command, queue):
+def test_with_nothing_to_ask_it_says_so(agent, review, type_command, as_json):
     agent("one")
     type_command("feedback", "@last", "--success")
 
     assert review("")[0].startswith("nothing to review")
-    assert queue() == []
+    assert as_json("review") == []
     assert type_command("review").exit_code == 0
 
 
@@ -139,21 +134,23 @@ def test_status_and_doctor_say_that_nobody_has_looked(type_command, kp, monkeypa
     assert "not reviewed" not in type_command("doctor").stdout
 
 
-def test_private_runs_do_not_go(db, queue, type_command):
+def test_private_runs_do_not_go(db, as_json, type_command):
     with KnowledgePulse(
         db=db, embedder=StandInEmbedder(), sync=True, threshold=0, visibility="private"
     ) as kp:
         kp.capture(lambda question: question)("one")
 
-    assert [item["why"] for item in queue()] == ["uncertain"]
+    assert [item["why"] for item in as_json("review")] == ["uncertain"]
     assert "would go" not in type_command("status").stdout
 
 
 @pytest.mark.usefixtures("twelve")
-def test_programs_get_the_same_queue(queue, kp, tmp_path):
+def test_programs_get_the_same_queue(as_json, kp, tmp_path):
     items = kp.review_queue(4)
 
-    assert [item.trace_id for item in items] == [item["trace_id"] for item in queue("-n", "4")]
+    assert [item.trace_id for item in items] == [
+        item["trace_id"] for item in as_json("review", "-n", "4")
+    ]
     assert items[0].way == ("I say it louder", "shout() → LOUD 5")
     with pytest.raises(ValueError, match="at least 1"):
         kp.review_queue(0)

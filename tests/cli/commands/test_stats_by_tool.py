@@ -1,6 +1,5 @@
 """What tools were used."""
 
-import json
 from contextlib import closing
 
 import pytest
@@ -26,14 +25,9 @@ def traces(db):
     put(db, run("two", step(call, "grep"), step(back, "grep", latency_ms=20), domain="code"))
 
 
-@pytest.fixture
-def used(type_command):
-    return lambda *words: json.loads(type_command("stats", "--by", "tool", "--json", *words).stdout)
-
-
 @pytest.mark.usefixtures("traces")
-def test_calls_failures_traces_and_times_are_counted(used):
-    assert used() == [
+def test_calls_failures_traces_and_times_are_counted(as_json):
+    assert as_json("stats", "--by", "tool") == [
         {
             "tool": "grep",
             "calls": 3,
@@ -44,10 +38,10 @@ def test_calls_failures_traces_and_times_are_counted(used):
         },
         {"tool": "fetch", "calls": 1, "failures": 0, "traces": 1, "mean_ms": None, "max_ms": None},
     ]
-    assert used("-d", "code") == [
+    assert as_json("stats", "--by", "tool", "-d", "code") == [
         {"tool": "grep", "calls": 1, "failures": 0, "traces": 1, "mean_ms": 20, "max_ms": 20}
     ]
-    assert [row["tool"] for row in used("-n", "1")] == ["grep"]
+    assert [row["tool"] for row in as_json("stats", "--by", "tool", "-n", "1")] == ["grep"]
 
 
 @pytest.mark.usefixtures("traces")

@@ -1,6 +1,5 @@
 """How it is going, in one look."""
 
-import json
 import time
 from contextlib import closing
 
@@ -15,11 +14,6 @@ from kp_middleware.storage import PacingTable
 from kp_middleware.testing import StandInEmbedder
 
 REGISTRY = "https://registry.example"
-
-
-@pytest.fixture
-def status(type_command):
-    return lambda: json.loads(type_command("status", "--json").stdout)
 
 
 @pytest.fixture
@@ -51,11 +45,11 @@ def noted(*, key_hash="hash", **pacing):
     table.change(lambda _: Pace(noted_at=time.time(), **pacing))
 
 
-def test_the_file_is_told_with_the_same_numbers_as_stats(agent, status, kp, db):
+def test_the_file_is_told_with_the_same_numbers_as_stats(agent, as_json, kp, db):
     agent("one")
     agent("two")
 
-    found, stats = status(), kp.stats()._asdict()
+    found, stats = as_json("status"), kp.stats()._asdict()
 
     assert (found["path"], found["schema"]) == (str(db), SCHEMA)
     assert found["size_bytes"] > 4096
@@ -69,11 +63,11 @@ def test_the_file_is_told_with_the_same_numbers_as_stats(agent, status, kp, db):
 
 
 @pytest.mark.parametrize(("state", "name"), [("recorded", "unscored"), ("paused", "paused")])
-def test_what_waits_is_told_with_since_when(agent, change, status, state, name):
+def test_what_waits_is_told_with_since_when(agent, change, as_json, state, name):
     agent("one")
     change("UPDATE traces SET state = ?, score = NULL", state)
 
-    found = status()
+    found = as_json("status")
 
     assert (found[name], found["waiting_since"]) == (1, {name: found["oldest"]})
 
@@ -83,20 +77,20 @@ def test_what_waits_is_told_with_since_when(agent, change, status, state, name):
     ("state", "words"),
     [("blocked", "outbox --blocked says why"), ("rejected", "outbox --failed says why")],
 )
-def test_each_kind_of_trouble_is_one_line_with_what_to_do(change, status, state, words):
+def test_each_kind_of_trouble_is_one_line_with_what_to_do(change, as_json, state, words):
     change("UPDATE outbox SET state = ?", state)
 
-    (trouble,) = status()["troubles"]
+    (trouble,) = as_json("status")["troubles"]
 
     assert trouble.startswith("1 ")
     assert words in trouble
 
 
 @pytest.mark.usefixtures("waiting")
-def test_a_pause_of_sending_is_told_with_its_end_and_its_cause(status):
+def test_a_pause_of_sending_is_told_with_its_end_and_its_cause(as_json):
     noted(paused_until=4e9, problem="unheard", problem_since=1.8e9, tries=2)
 
-    found = status()
+    found = as_json("status")
 
     assert found["pauses"] == [
         {
@@ -119,10 +113,10 @@ def test_a_pause_of_sending_is_told_with_its_end_and_its_cause(status):
 
 
 @pytest.mark.usefixtures("waiting")
-def test_a_key_that_was_refused_is_told_until_the_user_acts(status, type_command):
+def test_a_key_that_was_refused_is_told_until_the_user_acts(as_json, type_command):
     noted(stopped_at=1.0)
 
-    found = status()
+    found = as_json("status")
     retried = type_command("outbox", "retry", "--failed")
 
     assert retried.stderr == "retrying the refused API key\n"
@@ -131,28 +125,28 @@ def test_a_key_that_was_refused_is_told_until_the_user_acts(status, type_command
     assert (pause["registry"], pause["until"], pause["refused"]) == (REGISTRY, None, True)
     assert "refused the API key (unknown or revoked)" in found["troubles"][0]
     assert "outbox retry --failed" in found["troubles"][0]
-    assert status()["troubles"] == []
+    assert as_json("status")["troubles"] == []
 
 
 @pytest.mark.usefixtures("waiting")
-def test_a_pause_that_is_over_or_of_another_key_or_registry_is_not_told(change, status):
+def test_a_pause_that_is_over_or_of_another_key_or_registry_is_not_told(change, as_json):
     noted(stopped_at=1.0)
     noted(key_hash="another", answering=True)
-    refused = status()["pauses"]
+    refused = as_json("status")["pauses"]
     noted(paused_until=1e9)
-    over = status()["pauses"]
+    over = as_json("status")["pauses"]
     noted(paused_until=4e9)
     change("UPDATE outbox SET registry = 'https://other.example'")
 
-    assert (refused, over, status()["pauses"]) == ([], [], [])
+    assert (refused, over, as_json("status")["pauses"]) == ([], [], [])
 
 
-def test_a_damaged_file_that_was_set_aside_is_told(agent, db, status):
+def test_a_damaged_file_that_was_set_aside_is_told(agent, db, as_json):
     agent("one")
     aside = db.with_name("kp.db.corrupt-20261121T200000Z")
     aside.touch()
 
-    assert str(aside) in status()["troubles"][0]
+    assert str(aside) in as_json("status")["troubles"][0]
 
 
 @pytest.mark.usefixtures("waiting")
@@ -175,20 +169,23 @@ def test_people_see_it_in_lines_no_longer_than_the_terminal(change, db, type_com
     assert max(map(len, shown.splitlines())) <= 70
 
 
-def test_an_empty_file_has_a_status(db, status):
+def test_an_empty_file_has_a_status(db, as_json):
     KnowledgePulse(db=db, embedder=StandInEmbedder())
     connect(db).close()
 
-    assert (status()["recorded"], status()["oldest"]) == (0, None)
+    assert (as_json("status")["recorded"], as_json("status")["oldest"]) == (0, None)
 
 
-def test_that_none_of_100_cleared_is_a_trouble_with_what_to_do(db, status):
+def test_that_none_of_100_cleared_is_a_trouble_with_what_to_do(db, as_json):
     for number in range(100):
         put(db, run(f"run {number}", step("thought")), with_value(0.5))
-    (trouble,) = status()["troubles"]
+    (trouble,) = as_json("status")["troubles"]
 
     put(db, run("a good one", step("thought")), with_value(0.9))
 
     assert trouble.startswith("none of the last 100 scored runs cleared the gate (threshold 0.75)")
     assert 'KP_THRESHOLD="top 10%"' in trouble
-    assert (status()["troubles"], status()["last_decisions"]["cleared"]) == ([], 1)
+    assert (as_json("status")["troubles"], as_json("status")["last_decisions"]["cleared"]) == (
+        [],
+        1,
+    )
