@@ -33,12 +33,12 @@ def test_a_word_that_is_no_command_is_told_with_the_one_that_is_like_it(
 
 
 @pytest.mark.parametrize("name", ["@last", "@best", "prefix", "whole id"])
-def test_a_trace_is_shown_by_any_of_its_names(agent, type_command, name):
+def test_a_trace_is_shown_by_any_of_its_names(agent, as_json, name):
     agent("one")
-    (row,) = json.loads(type_command("list", "--json").stdout)
+    (row,) = as_json("list")
     names = {"prefix": row["id"][9:17], "whole id": row["id"]}
 
-    shown = json.loads(type_command("show", names.get(name, name), "--json").stdout)
+    shown = as_json("show", names.get(name, name))
 
     assert shown["id"] == row["id"]
     assert [step["type"] for step in shown["steps"]] == ["thought", "tool_call", "observation"]

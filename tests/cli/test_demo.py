@@ -1,7 +1,5 @@
 """The demo, on a terminal and for a program."""
 
-import json
-
 import pytest
 from terminal import typed
 
@@ -16,8 +14,8 @@ def test_the_demo_tells_what_became_of_each_run_and_what_to_type_next(db):
 
 
 @pytest.mark.model
-def test_the_demo_sends_what_clears_and_keeps_the_rest(type_command, db):
-    result = json.loads(type_command("demo", "--into", str(db), "--json").stdout)
+def test_the_demo_sends_what_clears_and_keeps_the_rest(as_json, db):
+    result = as_json("demo", "--into", str(db))
 
     states = [run["state"] for run in result["runs"]]
     assert result["sent"] == states.count("sent") >= 1

@@ -177,7 +177,7 @@ def login(home):
     ids=["no config", "no config and a variable", "another registry"],
 )
 def test_a_login_of_another_registry_sends_nothing_and_is_told_everywhere(
-    record, login, type_command, monkeypatch, config, environment, words
+    record, login, type_command, as_json, monkeypatch, config, environment, words
 ):
     monkeypatch.setenv("KP_EMBEDDER", "none")
     login({"apiKey": at.KEY, "agentId": "agent-1"}, **config)
@@ -186,8 +186,8 @@ def test_a_login_of_another_registry_sends_nothing_and_is_told_everywhere(
     kp = record("six times seven")
 
     doctor = type_command("doctor")
-    (told,) = json.loads(type_command("status", "--json").stdout)["troubles"]
-    listed = json.loads(type_command("list", "--json").stdout)
+    (told,) = as_json("status")["troubles"]
+    listed = as_json("list")
 
     assert kp.settings.api_key is None
     assert [row["state"] for row in listed] == ["not queued"]
@@ -197,13 +197,13 @@ def test_a_login_of_another_registry_sends_nothing_and_is_told_everywhere(
     assert not locations.pacing_file().exists()
 
 
-def test_a_login_is_used_at_its_own_registry(record, login, type_command):
+def test_a_login_is_used_at_its_own_registry(record, login, as_json):
     with LocalRegistry(answers=[Fault.DRIP]) as registry:
         login({"apiKey": registry.api_key, "agentId": "agent-1"}, registryUrl=registry.url + "/")
         record("six times seven")
 
         assert len(registry.documents) == 1
-    assert json.loads(type_command("status", "--json").stdout)["troubles"] == []
+    assert as_json("status")["troubles"] == []
 
 
 def test_a_key_that_is_named_goes_with_whatever_registry_is_named(login, monkeypatch):

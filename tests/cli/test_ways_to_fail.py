@@ -269,13 +269,13 @@ def test_patience_is_told_with_when_it_ends(queue, program, as_json):
     assert told.endswith("; 3 take about 5 s then")
 
 
-def test_three_programs_at_once_are_told_with_how_long_all_will_take(queue, program, type_command):
+def test_three_programs_at_once_are_told_with_how_long_all_will_take(queue, program, as_json):
     with LocalRegistry(burst=100, answers=lambda _: 400) as registry:
         queue(registry.url, 45)
         for _ in range(3):
             program(registry.url, registry.api_key)
 
-        found = json.loads(type_command("status", "--json").stdout)
+        found = as_json("status")
 
     (sending,) = found["sending"]
     assert (sending["waiting"], sending["busy"]) == (25, True)
@@ -286,14 +286,14 @@ def test_three_programs_at_once_are_told_with_how_long_all_will_take(queue, prog
     assert [trouble for trouble in found["troubles"] if "nothing is sent" in trouble] == []
 
 
-def test_a_program_that_has_closed_is_not_told_to_be_sending(db, agent, type_command):
+def test_a_program_that_has_closed_is_not_told_to_be_sending(db, agent, as_json):
     with LocalRegistry(answers=lambda _: 500) as registry:
         with KnowledgePulse(
             db=db, embedder=None, threshold=0, registry_url=registry.url, api_key=registry.api_key
         ) as kp:
             kp.capture(agent)("a question")
             kp.flush(0.5)
-            (during,) = json.loads(type_command("status", "--json").stdout)["sending"]
-        (after,) = json.loads(type_command("status", "--json").stdout)["sending"]
+            (during,) = as_json("status")["sending"]
+        (after,) = as_json("status")["sending"]
 
     assert (during["busy"], after["busy"]) == (True, False)

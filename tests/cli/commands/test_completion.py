@@ -1,6 +1,5 @@
 """What a shell offers while a command is typed."""
 
-import json
 import os
 import shlex
 import shutil
@@ -35,11 +34,11 @@ def complete():
 
 
 @pytest.fixture
-def short_ids(agent, type_command):
+def short_ids(agent, as_json):
     """The ids of two traces as they are typed, the newest first."""
     agent("How high is Mont Blanc?")
     agent("two\x1b[2J\nlines")
-    return [row["id"][9:17] for row in json.loads(type_command("list", "--json").stdout)]
+    return [row["id"][9:17] for row in as_json("list")]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Each setting, where it comes from, and how to change it."""
 
-import json
 import tomllib
 
 import pytest
@@ -10,11 +9,9 @@ from kp_middleware.testing import StandInEmbedder
 
 
 @pytest.fixture
-def config(type_command):
+def config(as_json):
     """All settings by name."""
-    return lambda: {
-        row["setting"]: row for row in json.loads(type_command("config", "--json").stdout)
-    }
+    return lambda: {row["setting"]: row for row in as_json("config")}
 
 
 @pytest.fixture
@@ -103,13 +100,15 @@ def test_a_setting_is_kept_for_every_program_that_follows(
     assert tomllib.loads(locations.settings_file().read_text()) == {name: expected}
 
 
-def test_a_threshold_that_was_set_decides_and_the_file_is_for_the_user_alone(type_command, db):
+def test_a_threshold_that_was_set_decides_and_the_file_is_for_the_user_alone(
+    type_command, as_json, db
+):
     type_command("config", "set", "threshold", "0.01")
 
     with KnowledgePulse(db=db, embedder=StandInEmbedder(), sync=True) as kp:
         kp.capture(lambda: kp.tool(str.upper)("a"))()
 
-    (row,) = json.loads(type_command("list", "--json").stdout)
+    (row,) = as_json("list")
     path = locations.settings_file()
     assert row["state"] == "not queued"
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
@@ -186,11 +185,11 @@ def test_a_broken_settings_file_is_named_and_left_alone(type_command, file):
     assert file.read_text() == "threshold = \n"
 
 
-def test_the_path_of_the_settings_file_is_told(type_command):
+def test_the_path_of_the_settings_file_is_told(type_command, as_json):
     path = locations.settings_file()
 
     assert type_command("config", "path").stdout == f"{path}\n"
-    assert json.loads(type_command("config", "path", "--json").stdout)["exists"] is False
+    assert as_json("config", "path")["exists"] is False
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import json
 import re
 
 import pytest
@@ -29,8 +28,8 @@ def two(db):
 
 
 @pytest.mark.usefixtures("two")
-def test_scores_are_laid_side_by_side_and_steps_aligned_by_type_and_tool(type_command):
-    told = json.loads(type_command("diff", "left", "right", "--json").stdout)
+def test_scores_are_laid_side_by_side_and_steps_aligned_by_type_and_tool(as_json):
+    told = as_json("diff", "left", "right")
 
     parts = {part["part"]: part for part in told["scores"]}
     assert [*parts] == [
@@ -68,10 +67,10 @@ def test_no_step_is_lost_or_moved_and_a_pair_is_in_both_just_where_it_is_the_sam
 
 
 @pytest.mark.usefixtures("two")
-def test_a_trace_without_a_score_is_compared_by_its_steps(type_command, db):
+def test_a_trace_without_a_score_is_compared_by_its_steps(as_json, db):
     put(db, run("Find it", step("thought"), id="waits"))
 
-    told = json.loads(type_command("diff", "left", "waits", "--json").stdout)
+    told = as_json("diff", "left", "waits")
 
     assert {part["difference"] for part in told["scores"]} == {None}
     assert [step["place"] for step in told["steps"]] == ["same", "left", "left"]

@@ -28,17 +28,13 @@ def recorded(agent, monkeypatch):
     monkeypatch.setenv("KP_THRESHOLD", "0.5")
 
 
-def shown(type_command):
-    return json.loads(type_command("show", "@last", "--json").stdout)
-
-
 @pytest.mark.usefixtures("recorded")
-def test_it_says_what_was_and_what_is(type_command):
-    before = shown(type_command)
+def test_it_says_what_was_and_what_is(type_command, as_json):
+    before = as_json("show", "@last")
 
     done = type_command("feedback", "@last", "--failure")
 
-    after = shown(type_command)
+    after = as_json("show", "@last")
     assert done.stdout.splitlines() == [
         after["id"],
         "success     not known → failed",
@@ -67,15 +63,15 @@ def test_what_clears_now_waits_for_the_program_that_runs_next(type_command):
     assert "the next program that records sends it" in again.stderr
 
 
-def test_the_same_twice_changes_nothing_and_says_so(agent, type_command):
+def test_the_same_twice_changes_nothing_and_says_so(agent, type_command, as_json):
     agent("one")
     type_command("feedback", "@last", "--failure")
-    before = shown(type_command)
+    before = as_json("show", "@last")
 
     done = type_command("feedback", "@last", "--failure")
 
     assert "nothing changed" in done.stderr
-    assert shown(type_command) == before
+    assert as_json("show", "@last") == before
 
 
 @pytest.mark.parametrize(

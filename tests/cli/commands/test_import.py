@@ -104,13 +104,13 @@ def hook(db):
     return lambda told: CliRunner().invoke(main, ["--db", str(db), "import", "--hook"], input=told)
 
 
-def test_the_hook_imports_the_session_that_it_names(hook, type_command, transcript):
+def test_the_hook_imports_the_session_that_it_names(hook, as_json, transcript):
     session = {"session_id": "s1", "transcript_path": str(transcript), "x": 1}
 
     result = hook(json.dumps(session))
 
     assert (result.exit_code, result.stdout) == (0, "")
-    assert len(json.loads(type_command("list", "--json").stdout)) == 2
+    assert len(as_json("list")) == 2
 
 
 @pytest.mark.parametrize("told", ["", "[]", "{}", '{"transcript_path": "/no/such"}', "[" * 10**5])
@@ -139,12 +139,12 @@ def test_what_cannot_be_meant_is_refused_with_a_remedy(type_command, words, told
 
 
 @pytest.mark.usefixtures("transcript")
-def test_private_runs_have_a_column_of_their_own(type_command, monkeypatch):
+def test_private_runs_have_a_column_of_their_own(type_command, as_json, monkeypatch):
     monkeypatch.setenv("KP_THRESHOLD", "0.1")
     type_command("import", "claude-code")
 
-    calibrated = json.loads(type_command("calibrate", "--json").stdout)
-    counted = json.loads(type_command("stats", "--json").stdout)
+    calibrated = as_json("calibrate")
+    counted = as_json("stats")
 
     by_setting = {one["setting"]: one for one in calibrated["settings"]}
     assert (calibrated["runs"], calibrated["private"]) == (0, 2)

@@ -23,13 +23,13 @@ def traces(db):
 
 
 def test_the_nearest_come_first_and_are_not_told_to_reach_it_however_near_they_are(
-    db, type_command
+    db, type_command, as_json
 ):
     for value in (0.75, 0.74999, 0.74996, 0.75001, 0.75004):
         put(db, run(str(value), step("thought", content="hm")), with_value(value))
 
     def nearest(*words):
-        rows = json.loads(type_command("list", "--near", "--json", *words).stdout)
+        rows = as_json("list", "--near", *words)
         return [row["objective"] for row in rows]
 
     assert nearest()[0] == nearest("-n", "1")[0] == "0.75"
@@ -183,8 +183,8 @@ def test_on_a_narrow_terminal_no_id_and_no_number_is_cut(db):
 @pytest.mark.parametrize(
     "words", [["-c", "id,duration_ms"], ["-c", "id", "-c", "duration_ms"]], ids=str
 )
-def test_columns_are_named_with_commas_or_one_by_one(type_command, words):
-    rows = json.loads(type_command("list", "--json", *words).stdout)
+def test_columns_are_named_with_commas_or_one_by_one(as_json, words):
+    rows = as_json("list", *words)
 
     assert [[*row] for row in rows] == [["id", "duration_ms"]] * 4
     assert rows[0]["duration_ms"] == 900
@@ -221,8 +221,8 @@ def test_on_100_columns_there_are_30_for_the_objective(db):
         ("steps", "step_count", None),
     ],
 )
-def test_runs_are_sorted_by_what_is_shown(type_command, sort, column, first):
-    rows = json.loads(type_command("list", "--sort", sort, "--json").stdout)
+def test_runs_are_sorted_by_what_is_shown(type_command, as_json, sort, column, first):
+    rows = as_json("list", "--sort", sort)
 
     values = [row[column] for row in rows if row[column] is not None]
     assert values == sorted(values, reverse=True)

@@ -26,7 +26,7 @@ def old(db):
     return db
 
 
-def test_an_older_file_can_be_read_afterwards(type_command, old):
+def test_an_older_file_can_be_read_afterwards(type_command, as_json, old):
     result = type_command("migrate", "--json")
 
     copy = old.with_name(f"{old.name}.before-{SCHEMA}")
@@ -38,7 +38,7 @@ def test_an_older_file_can_be_read_afterwards(type_command, old):
         "copy": str(copy),
     }
     assert (schema(old), schema(copy)) == (SCHEMA, 6)
-    listed = json.loads(type_command("list", "--json").stdout)
+    listed = as_json("list")
     assert "What is in the soup?" in [row["objective"] for row in listed]
 
 

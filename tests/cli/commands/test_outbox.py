@@ -62,16 +62,12 @@ def _agent(answer):
     return ask
 
 
-def rows(type_command, *words):
-    return json.loads(type_command("outbox", "list", "--json", *words).stdout)
-
-
-def test_the_outbox_is_listed_with_what_was_taken_out(record, type_command, db):
+def test_the_outbox_is_listed_with_what_was_taken_out(record, type_command, as_json, db):
     record("mail anna@example.org, password=hunter2")
 
     lines = type_command("outbox").stdout.splitlines()
     heading, row, *_ = typed("--db", str(db), "outbox").splitlines()
-    shown = json.loads(type_command("show", "@last", "--json").stdout)
+    shown = as_json("show", "@last")
 
     assert lines[0].split("\t")[:3] == heading.split()[:3] == ["id", "state", "attempts"]
     assert lines[1].split("\t")[1] == row.split()[1] == "pending"
@@ -82,16 +78,16 @@ def test_the_outbox_is_listed_with_what_was_taken_out(record, type_command, db):
     assert redacted in typed("--db", str(db), "show", "@last")
 
 
-def test_what_is_blocked_says_why_and_has_no_bytes(record, type_command):
+def test_what_is_blocked_says_why_and_has_no_bytes(record, type_command, as_json):
     record(redact_engines=[NO_RULES])
 
-    (row,) = rows(type_command, "--blocked")
+    (row,) = as_json("outbox", "list", "--blocked")
     body = type_command("outbox", "show", "@last")
 
     assert (row["state"], row["size_bytes"]) == ("blocked", None)
     assert row["reason"].startswith(f"engine_missing at {NO_RULES}: ")
-    assert rows(type_command, "--pending") == []
-    assert rows(type_command, "--failed") == [row]
+    assert as_json("outbox", "list", "--pending") == []
+    assert as_json("outbox", "list", "--failed") == [row]
     assert (body.stdout, body.exit_code) == ("", 1)
     assert "nothing would be sent: blocked: engine_missing" in body.stderr
 
@@ -129,13 +125,13 @@ def test_a_diff_shows_what_redaction_changed_and_the_words_of_a_tool_call(record
 
 
 @pytest.mark.usefixtures("rejected")
-def test_what_was_rejected_waits_again(type_command):
-    (before,) = rows(type_command, "--failed")
+def test_what_was_rejected_waits_again(type_command, as_json):
+    (before,) = as_json("outbox", "list", "--failed")
 
     result = type_command("outbox", "retry", before["id"][9:15])
 
     assert (result.stdout, result.exit_code) == ("1 waiting\n", 0)
-    (after,) = rows(type_command)
+    (after,) = as_json("outbox", "list")
     assert (after["state"], after["attempts"], after["reason"]) == (
         "pending",
         0,
@@ -144,7 +140,7 @@ def test_what_was_rejected_waits_again(type_command):
 
 
 def test_what_could_not_be_redacted_goes_by_the_same_rules_or_by_force(
-    record, type_command, monkeypatch
+    record, type_command, as_json, monkeypatch
 ):
     record(redact_engines=[NO_RULES])
 
@@ -155,13 +151,13 @@ def test_what_could_not_be_redacted_goes_by_the_same_rules_or_by_force(
     monkeypatch.setenv("KP_REDACT_ENGINES", NO_RULES)
     blocked = type_command("outbox", "retry", "--failed")
     monkeypatch.delenv("KP_REDACT_ENGINES")
-    assert [row["state"] for row in rows(type_command)] == ["blocked"]
+    assert [row["state"] for row in as_json("outbox", "list")] == ["blocked"]
     forced = type_command("outbox", "retry", "--failed", "--force")
 
     assert (blocked.stdout, blocked.exit_code) == ("1 blocked\n", 6)
     assert blocked.stderr == "see kp-middleware outbox --blocked\n"
     assert (forced.stdout, forced.exit_code) == ("1 released\n", 0)
-    assert [row["redactions"] for row in rows(type_command, "--pending")] == [{"email": 1}]
+    assert [row["redactions"] for row in as_json("outbox", "list", "--pending")] == [{"email": 1}]
 
 
 @pytest.mark.parametrize(
@@ -181,26 +177,28 @@ def test_what_makes_no_sense_is_refused(record, type_command, words, exit_code, 
     assert (result.exit_code, complaint in result.stderr) == (exit_code, True)
 
 
-def test_what_is_cancelled_does_not_go_until_it_is_tried_again(record, type_command, monkeypatch):
+def test_what_is_cancelled_does_not_go_until_it_is_tried_again(
+    record, type_command, as_json, monkeypatch
+):
     record("one")
     record("two and more")
-    first, second = (row["id"] for row in rows(type_command))
+    first, second = (row["id"] for row in as_json("outbox", "list"))
 
     result = type_command("outbox", "cancel", first, second)
 
     assert (result.stdout, result.exit_code) == ("2 cancelled\n", 0)
     record("the third")  # a program looks for what was left
-    states = [(row["state"], row["reason"]) for row in rows(type_command)]
+    states = [(row["state"], row["reason"]) for row in as_json("outbox", "list")]
     assert states == [
         ("pending", None),
         ("cancelled", "by hand"),
         ("cancelled", "by hand"),
     ]
-    assert [row["id"] for row in rows(type_command, "--cancelled")] == [first, second]
+    assert [row["id"] for row in as_json("outbox", "list", "--cancelled")] == [first, second]
     monkeypatch.setenv("KP_REDACT_DENY", "bluebird")
     again = type_command("outbox", "retry", first)
     assert (again.stdout, again.exit_code) == ("1 waiting\n", 0)
-    assert [row["id"] for row in rows(type_command, "--cancelled")] == [second]
+    assert [row["id"] for row in as_json("outbox", "list", "--cancelled")] == [second]
     assert "Bluebird" not in type_command("outbox", "show", first).stdout
 
 
@@ -327,7 +325,7 @@ def test_why_something_is_blocked_is_told_on_any_terminal(record, db, columns):
     ],
     ids=str,
 )
-def test_several_kinds_are_shown_together(record, type_command, words, states):
+def test_several_kinds_are_shown_together(record, as_json, words, states):
     record()
 
-    assert [row["state"] for row in rows(type_command, *words)] == states
+    assert [row["state"] for row in as_json("outbox", "list", *words)] == states

@@ -169,7 +169,9 @@ def test_on_a_terminal_a_bar_says_how_far_it_has_come(waiting, db):
     assert shown.splitlines()[-1] == "3 sent"
 
 
-def test_what_a_killed_program_was_sending_says_so_until_another_may(db, key, type_command):
+def test_what_a_killed_program_was_sending_says_so_until_another_may(
+    db, key, type_command, as_json
+):
     with LocalRegistry(answers=lambda _: child[0].kill()) as registry:
         key(registry)
         child = [
@@ -180,7 +182,7 @@ def test_what_a_killed_program_was_sending_says_so_until_another_may(db, key, ty
         ]
         code = child[0].wait(50)
 
-    (row,) = json.loads(type_command("outbox", "list", "--json").stdout)
+    (row,) = as_json("outbox", "list")
     told = type_command("status").stdout
 
     assert (code, row["state"]) == (-signal.SIGKILL, "sending")

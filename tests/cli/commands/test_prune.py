@@ -1,6 +1,5 @@
 """Making room, and saying what was or would be removed."""
 
-import json
 from contextlib import closing
 
 import pytest
@@ -58,14 +57,14 @@ def test_where_nothing_would_go_there_is_nothing_to_say_yes_to(type_command):
         (["--below", "1", "--keep", "1"], 1),
     ],
 )
-def test_what_goes_fits_all_that_is_said(type_command, as_json, words, kept):
-    assert json.loads(type_command("prune", *words, "--json").stdout)["kept"] == kept
+def test_what_goes_fits_all_that_is_said(as_json, words, kept):
+    assert as_json("prune", *words)["kept"] == kept
     assert len(as_json("list")) == 3
-    assert json.loads(type_command("prune", *words, "--yes", "--json").stdout)["kept"] == kept
+    assert as_json("prune", *words, "--yes")["kept"] == kept
     assert len(as_json("list")) == kept
 
 
-def test_what_was_sent_can_be_kept_and_so_can_what_scored_enough(db, type_command):
+def test_what_was_sent_can_be_kept_and_so_can_what_scored_enough(db, type_command, as_json):
     for value in (0.1, 0.2, 0.3):
         put(db, run("one", step("thought")), with_value(value))
     with closing(connect(db)) as connection:
@@ -76,13 +75,13 @@ def test_what_was_sent_can_be_kept_and_so_can_what_scored_enough(db, type_comman
 
     type_command("prune", "--below", "0.3", "--keep-sent", "--yes")
 
-    scores = [row["score"] for row in json.loads(type_command("list", "--json").stdout)]
+    scores = [row["score"] for row in as_json("list")]
     assert scores == [0.3, 0.1]
 
 
 @pytest.mark.usefixtures("three")
-def test_as_json_it_has_numbers_as_numbers(type_command, db):
-    result = json.loads(type_command("prune", "--keep", "0", "--yes", "--json").stdout)
+def test_as_json_it_has_numbers_as_numbers(as_json, db):
+    result = as_json("prune", "--keep", "0", "--yes")
 
     size = db.stat().st_size
     assert result == {
@@ -94,11 +93,11 @@ def test_as_json_it_has_numbers_as_numbers(type_command, db):
     }
 
 
-def test_vacuum_gives_the_room_back(agent, kp, type_command, db):
+def test_vacuum_gives_the_room_back(agent, kp, as_json, db):
     [agent(f"{number} " + "x" * 5000) for number in range(50)]
     kp.close()
 
-    result = json.loads(type_command("prune", "--keep", "0", "--vacuum", "--yes", "--json").stdout)
+    result = as_json("prune", "--keep", "0", "--vacuum", "--yes")
 
     assert result["size_bytes"] == db.stat().st_size < result["size_bytes_before"]
 

@@ -17,8 +17,8 @@ def kp(db, monkeypatch):
         yield kp
 
 
-def test_what_worked_is_told(type_command):
-    (told,) = json.loads(type_command("recall", "refund a broken lamp", "--json").stdout)
+def test_what_worked_is_told(as_json):
+    (told,) = as_json("recall", "refund a broken lamp")
 
     assert told["objective"] == TASK
     assert "order A1" in told["digest"]

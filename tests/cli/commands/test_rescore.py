@@ -38,8 +38,8 @@ def test_it_says_what_would_become_of_them_and_what_became_of_them(type_command)
 
 
 @pytest.mark.usefixtures("ten")
-def test_as_json_it_has_every_count(type_command):
-    result = json.loads(type_command("rescore", "--json", "--domain", "code").stdout)
+def test_as_json_it_has_every_count(as_json):
+    result = as_json("rescore", "--domain", "code")
 
     assert result.pop("took_s") >= 0
     assert result == {
@@ -52,12 +52,12 @@ def test_as_json_it_has_every_count(type_command):
 
 
 @pytest.mark.usefixtures("ten")
-def test_all_commands_agree_with_it(type_command):
+def test_all_commands_agree_with_it(type_command, as_json):
     type_command("rescore")
 
-    (row,) = json.loads(type_command("list", "--json", "-n", "1").stdout)
-    shown = json.loads(type_command("show", "@last", "--json").stdout)
-    explained = json.loads(type_command("show", "@last", "--why", "--json").stdout)
+    (row,) = as_json("list", "-n", "1")
+    shown = as_json("show", "@last")
+    explained = as_json("show", "@last", "--why")
     assert row["score"] == shown["score"] == pytest.approx(0.8)
     assert explained["score"] == explained["recorded_score"] == pytest.approx(0.8)
     assert (shown["novelty"], shown["gate"], row["state"]) == (0.5, "threshold 0.7", "not queued")
@@ -91,10 +91,10 @@ def test_without_the_model_nothing_is_changed(type_command, db, tmp_path):
 
 
 @pytest.mark.usefixtures("ten")
-def test_what_cannot_be_read_is_told_in_one_line_with_an_id_to_look_at(type_command, db):
+def test_what_cannot_be_read_is_told_in_one_line_with_an_id_to_look_at(type_command, as_json, db):
     with closing(connect(db)) as connection:
         connection.execute("DELETE FROM documents WHERE trace_seq > 2")
-        third = json.loads(type_command("list", "--json").stdout)[-3]["id"]
+        third = as_json("list")[-3]["id"]
 
     result = type_command("rescore")
 
@@ -102,5 +102,5 @@ def test_what_cannot_be_read_is_told_in_one_line_with_an_id_to_look_at(type_comm
     assert len(said) == 1
     assert said[0].startswith("8 runs cannot be read and were skipped; the first is ")
     name = said[0].split()[-1]
-    assert json.loads(type_command("show", name, "--json").stdout)["id"] == third
+    assert as_json("show", name)["id"] == third
     assert result.stdout.endswith("2 changed, 8 cannot be scored\n")

@@ -1,7 +1,5 @@
 """A person judges runs at a terminal, one key each; scripts get the same list."""
 
-import json
-
 import pytest
 from terminal import typed_with_keys
 
@@ -118,7 +116,7 @@ def test_with_nothing_to_ask_it_says_so(agent, review, type_command, as_json):
 
 
 @pytest.mark.usefixtures("twelve")
-def test_status_and_doctor_say_that_nobody_has_looked(type_command, kp, monkeypatch):
+def test_status_and_doctor_say_that_nobody_has_looked(type_command, as_json, kp, monkeypatch):
     monkeypatch.setenv("KP_EMBEDDER", "none")
     told = "6 runs passed the gate and are not reviewed yet: kp-middleware review"
     assert told in type_command("status").stdout
@@ -126,7 +124,7 @@ def test_status_and_doctor_say_that_nobody_has_looked(type_command, kp, monkeypa
 
     kp.feedback(kp.review_queue(1)[0].trace_id, success=True)
     told = "5 of the last 6 runs that passed the gate are not reviewed yet: kp-middleware review"
-    assert json.loads(type_command("status", "--json").stdout)["review"]["in_words"] == told
+    assert as_json("status")["review"]["in_words"] == told
 
     for item in kp.review_queue(50):
         kp.feedback(item.trace_id, success=True)

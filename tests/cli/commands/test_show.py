@@ -119,9 +119,9 @@ def test_a_run_that_is_kept_in_part_says_how_long_it_was(db):
 
 
 @pytest.mark.usefixtures("long_run")
-def test_json_has_all_steps_the_nearest_and_the_state_of_the_list(type_command):
-    (listed,) = json.loads(type_command("list", "--json", "-n", "1").stdout)
-    shown = json.loads(type_command("show", "5555", "--steps", "1", "--json").stdout)
+def test_json_has_all_steps_the_nearest_and_the_state_of_the_list(as_json):
+    (listed,) = as_json("list", "-n", "1")
+    shown = as_json("show", "5555", "--steps", "1")
 
     assert shown["state"] == listed["state"] == "withheld"
     assert len(shown["steps"]) == 30
@@ -239,10 +239,10 @@ def test_what_was_redacted_on_the_way_out_is_said(long_run, db):
     assert "  → waits to be sent to https://r\n    redacted 2 email, 1 api_key\n" in told
 
 
-def test_what_was_taken_out_before_the_file_is_told_of_a_trace_that_stays(kp, type_command):
+def test_what_was_taken_out_before_the_file_is_told_of_a_trace_that_stays(kp, as_json):
     kp.capture(lambda text: text)("my password=" + "hunter2" + "zz, and nothing more")
 
-    shown = json.loads(type_command("show", "@last", "--json").stdout)
+    shown = as_json("show", "@last")
 
     assert shown["outbox"] is None
     assert shown["redactions"]["password"] >= 1

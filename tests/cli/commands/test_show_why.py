@@ -183,8 +183,8 @@ def test_an_unknown_profile_is_an_error_that_lists_the_known(type_command, home)
 
 
 @pytest.mark.usefixtures("fare")
-def test_json_has_exact_numbers_and_the_words(type_command):
-    told = json.loads(type_command("show", "--why", "@last", "--json").stdout)
+def test_json_has_exact_numbers_and_the_words(as_json):
+    told = as_json("show", "--why", "@last")
 
     novelty = told["signals"][1]
     assert (novelty["signal"], novelty["value"], novelty["weight"]) == ("novelty", 0.5, 0.25)
@@ -271,12 +271,12 @@ def test_of_a_trace_without_a_score_it_is_said_why(db, type_command, facts, word
     assert words in type_command("show", "--why", "@last").stdout
 
 
-def test_a_trace_that_could_not_be_scored_says_why(db, type_command):
+def test_a_trace_that_could_not_be_scored_says_why(db, as_json):
     seq = put(db, run("Book", step("thought")))
     with closing(connect(db)) as connection:
         SqliteStore(connection, scorer="by hand").fail(seq, "not_scored", "NaN")
 
-    told = json.loads(type_command("show", "--why", "@last", "--json").stdout)
+    told = as_json("show", "--why", "@last")
 
     assert (told["state"], told["score"], told["signals"]) == ("failed", None, [])
     assert told["delivery_status"] == "kept here: could not be scored: NaN"

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from hand_made import put, run, step, with_value
@@ -36,8 +34,8 @@ def neighbours(remember):
 
 
 @pytest.mark.usefixtures("neighbours")
-def test_the_nearest_come_first_with_their_similarity(type_command):
-    rows = json.loads(type_command("similar", "here", "--json").stdout)
+def test_the_nearest_come_first_with_their_similarity(as_json):
+    rows = as_json("similar", "here")
 
     assert [row["id"].removeprefix("kp:trace:") for row in rows] == (
         ["near", "between", "far", "opposite"]
@@ -56,21 +54,21 @@ def test_columns_are_those_that_are_promised_and_people_read_short_ids_and_words
 
 
 @pytest.mark.usefixtures("neighbours")
-def test_vectors_of_other_embedders_and_sizes_are_not_compared(remember, type_command, db):
+def test_vectors_of_other_embedders_and_sizes_are_not_compared(remember, as_json, db):
     remember("another model", 1, 0, embedder="another")
     put(db, run("short", step("thought")), with_value(0.5), vector=b"\0\0\x80?" * 8)
 
-    rows = json.loads(type_command("similar", "here", "--json").stdout)
+    rows = as_json("similar", "here")
 
     assert len(rows) == 4
 
 
 def test_a_trace_is_not_its_own_neighbour_nor_is_there_one_where_it_is_alone(
-    remember, type_command
+    remember, type_command, as_json
 ):
     remember("here", 1, 0)
 
-    assert json.loads(type_command("similar", "here", "--json").stdout) == []
+    assert as_json("similar", "here") == []
     assert type_command("similar", "here", "--fail-empty").exit_code == 4
 
 

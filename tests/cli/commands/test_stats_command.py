@@ -1,4 +1,3 @@
-import json
 from contextlib import closing
 
 import pytest
@@ -25,8 +24,8 @@ def history(db):
 
 
 @pytest.mark.usefixtures("history")
-def test_keys_stay_what_they_are(type_command):
-    numbers = json.loads(type_command("stats", "--json").stdout)
+def test_keys_stay_what_they_are(as_json):
+    numbers = as_json("stats")
 
     assert [*numbers] == [
         "recorded", "cleared", "queued", "sent", "blocked", "rejected", "private",
@@ -63,8 +62,8 @@ def test_keys_stay_what_they_are(type_command):
     ],
 )
 @pytest.mark.usefixtures("history")
-def test_they_are_counted_by_what_they_have_in_common(type_command, by, values, traces):
-    rows = json.loads(type_command("stats", "--by", by, "--json").stdout)
+def test_they_are_counted_by_what_they_have_in_common(as_json, by, values, traces):
+    rows = as_json("stats", "--by", by)
 
     assert [row[by] for row in rows] == values
     assert [row["traces"] for row in rows] == traces
@@ -137,7 +136,7 @@ def test_a_bar_is_as_long_as_its_share(share, drawn):
 
 
 @pytest.mark.usefixtures("history")
-def test_the_numbers_agree_with_the_views(db, type_command):
+def test_the_numbers_agree_with_the_views(db, as_json):
     with closing(connect(db)) as connection:
         connection.execute(
             "INSERT INTO outbox (trace_seq, state, idempotency_key, registry, redactor)"
@@ -146,7 +145,7 @@ def test_the_numbers_agree_with_the_views(db, type_command):
         states = connection.execute("SELECT state, count(*) FROM history GROUP BY 1").fetchall()
         tools = connection.execute("SELECT * FROM tool_usage ORDER BY tool").fetchall()
 
-    numbers = json.loads(type_command("stats", "--json").stdout)
+    numbers = as_json("stats")
 
     assert {row["state"]: row["traces"] for row in numbers["states"]} == dict(states)
     assert [tuple(row.values()) for row in numbers["tools"]] == tools
