@@ -13,25 +13,15 @@ from kp_middleware.database import SCHEMA, connect
 from kp_middleware.web.plugin import kp_databases
 
 ANNA = {"id": "anna"}
+NAME = "1339c01f-0840-467e-a0ec-6db4d9ab5c15"
+"""Of the trace in the file: its id without the prefix."""
 
 
 @pytest.fixture
-def file(agent, db):
+def file(db):
     """With one trace."""
-    agent("fix the test")
+    put(db, run("fix the test", step("tool_call", tool="look"), id=NAME), with_value(0.8))
     return db
-
-
-@pytest.fixture
-def trace_id(file):
-    with closing(sqlite3.connect(file)) as connection:
-        ((id,),) = connection.execute("SELECT id FROM traces").fetchall()
-    return id
-
-
-@pytest.fixture
-def short(trace_id):
-    return trace_id.removeprefix("kp:trace:")
 
 
 @pytest.fixture
@@ -64,10 +54,10 @@ def test_the_overview_has_pictures_and_leads_to_the_gate_the_tables_and_a_search
     assert re.search(rf"""<form[^>]* action="{RUNS}".*name="q".*</form>""", page.text)
 
 
-def test_each_link_of_our_pages_leads_to_a_page(show, agent, db, short):
-    agent("fix another test")
-    shown = show(db)
-    ends = ["", "/what-if", f"/traces/{short}", "/runs?q=fix", "/review"]
+def test_each_link_of_our_pages_leads_to_a_page(show, file):
+    put(file, run("fix another test", step("tool_call", tool="look")), with_value(0.7))
+    shown = show(file)
+    ends = ["", "/what-if", f"/traces/{NAME}", "/runs?q=fix", "/review"]
     pages = [shown.get(f"{OVERVIEW}{end}") for end in ends]
     hrefs = {href for page in pages for href in links(page) if href[:2] != "ht"}
 
@@ -79,17 +69,17 @@ def test_each_link_of_our_pages_leads_to_a_page(show, agent, db, short):
     assert OVERVIEW in links(pages[1])
 
 
-def test_a_trace_has_a_page_under_each_of_its_names(show, trace_id, short, file):
+def test_a_trace_has_a_page_under_each_of_its_names(show, file):
     shown = show(file)
 
-    page = shown.get(f"{OVERVIEW}/traces/{short}")
+    page = shown.get(f"{OVERVIEW}/traces/{NAME}")
 
     assert page.status_code == 200
     assert "fix the test" in page.text
-    assert f"kp-middleware show {short[:8]}" in page.text
-    assert {OVERVIEW, "/kp/traces/1", f"{OVERVIEW}/traces/{short}.md"} <= {*links(page)}
-    assert trace_id in shown.get(f"{OVERVIEW}/traces/@last").text
-    assert trace_id in shown.get(f"{OVERVIEW}/traces/@best").text
+    assert f"kp-middleware show {NAME[:8]}" in page.text
+    assert {OVERVIEW, "/kp/traces/1", f"{OVERVIEW}/traces/{NAME}.md"} <= {*links(page)}
+    assert NAME in shown.get(f"{OVERVIEW}/traces/@last").text
+    assert NAME in shown.get(f"{OVERVIEW}/traces/@best").text
 
 
 def test_a_trace_leads_to_those_before_and_after_it(show, db):
@@ -123,15 +113,13 @@ def test_the_menu_of_every_page_leads_to_the_overview(show, file):
         assert OVERVIEW in links(shown.get(page))
 
 
-def test_ids_in_tables_are_short_and_lead_to_their_pages_and_in_json_they_are_whole(
-    show, trace_id, short, file
-):
+def test_ids_in_tables_are_short_and_lead_to_their_pages_and_in_json_they_are_whole(show, file):
     shown = show(file)
 
     for table in ("traces", "history"):
-        link = f'<a href="{OVERVIEW}/traces/{short}" title="{trace_id}">{short[:8]}</a>'
+        link = f'<a href="{OVERVIEW}/traces/{NAME}" title="kp:trace:{NAME}">{NAME[:8]}</a>'
         assert link in shown.get(f"/kp/{table}").text
-    assert trace_id in shown.get("/kp/traces.json?_shape=array").text
+    assert f"kp:trace:{NAME}" in shown.get("/kp/traces.json?_shape=array").text
 
 
 @pytest.mark.parametrize(
@@ -207,10 +195,10 @@ def test_a_name_that_needs_encoding_is_encoded(show, file, tmp_path):
     assert {answer.status_code for answer in answers} == {200}
 
 
-def test_every_link_keeps_to_the_base_that_a_proxy_needs(show, short, file):
+def test_every_link_keeps_to_the_base_that_a_proxy_needs(show, file):
     shown = show(file, base_url="/x/")
 
-    for page in (OVERVIEW, f"{OVERVIEW}/traces/{short}", "/kp/traces"):
+    for page in (OVERVIEW, f"{OVERVIEW}/traces/{NAME}", "/kp/traces"):
         hrefs = links(shown.get(f"/x{page}"))
         assert [href for href in hrefs if href.startswith("/x/-/kp/kp")]
         assert not [href for href in hrefs if href[0] == "/" and not href.startswith("/x/")]
@@ -226,10 +214,10 @@ def test_every_link_keeps_to_the_base_that_a_proxy_needs(show, short, file):
     ],
     ids=["see anything", "use SQL", "see this file", "use SQL on this file"],
 )
-def test_who_may_not_read_the_file_sees_no_page_of_it(show, short, file, allow):
+def test_who_may_not_read_the_file_sees_no_page_of_it(show, file, allow):
     shown = show(file, allow=allow)
 
-    for page in (OVERVIEW, f"{OVERVIEW}/what-if", f"{OVERVIEW}/traces/{short}"):
+    for page in (OVERVIEW, f"{OVERVIEW}/what-if", f"{OVERVIEW}/traces/{NAME}"):
         assert shown.get(page).status_code == 403
         assert shown.get(page, actor=ANNA).status_code == 200
     assert not our_links(shown.get("/"))
