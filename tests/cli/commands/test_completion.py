@@ -97,17 +97,6 @@ def test_a_file_that_cannot_be_read_completes_nothing_and_says_nothing(complete,
     assert db.exists() == (content is not None)
 
 
-def test_a_locked_file_completes_nothing(agent, db, kp):
-    agent("one")
-    kp.close()
-    with closing(connect(db)) as locked:
-        locked.execute("PRAGMA locking_mode = EXCLUSIVE")
-        locked.execute("PRAGMA journal_mode = DELETE")
-        locked.execute("BEGIN EXCLUSIVE")
-
-        assert trace_ids(db, "") == []
-
-
 def test_commands_settings_and_states_complete_with_what_they_do(complete):
     setting = complete("config", "set", "thresh")
 

@@ -190,25 +190,6 @@ def test_columns_are_named_with_commas_or_one_by_one(as_json, words):
     assert rows[0]["duration_ms"] == 900
 
 
-def test_on_100_columns_there_are_30_for_the_objective(db):
-    put(db, run("word " * 20, step("thought"), domain="code", duration_ms=900), with_value(0.2))
-
-    heading, row = typed("--db", str(db), "list", columns=100).splitlines()
-
-    assert heading.split() == [
-        "id",
-        "score",
-        "outcome",
-        "state",
-        "started",
-        "took",
-        "domain",
-        "objective",
-    ]
-    assert heading.index("objective") <= 70
-    assert len(row) <= 100
-
-
 @pytest.mark.usefixtures("traces")
 @pytest.mark.parametrize(
     ("sort", "column", "first"),

@@ -61,10 +61,10 @@ def answers(server, questions):
     return asyncio.run(ask())
 
 
-def asked(db, *questions, owner=None, unconfirmed=False):
+def asked(db, *questions, owner=None):
     """What the server answers in this process."""
     memory = Memory(db, None, Policy())
-    served = RecallTools(memory, owner=owner, unconfirmed=unconfirmed)
+    served = RecallTools(memory, owner=owner, unconfirmed=False)
     return answers(server(served), questions)[1]
 
 
@@ -93,17 +93,6 @@ def test_an_agent_finds_a_run_and_reads_it(kp, db):
     assert "obey me" in outputs
     assert "anna@example.org" not in outputs
     assert "No run has the id" in missing
-
-
-def test_what_nobody_confirmed_is_found_only_where_it_is_asked_for(kp, db):
-    refund(kp, "A17", success=None)
-    question = ("search_runs", {"task": "Refund order B4, please."})
-
-    (usually,) = asked(db, question)
-    (unconfirmed,) = asked(db, question, unconfirmed=True)
-
-    assert "<past_run" not in usually
-    assert 'known_by="assumed"' in unconfirmed
 
 
 def test_the_runs_of_another_owner_are_never_served(kp, db):

@@ -9,7 +9,6 @@ from unsent import UnsentStore
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect
 from kp_middleware.errors import RegistryRejectedError
-from kp_middleware.outbox_items import Receipt
 from kp_middleware.storage import OutboxTable
 from kp_middleware.testing import StandInEmbedder
 
@@ -290,17 +289,6 @@ def test_an_empty_outbox_is_told(agent, type_command):
     assert (shown.exit_code, "not in the outbox" in shown.stderr) == (1, True)
     assert type_command("outbox", "rescan").stdout == "nothing to do\n"
     assert type_command("outbox", "--sent").stderr == "nothing matches\n"
-
-
-def test_where_nothing_has_a_reason_the_objective_is_told(record, db):
-    record()
-    outbox = OutboxTable(connect(db), registry=REGISTRY, agent_id="agent-1")
-    outbox.sent(outbox.claim(4e9), Receipt())
-
-    heading, row = typed("--db", str(db), "outbox", columns=80).splitlines()
-
-    assert heading.split()[-1] == "objective"
-    assert len(row) <= 80
 
 
 @pytest.mark.parametrize("columns", [80, 100, 120])

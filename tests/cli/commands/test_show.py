@@ -226,19 +226,6 @@ def test_names_in_markdown_cannot_become_markup(db, type_command):
     assert "- domain: `` a`b ``\n" in told
 
 
-def test_what_was_redacted_on_the_way_out_is_said(long_run, db):
-    with closing(connect(db)) as connection:
-        connection.execute(
-            "INSERT INTO outbox (trace_seq, state, idempotency_key, registry, redactor, redactions)"
-            " VALUES (?, 'pending', 'k', 'https://r', 'x', ?)",
-            (long_run, '{"email": 2, "api_key": 1}'),
-        )
-
-    told = typed("--db", str(db), "show", "5555")
-
-    assert "  → waits to be sent to https://r\n    redacted 2 email, 1 api_key\n" in told
-
-
 def test_what_was_taken_out_before_the_file_is_told_of_a_trace_that_stays(kp, as_json):
     kp.capture(lambda text: text)("my password=" + "hunter2" + "zz, and nothing more")
 

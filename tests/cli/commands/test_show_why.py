@@ -6,7 +6,7 @@ from hand_made import put, run, scored, step
 from terminal import typed
 
 from kp_middleware.database import connect
-from kp_middleware.storage import History, SqliteStore
+from kp_middleware.storage import History
 from kp_middleware.views.explanation import explain_score
 
 LEAK = (
@@ -139,13 +139,6 @@ def test_a_trace_far_below_or_just_below_or_above_is_explained(type_command, req
     assert type_command("show", "--why", "@last").stdout == EXPLAINED[name]
 
 
-def test_another_threshold_is_asked_about_and_the_stored_one_stays(leak, account):
-    asked = account(leak, threshold=0.3)
-
-    assert (asked.cleared, asked.threshold, asked.run.scoring.threshold) == (True, 0.3, 0.75)
-    assert asked.score == asked.run.score
-
-
 @pytest.mark.usefixtures("leak")
 def test_other_weights_score_it_anew_and_say_how_it_was_scored(type_command):
     told = type_command("show", "--why", "1339", "--weights", "medical").stdout
@@ -269,17 +262,6 @@ def test_of_a_trace_without_a_score_it_is_said_why(db, type_command, facts, word
     put(db, run("Book", step("thought"), step("tool_call", "search"), **facts))
 
     assert words in type_command("show", "--why", "@last").stdout
-
-
-def test_a_trace_that_could_not_be_scored_says_why(db, as_json):
-    seq = put(db, run("Book", step("thought")))
-    with closing(connect(db)) as connection:
-        SqliteStore(connection, scorer="by hand").fail(seq, "not_scored", "NaN")
-
-    told = as_json("show", "--why", "@last")
-
-    assert (told["state"], told["score"], told["signals"]) == ("failed", None, [])
-    assert told["delivery_status"] == "kept here: could not be scored: NaN"
 
 
 @pytest.mark.parametrize("columns", [40, 60, 200])

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from terminal import typed
 
 from kp_middleware.cli import main
 
@@ -60,14 +59,6 @@ def test_an_error_names_the_problem_and_what_to_do(asked, query, complaint):
 
     assert result.exit_code == (1 if complaint else 0)
     assert (complaint or "") in result.stderr
-
-
-def test_on_a_terminal_it_is_a_table(agent, db):
-    agent("one")
-
-    shown = typed("--db", str(db), "sql", "SELECT 1 AS one, 'x' AS a_name")
-
-    assert [line.split() for line in shown.splitlines()] == [["one", "a_name"], ["1", "x"]]
 
 
 def test_a_small_number_is_not_told_as_none(asked):

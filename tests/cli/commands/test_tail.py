@@ -86,15 +86,6 @@ def test_a_real_one_tells_each_at_once_and_ends_with_ctrl_c(db):
     assert (rest, process.returncode) == (("", ""), 130)
 
 
-def test_a_narrow_terminal_leaves_out_when_and_what_for_the_objective(db):
-    keep(db, "find the leak")
-
-    heads, row = typed("--db", str(db), "tail", "--no-follow", columns=60).splitlines()
-
-    assert heads.split() == ["id", "score", "outcome", "state", "objective"]
-    assert row.endswith("find the leak")
-
-
 @pytest.mark.parametrize("form", ["--json", "--table"])
 def test_a_file_without_a_run_can_fail_where_nothing_is_waited_for(db, type_command, form):
     connect(db).close()
