@@ -73,6 +73,7 @@ def test_each_state_has_a_bar_and_it_is_said_why_some_are_blocked():
         (state_bars(Funnel(0, 0, 0, 0, 0, 0, 0, {}), Ways()), "nothing recorded yet: "),
         (tool_bars(Overview(ScoreSlices(None), None), Ways()), "no tool calls yet: "),
         (novelty_band([]), "no novelty measured yet: "),
+        (waterfall(run(score=None, delivery_status="waits")), "no score yet: waits"),
         (novelty_band(DAYS[:1]), "median novelty 0.66 on 1 Nov 2026, the only day so far"),
     ],
 )
@@ -146,12 +147,6 @@ def test_the_table_has_the_whole_sum():
     assert table.rows[1].cells == ("novelty", "0.300 × 0.30", "+0.090")
     assert table.rows[-1].cells == ("score", "0.249 below", "0.501")
     assert table.numeric == (False, False, True)
-
-
-def test_a_run_without_a_score_says_why():
-    chart = waterfall(run(score=None, delivery_status="kept here, not scored yet"))
-
-    assert chart == Chart("no score yet: kept here, not scored yet")
 
 
 def test_the_band_is_around_the_median():

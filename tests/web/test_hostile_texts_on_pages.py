@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from page_reading import card, parsed
 
@@ -69,6 +69,7 @@ def tags(page):
 TAGS = tags(parsed(overview_html(overview("harmless"), Everywhere("/"))))
 
 
+@settings(max_examples=50)
 @given(texts)
 def test_any_name_gives_a_page_that_is_well_formed_and_has_only_its_own_marks(name):
     page = parsed(overview_html(overview(name), Everywhere(name)))
@@ -77,6 +78,7 @@ def test_any_name_gives_a_page_that_is_well_formed_and_has_only_its_own_marks(na
     assert not [one for mark in page.iter() for one in mark.attrib if one.startswith("on")]
 
 
+@settings(max_examples=50)
 @given(texts)
 def test_a_text_reads_as_it_was_but_for_what_would_harm_the_page(text):
     newest = [RUN._replace(objective=f"x{text}"[:100].replace(" ", "_"))]

@@ -102,19 +102,6 @@ def test_a_margin_has_as_many_digits_as_it_takes_to_see_one(
     assert tuple(cell.text for cell in cells) == numbers
 
 
-def test_what_is_private_is_not_in_the_curve_but_among_the_scores(work, overview_page, connection):
-    work("one")
-    work("two")
-    connection.execute("UPDATE traces SET visibility = 'private' WHERE seq = 2")
-
-    page = overview_page()
-
-    curve = card(page, "Share by threshold").find("figcaption").text
-    assert " of 1 reach 0.5 " in curve
-    assert "Not counted: 1 with a score, but private" in curve
-    assert " of 2 at or above 0.5 " in card(page, "Scores").find("figcaption").text
-
-
 def test_bars_rows_and_spots_lead_where_the_links_say(work, overview_page):
     for number in range(3):
         work(f"fix test {number}")

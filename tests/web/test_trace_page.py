@@ -71,26 +71,6 @@ def test_what_is_most_like_it_comes_first_and_leads_there(work, trace_page):
     assert [line.get("class") for line in lines] == ["kp-link"] * 2
 
 
-def test_the_parts_as_they_are_printed_add_up_to_the_score_as_it_is_printed(
-    connection, work, trace_page
-):
-    work("one")
-    connection.execute(
-        "UPDATE traces SET complexity = 0.9304, complexity_weight = 0.2, novelty = 0.4881,"
-        " novelty_weight = 0.25, tool_diversity = 0.92, tool_diversity_weight = 0.1,"
-        " outcome_confidence = 0.6898, outcome_confidence_weight = 0.45, rules = '[]',"
-        " score = 0.71052"
-    )
-
-    bars = [one for one in parsed(trace_page()).iter("div") if one.get("class") == "kp-bar-row"]
-
-    shown = [bar.find("b").text for bar in bars]
-    amounts = [round(1000 * float(text)) for text in shown if text[:1] == "+"]
-    assert len(amounts) == 4
-    assert sum(amounts) == 711
-    assert "0.711" in shown
-
-
 @pytest.mark.parametrize(
     ("compared", "words"),
     [

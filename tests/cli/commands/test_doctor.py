@@ -6,7 +6,6 @@ from contextlib import closing
 import pytest
 from hand_made import put, run, step, with_value
 
-from kp_middleware import locations
 from kp_middleware.database import connect
 from kp_middleware.storage import SQLITE_VERSION, History
 
@@ -106,27 +105,6 @@ def test_before_the_first_run_there_is_no_file_and_none_is_made(examine, db, con
     assert (db.read_bytes() if db.exists() else None) == content
 
 
-def test_a_misspelt_setting_is_trouble_and_the_one_that_is_meant_is_named(examine):
-    file = locations.settings_file()
-    file.parent.mkdir(parents=True)
-    file.write_text("treshold = 0.5\n")
-
-    found, exit_code = examine()
-
-    assert exit_code == 3
-    assert found["settings"] == {
-        "check": "settings",
-        "ok": False,
-        "detail": (
-            f"nothing is sent until this is fixed: {file}: unknown setting"
-            " 'treshold': did you mean threshold?"
-        ),
-        "try_later": False,
-        "warning": False,
-    }
-    assert {"file", "gate", "model", "redaction"} < found.keys()
-
-
 def test_a_variable_that_is_no_setting_is_a_warning_with_the_one_that_is_meant(
     examine, monkeypatch
 ):
@@ -162,17 +140,6 @@ def test_where_a_setting_is_wrong_the_doctor_looks_at_all_the_rest(
     assert found["settings"]["detail"].startswith("nothing is sent until this is fixed: ")
     assert "\n" not in found["settings"]["detail"]
     assert found.keys() == {"settings", "file", "gate", "model", "redaction"}
-
-
-@pytest.mark.parametrize(("threshold", "warns"), [(0.0, False), (1.0, True)])
-def test_where_none_of_100_cleared_the_doctor_warns_with_what_to_do(db, examine, threshold, warns):
-    for number in range(100):
-        put(db, run(f"run {number}", step("thought")), with_value(0.5), threshold=threshold)
-
-    found, exit_code = examine()
-
-    assert (found["gate"]["ok"], found["gate"]["warning"], exit_code) == (True, warns, 0)
-    assert ('KP_THRESHOLD="top 10%"' in found["gate"]["detail"]) == warns
 
 
 def test_a_gate_that_was_set_since_is_told(db, examine, monkeypatch):

@@ -8,6 +8,7 @@ from hand_made import put, run, step, with_value
 
 from kp_middleware import ReasoningTrace
 from kp_middleware.database import connect
+from kp_middleware.storage import SqliteStore
 
 MAIL = "anna@example.org"
 
@@ -138,8 +139,9 @@ def test_after_an_error_nothing_is_left_behind(type_command, tmp_path, name, wor
 
 
 def test_more_than_are_read_at_once_all_come_out(db, exported):
-    with closing(connect(db)):
-        [put(db, run(str(number), step("thought", content="hm"))) for number in range(401)]
+    with closing(connect(db)) as connection:
+        store = SqliteStore(connection, scorer="by hand")
+        [store.record(run(str(number), step("thought"))) for number in range(401)]
 
     assert [trace.task.objective for trace in exported("--as-recorded")] == [
         str(n) for n in range(401)

@@ -15,31 +15,22 @@ def three(agent):
 
 
 @pytest.mark.usefixtures("three")
-def test_what_no_rule_keeps_goes(type_command, as_json):
+def test_what_no_rule_keeps_goes_if_it_is_said(type_command, as_json):
+    for manner in ([], ["--quiet"]):
+        asked = type_command("prune", "--keep", "1", *manner)
+        assert asked.stdout == "2 would be removed, 1 kept\n"
+        assert asked.stderr == "--yes removes them\n"
+    nothing = type_command("prune", "--keep", "3")
+    assert nothing.stdout == "0 would be removed, 3 kept\n"
+    assert "--yes" not in nothing.stderr
+    assert "no run matches" in nothing.stderr
+    assert len(as_json("list")) == 3
+
     result = type_command("prune", "--keep", "1", "--yes")
 
     assert (result.exit_code, result.stdout) == (0, "2 removed, 1 kept\n")
     assert "--vacuum shrinks it" in result.stderr
     assert len(as_json("list")) == 1
-
-
-@pytest.mark.usefixtures("three")
-@pytest.mark.parametrize("manner", [[], ["--quiet"]], ids=["usually", "quiet"])
-def test_nothing_goes_unless_it_is_said(type_command, as_json, manner):
-    result = type_command("prune", "--keep", "1", *manner)
-
-    assert result.stdout == "2 would be removed, 1 kept\n"
-    assert result.stderr == "--yes removes them\n"
-    assert len(as_json("list")) == 3
-
-
-@pytest.mark.usefixtures("three")
-def test_where_nothing_would_go_there_is_nothing_to_say_yes_to(type_command):
-    result = type_command("prune", "--keep", "3")
-
-    assert result.stdout == "0 would be removed, 3 kept\n"
-    assert "--yes" not in result.stderr
-    assert "no run matches" in result.stderr
 
 
 @pytest.mark.usefixtures("three")

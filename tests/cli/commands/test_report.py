@@ -1,9 +1,9 @@
 import re
 from typing import NamedTuple
-from xml.etree import ElementTree as ET
 
 import pytest
 from hand_made import put, run, step, with_value
+from page_reading import hrefs, parsed, text_of
 
 from kp_middleware import Decision, KnowledgePulse, ReasoningTrace, Step, Tool, current_trace
 from kp_middleware.database import connect
@@ -36,29 +36,17 @@ class Always(NamedTuple):
         return Decision("forward", "always", score.value)
 
 
-def page(text):
-    return ET.fromstring(text.removeprefix("<!DOCTYPE html>\n"))
-
-
-def words(text):
-    return " ".join("".join(page(text).find("body").itertext()).split())
-
-
-def links(text):
-    return [mark.get("href") for mark in page(text).iter() if mark.get("href")]
-
-
 def test_the_report_is_one_file_that_fetches_and_runs_nothing(agent, write):
     for number in range(5):
         agent(f"fix test {number}")
 
     text = write()
 
-    tags = {mark.tag.rpartition("}")[2] for mark in page(text).iter()}
+    tags = {mark.tag.rpartition("}")[2] for mark in parsed(text).iter()}
     assert not tags & {"script", "img", "link", "iframe", "object"}
     assert not re.search(r"url\(|@import|src=", text)
-    assert all(href.startswith("#") for href in links(text))
-    (policy,) = page(text).findall("head/meta[@http-equiv]")
+    assert all(href.startswith("#") for href in hrefs(text))
+    (policy,) = parsed(text).findall("head/meta[@http-equiv]")
 
     assert policy.get("http-equiv") == "Content-Security-Policy"
     assert policy.get("content").startswith("default-src 'none'; style-src 'unsafe-inline'")
@@ -82,12 +70,12 @@ def test_the_best_are_told_in_full_and_every_link_leads_to_something_in_the_page
 
     text = write()
 
-    best = page(text).find(".//section[@class='kp-trace']")
-    places = {f"#{mark.get('id')}" for mark in page(text).iter() if mark.get("id")}
+    best = parsed(text).find(".//section[@class='kp-trace']")
+    places = {f"#{mark.get('id')}" for mark in parsed(text).iter() if mark.get("id")}
     assert best.find(".//h1/bdi").text.startswith("fix test")
     assert best.find(".//li/header/b").text == "Agent"
-    assert len(links(text)) > 30
-    assert set(links(text)) <= places
+    assert len(hrefs(text)) > 30
+    assert set(hrefs(text)) <= places
 
 
 def test_what_must_not_be_shared_is_not_in_it(kp, write):
@@ -102,7 +90,7 @@ def test_what_must_not_be_shared_is_not_in_it(kp, write):
 
     assert "example.org" not in text
     assert "[REDACTED:email]" in text
-    assert "redacted at level aggregated" in words(text)
+    assert "redacted at level aggregated" in text_of(text)
 
 
 @pytest.mark.parametrize("place", ["gate", "tool", "domain"])
@@ -131,7 +119,7 @@ def test_texts_as_they_are_are_said_to_be_or_a_setting(agent, write, monkeypatch
     monkeypatch.setenv("KP_PRIVACY_LEVEL", "private")
 
     assert "mail anna@example.org" in text
-    assert "Its texts are not redacted" in words(text)
+    assert "Its texts are not redacted" in text_of(text)
     assert "mail anna@example.org" in write("--force")
 
 
@@ -155,9 +143,9 @@ def test_since_leaves_out_what_is_older(agent, db, write):
 
     text = write("--since", "7d")
 
-    listed = page(text).findall(".//section[h2='Runs']//tbody/tr")
+    listed = parsed(text).findall(".//section[h2='Runs']//tbody/tr")
     assert ["".join(row[0].itertext()) for row in listed] == ["a new one"]
-    assert "".join(page(text).find(".//dd").itertext()) == "1"
+    assert "".join(parsed(text).find(".//dd").itertext()) == "1"
 
 
 def test_what_was_sent_is_in_it(db, write):
@@ -176,8 +164,8 @@ def test_what_was_sent_is_in_it(db, write):
 
     text = write()
 
-    assert '"objective": "' in "".join(page(text).find(".//pre").itertext())
-    assert "Sent to http://" in words(text)
+    assert '"objective": "' in "".join(parsed(text).find(".//pre").itertext())
+    assert "Sent to http://" in text_of(text)
 
 
 def test_open_shows_it_in_the_browser(agent, write, out, monkeypatch):
@@ -193,7 +181,7 @@ def test_open_shows_it_in_the_browser(agent, write, out, monkeypatch):
 def test_an_empty_file_gives_a_report_that_says_so(db, write):
     connect(db).close()
 
-    assert "No scored runs yet" in words(write())
+    assert "No scored runs yet" in text_of(write())
 
 
 def test_an_ordinary_domain_is_on_one_line_and_a_long_one_is_broken(db, write):
@@ -202,7 +190,7 @@ def test_an_ordinary_domain_is_on_one_line_and_a_long_one_is_broken(db, write):
 
     cells = {
         "".join(cell.itertext()): cell.get("class")
-        for cell in page(write("--as-recorded")).iter("td")
+        for cell in parsed(write("--as-recorded")).iter("td")
         if cell.find("bdi") is not None
     }
     assert cells["customer_service"] == "kp-narrow"

@@ -176,16 +176,23 @@ def test_an_empty_file_has_a_status(db, as_json):
     assert (as_json("status")["recorded"], as_json("status")["oldest"]) == (0, None)
 
 
-def test_that_none_of_100_cleared_is_a_trouble_with_what_to_do(db, as_json):
+def test_that_none_of_100_cleared_is_a_trouble_with_what_to_do(db, as_json, monkeypatch):
+    monkeypatch.setenv("KP_EMBEDDER", "none")
     for number in range(100):
         put(db, run(f"run {number}", step("thought")), with_value(0.5))
     (trouble,) = as_json("status")["troubles"]
+    warned = gate_of(as_json("doctor"))
 
     put(db, run("a good one", step("thought")), with_value(0.9))
 
     assert trouble.startswith("none of the last 100 scored runs cleared the gate (threshold 0.75)")
+    assert (warned["ok"], warned["warning"]) == (True, True)
     assert 'KP_THRESHOLD="top 10%"' in trouble
-    assert (as_json("status")["troubles"], as_json("status")["last_decisions"]["cleared"]) == (
-        [],
-        1,
-    )
+    assert 'KP_THRESHOLD="top 10%"' in warned["detail"]
+    found = as_json("status")
+    assert (found["troubles"], found["last_decisions"]["cleared"]) == ([], 1)
+    assert gate_of(as_json("doctor"))["warning"] is False
+
+
+def gate_of(findings):
+    return next(finding for finding in findings if finding["check"] == "gate")
