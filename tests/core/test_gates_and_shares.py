@@ -206,7 +206,7 @@ def longest_without(went):
 
 
 unit = st.floats(0.0, 1.0, allow_nan=False)
-count = st.integers(30, 1500)
+count = st.integers(30, 1000)
 shares = st.sampled_from([0.01, 0.02, 0.05, 0.1, 0.2, 1 / 3, 0.5])
 
 

@@ -25,7 +25,7 @@ def objectives(db):
 
 
 def test_a_program_that_just_ends_keeps_and_scores_all_that_it_has_in_memory(run_child, db):
-    runs = "str(number) + ' a long answer' * 700 for number in range(60)"
+    runs = "str(number) + ' a long answer' * 200 for number in range(60)"
 
     run_child(f"{BEGIN}record({runs})", KP_THRESHOLD="0")  # or a log line says that none cleared
 

@@ -159,15 +159,15 @@ def test_a_child_outlives_its_parent(run_child, objectives):
             kp.flush()
             while os.getppid() == here:
                 time.sleep(0.01)
-            for number in range(10):
+            for number in range(5):
                 agent(f"without the parent {number:02}")
                 kp.flush()
-                time.sleep(0.1)
+                time.sleep(0.05)
             os._exit(0)  # and closes nothing, which could mend what was broken
         """
     )
 
-    alone = names("without the parent", count=10)
+    alone = names("without the parent", count=5)
     assert objectives() == ["parent", "parent too", "with the parent", *alone]
 
 

@@ -220,11 +220,6 @@ def many(pulse):
     score_in_turn(pulse, traces(150))
 
 
-def contents_of(path):
-    with closing(connect(path, read_only=True)) as connection:
-        return contents(connection)
-
-
 def rounded(contents):
     """To what a similarity is exact to, wherever a vector lies in memory."""
     return {
@@ -251,7 +246,8 @@ def test_after_a_kill_the_same_command_does_all_and_embeds_the_rest(
 
     assert killed.returncode == -signal.SIGKILL
     assert 150 - number <= len(embedder.asked) <= 150 - number + 8
-    assert rounded(contents(connection)) == rounded(contents_of(whole))
+    with closing(connect(whole, read_only=True)) as not_killed:
+        assert rounded(contents(connection)) == rounded(contents(not_killed))
 
 
 @pytest.mark.usefixtures("many")
