@@ -104,9 +104,7 @@ def test_a_closed_pipeline_has_no_thread_left(pulse, sending):
     assert not any(thread.is_alive() for thread in ours)
 
 
-FAILING = (
-    "CREATE TRIGGER failing BEFORE UPDATE OF score ON traces BEGIN SELECT raise(ABORT, 'x'); END"
-)
+FAILING = "CREATE TRIGGER failing {} ON {} BEGIN SELECT raise(ABORT, 'x'); END"
 
 
 class Interrupted(SqliteStore):
@@ -127,9 +125,12 @@ def scores(connection):
     return connection.execute("SELECT state, novelty FROM traces ORDER BY seq").fetchall()
 
 
-def test_what_was_rolled_back_is_not_remembered(pulse, connection):
+@pytest.mark.parametrize(
+    ("when", "table"), [("BEFORE UPDATE OF score", "traces"), ("BEFORE INSERT", "vectors")]
+)
+def test_what_was_rolled_back_is_not_remembered(pulse, connection, when, table):
     kp = pulse(sync=True)
-    connection.execute(FAILING)
+    connection.execute(FAILING.format(when, table))
     kp.submit(trace_of())
     connection.execute("DROP TRIGGER failing")
 
