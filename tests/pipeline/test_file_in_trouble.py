@@ -27,7 +27,7 @@ def last_words(path, count=3):
 
 def fill(kp):
     agent = echo(kp)
-    [agent(f"{number} " + "x" * 800) for number in range(60)]
+    [agent(f"{number} " + "x" * 800) for number in range(30)]
     return agent
 
 
@@ -187,7 +187,7 @@ def test_a_full_disk_keeps_the_runs_in_memory_until_there_is_room(run_child, fil
         KP_EMBEDDER="none",
     )
 
-    assert printed == "one two 2 61\nthree 0 Backlog(unscored=0, unsent=0)\n"
+    assert printed == "one two 2 31\nthree 0 Backlog(unscored=0, unsent=0)\n"
     assert complaints.count("finished runs wait: ") == 1
     assert str(filled) in complaints
     assert last_words(filled) == ["one", "two", "three"]

@@ -122,7 +122,7 @@ def open_files_of_ours(*folders):
 
 
 @pytest.mark.parametrize(
-    ("sync", "rounds"), [(False, 20), (True, 8)], ids=["in the background", "at once"]
+    ("sync", "rounds"), [(False, 12), (True, 6)], ids=["in the background", "at once"]
 )
 def test_a_busy_parent_and_its_children_lose_no_run(pulse, fork, objectives, caplog, sync, rounds):
     kp = pulse(sync=sync, threshold=0)  # or it warns that nothing clears

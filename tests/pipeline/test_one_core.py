@@ -153,10 +153,10 @@ def tried(trial, threshold, most=None, **asked):
 
 
 FILES = {
-    "often the same": (150, 20, 20),
-    "long ago": (220, 70, 6),
-    "more than it looks back on": (300, 20, 1),
-    "all the same": (120, 1, 1),
+    "often the same": (90, 20, 20),
+    "long ago": (140, 70, 6),
+    "more than it looks back on": (240, 20, 1),
+    "all the same": (70, 1, 1),
 }
 TRIED = [(0.5, None), (0.5, 9), ("top 10%", None), ("top 10%", 9), ("top 33.3%", None)]
 

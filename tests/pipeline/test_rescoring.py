@@ -31,13 +31,13 @@ def submit(pulse):
     ids=str,
 )
 def test_with_the_same_settings_nothing_changes(submit, connection, db, settings):
-    submit(traces(120), **settings)
+    submit(traces(60), **settings)
     before = contents(connection)
 
     rescoring = rescore(db, StandInEmbedder(), **settings)
 
     assert contents(connection) == before
-    assert rescoring.counts == {"unchanged": 120}
+    assert rescoring.counts == {"unchanged": 60}
 
 
 def test_what_was_scored_in_another_order_changes_once(submit, connection, column, db):
@@ -78,7 +78,7 @@ def test_what_a_day_had_no_room_for_does_not_go_another_day(submit, connection, 
 def test_it_gives_what_scoring_with_these_settings_had_given(
     submit, column, db, tmp_path, before, threshold
 ):
-    runs = traces(90)
+    runs = traces(60)
     submit(runs, embedder=before)
     submit(runs, db=tmp_path / "direct.db", threshold=threshold)
 
@@ -215,14 +215,14 @@ def test_without_its_model_nothing_is_changed(submit, connection, db):
     ids=str,
 )
 def test_a_dry_run_says_the_same_and_writes_nothing(submit, connection, db, settings):
-    submit(traces(80), embedder=None, threshold=0.45)
+    submit(traces(50), embedder=None, threshold=0.45)
     before, size = contents(connection), db.stat().st_size
 
     said = rescore(db, StandInEmbedder(), dry_run=True, **settings)
 
     assert (contents(connection), db.stat().st_size) == (before, size)
     assert said.counts == rescore(db, StandInEmbedder(), **settings).counts
-    assert (said.counts["embedded"], said.counts["changed"]) == (80, 80)
+    assert (said.counts["embedded"], said.counts["changed"]) == (50, 50)
 
 
 def test_no_more_are_let_through_than_a_day_has_room_for(submit, column, db):
