@@ -73,8 +73,9 @@ def test_an_incomplete_cache_is_passed_over(tiny_folder, tmp_path, name):
 
 
 def test_a_model_that_cannot_be_loaded_does_not_hide_one_that_was_converted_earlier(
-    empty_caches, tiny_folder, tiny, tmp_path
+    monkeypatch, empty_caches, tiny_folder, tiny, tmp_path
 ):
+    monkeypatch.setitem(sys.modules, WEIGHTS, None)  # it has been removed since
     cached = cached_by_fastembed(tiny_folder, tmp_path / "fastembed")
     (cached / "model.onnx").write_bytes(b"cut off")
     shutil.copytree(tiny_folder, empty_caches / CONVERTED)
