@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kp_middleware.cli.console import cell, grid, indented, safe_text
 from kp_middleware.storage import Run, StepRecord
-from kp_middleware.views.explanation import Explanation, compared
+from kp_middleware.views.explanation import Comparison, Explanation, compared
 from kp_middleware.views.steps import STEP_NAMES, view_step
 from kp_middleware.views.trace import (
     ScoreLine,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 _NAME_WIDTH: Final = 20
 _MAX_BAR_WIDTH: Final = 50
 _MIN_BAR_WIDTH: Final = 12
+_SIGNS: Final = {"same": "=", "left": "<", "right": ">"}
+_CONTEXT_STEPS: Final = 2  # equal steps shown around a difference
 
 
 def render_run(run: Run, *, steps: int | None, width: int, cost: str = "") -> "Renderables":
@@ -151,18 +155,13 @@ def render_diff(left: Run, right: Run, width: int) -> "Renderables":
         change = "" if part.difference is None else f"{part.difference:+.3f}"
         add(_sign(*amounts), part.part, *sums, change=change)
     add("", "", "", "")
-    steps: list[dict[int | None, StepRecord]]
-    steps = [{step.number: step for step in run.steps} for run in (left, right)]
-    for pair in comparison.steps:
-        both = steps[0].get(pair.left), steps[1].get(pair.right)
-        different = [texts for texts in zip(*map(_texts, both), strict=True) if len({*texts}) > 1]
-        if pair.place != "same":
-            add("<" if pair.place == "left" else ">", "", *map(_step, both))
-        elif different:
-            add("≠", "", *map(_step, both))
-            add("", "", *map(one_line, different[0]))
-        else:
-            add("=", "", *map(_step, both))
+    for sign, group in groupby(_step_pairs(left, right, comparison), key=itemgetter(0)):
+        pairs = [*group]
+        if sign == "=" and (left_out := len(pairs) - 2 * _CONTEXT_STEPS) > 1:
+            gap = ("", f"… {left_out:,} equal steps", "")
+            pairs[_CONTEXT_STEPS:-_CONTEXT_STEPS] = [gap]
+        for shown, *texts in pairs:
+            add(shown, "", *texts)
     yield table
     yield ""
     yield "= equal, ≠ different, < only left, > only right"
@@ -170,6 +169,19 @@ def render_diff(left: Run, right: Run, width: int) -> "Renderables":
 
 def _sign(left: Any, right: Any) -> str:
     return "=" if left == right else "≠"
+
+
+def _step_pairs(left: Run, right: Run, comparison: Comparison) -> Iterator[tuple[str, str, str]]:
+    """Yield the aligned steps, each with its sign; below ≠, the first texts that differ."""
+    steps: list[dict[int | None, StepRecord]]
+    steps = [{step.number: step for step in run.steps} for run in (left, right)]
+    for pair in comparison.steps:
+        both = steps[0].get(pair.left), steps[1].get(pair.right)
+        different = [texts for texts in zip(*map(_texts, both), strict=True) if len({*texts}) > 1]
+        sign = _SIGNS[pair.place]
+        yield ("≠" if different and sign == "=" else sign, *map(_step, both))
+        if different and sign == "=":
+            yield ("", *map(one_line, different[0]))
 
 
 def _step(step: StepRecord | None) -> str:

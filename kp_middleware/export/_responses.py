@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -88,12 +89,23 @@ def allowance_of(headers: Mapping[str, str]) -> Allowance:
 
 
 def wait_asked_s(headers: Mapping[str, str]) -> float:
-    """Return the seconds that ``Retry-After`` asks for, at most a day; 60 if it is no number."""
+    """Return the seconds that ``Retry-After`` asks for, at most a day; 60 if it is invalid.
+
+    A date is relative to the registry's own ``Date``: our clock may be wrong.
+    """
+    text = headers.get("Retry-After", "")
     try:
-        wait_s = float(headers.get("Retry-After", ""))
+        wait_s = float(text)
     except ValueError:
-        wait_s = math.nan
+        wait_s = _instant(text) - _instant(headers.get("Date", ""))
     return min(wait_s, 86_400.0) if 0 <= wait_s < math.inf else 60.0
+
+
+def _instant(text: str) -> float:
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return math.nan
 
 
 def _refusal(answer: RegistryResponse) -> RegistryError:

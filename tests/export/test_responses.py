@@ -128,7 +128,21 @@ def test_words_that_are_not_the_registrys_are_worth_another_try(status, body):
         ({"Retry-After": "7"}, 7.0),
         ({"Retry-After": "0"}, 0.0),
         ({"Retry-After": "1.5"}, 1.5),
-        ({"Retry-After": "Sun, 01 Nov 2026 10:00:30 GMT"}, 60.0),
+        (
+            {
+                "Retry-After": "Sun, 01 Nov 2026 10:00:30 GMT",
+                "Date": "Sun, 01 Nov 2026 10:00:00 GMT",
+            },
+            30.0,
+        ),
+        ({"Retry-After": "Sun, 01 Nov 2026 10:00:30 GMT", "Date": ""}, 60.0),
+        (
+            {
+                "Retry-After": "Sun, 01 Nov 2026 10:00:00 GMT",
+                "Date": "Sun, 01 Nov 2026 11:00:00 GMT",
+            },
+            60.0,
+        ),
         ({}, 60.0),
         ({"Retry-After": ""}, 60.0),
         ({"Retry-After": "-5"}, 60.0),
@@ -143,6 +157,8 @@ def test_words_that_are_not_the_registrys_are_worth_another_try(status, body):
         "at once",
         "a fraction",
         "a date",
+        "a date without a Date",
+        "a date in the past",
         "missing",
         "empty",
         "negative",
@@ -162,11 +178,11 @@ def test_the_wait_is_what_the_registry_asks_for_if_it_makes_sense(headers, wait_
 OF_HEADERS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=200)
 
 
-@given(st.lists(OF_HEADERS, min_size=1))
+@given(st.lists(st.tuples(OF_HEADERS, OF_HEADERS), min_size=1))
 @settings(deadline=None, max_examples=20)
 def test_any_wait_is_from_none_to_a_day(told):
-    asked = [Answer(503, headers={"Retry-After": retry_after}) for retry_after in told]
+    asked = [{"Retry-After": retry_after, "Date": date} for retry_after, date in told]
 
-    errors = [*receipts(*asked)]
+    errors = [*receipts(*(Answer(503, headers=headers) for headers in asked))]
 
     assert all(0 <= error.retry_after_s <= 86_400 for error in errors)

@@ -107,3 +107,13 @@ def test_equal_steps_with_other_arguments_show_both(db):
 
     both = r'≠ +1 Call search +1 Call search\n +{"q": "one"} +{"q": "two"}\n'
     assert re.search(both, told)
+
+
+def test_only_a_few_equal_steps_are_shown_around_a_difference(db):
+    for name in ("one", "two"):
+        put(db, run(name, *[step("thought")] * 50, step("tool_call", name), id=name))
+
+    told = typed("--db", str(db), "diff", "one", "two")
+
+    assert "  … 46 equal steps\n" in told
+    assert told.count(" Agent\n") == 4
