@@ -144,7 +144,8 @@ def test_a_completion_is_a_turn():
     ids=["standard", "failed", "Anthropic"],
 )
 def test_case_08_tools_of_the_models_provider_are_steps(config, notebook, call, result, told):
-    said = AIMessage([call | {"name": "search", "id": "1"}, result, "It is x."])
+    picture = {"type": "image", "url": "u"}  # of which nothing is a step
+    said = AIMessage([call | {"name": "search", "id": "1"}, result, picture, "It is x."])
 
     ScriptedModel(turns=[said]).invoke("What is it?", config)
 
