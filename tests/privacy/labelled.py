@@ -1,7 +1,6 @@
 """Counting what went and what stayed in sets of texts that others labelled."""
 
 import re
-from typing import NamedTuple
 
 from kp_middleware.privacy import Policy, redact_text
 
@@ -9,34 +8,22 @@ PLACEHOLDER = re.compile(r"\[REDACTED:\w+\]")
 DOCUMENTED = re.compile(r"git@github\.com|\$\{\w+|\{\{|Bearer|sk-[a-z-]+|\W+")
 """What the reference removes and we keep: docs/decisions/redaction-beside-the-reference.md."""
 
-OURS = Policy()
+NO_RULES = Policy()
 NATIONAL = {"cue": "id beside a word", "bare": "id alone"}
 """How the set calls the surroundings of national ids."""
 
 
-class Gone(NamedTuple):
-    """A part of a text that was taken out, and its label."""
-
-    start: int
-    end: int
-    label: str
-
-
-def spans(text, level, policy=OURS):
-    """What goes of a text, as far as it was no placeholder before."""
+def spans(text, level, policy=NO_RULES):
+    """Where something goes from a text that was no placeholder before, and its label."""
     redacted = redact_text(text, level=level, policy=policy)
     sizes = [f"(.{{{one.length}}})" for one in redacted.found]
     places = removed(text, redacted.text, sizes) or removed(text, redacted.text)
     told = PLACEHOLDER.findall(redacted.text)
     return [
-        Gone(*place, placeholder[len("[REDACTED:") : -1])
+        (range(*place), placeholder[len("[REDACTED:") : -1])
         for place, placeholder in zip(places, told, strict=True)
         if text[slice(*place)] != placeholder
     ]
-
-
-def covered(text, level):
-    return {place for span in spans(text, level) for place in range(span.start, span.end)}
 
 
 def removed(text, cleaned, sizes=()):
@@ -52,17 +39,13 @@ def removed(text, cleaned, sizes=()):
 
 
 def leaks(vector, level):
-    """The parts that the reference takes out of a text and we do not."""
+    """The parts that the reference takes out of a text and we do not, and do not say so."""
     text = vector["text"]
-    gone = covered(text, level)
+    gone = {place for span, _ in spans(text, level) for place in span}
     gone |= {place for match in PLACEHOLDER.finditer(text) for place in range(*match.span())}
     theirs = removed(text, vector["expected"][level]["cleaned"])
     left = ["".join(text[i] for i in range(*span) if i not in gone) for span in theirs]
-    return [part for part in left if re.search(r"\w", part)]
-
-
-def documented(leak):
-    return DOCUMENTED.fullmatch(leak) is not None
+    return [part for part in left if part and not DOCUMENTED.fullmatch(part)]
 
 
 class Tally:
@@ -72,7 +55,7 @@ class Tally:
     has a word for one, and ``id alone``.
     """
 
-    def __init__(self, records, policy=OURS):
+    def __init__(self, records, policy=NO_RULES):
         self.cores = {}
         self.right = []
         self.kept_but_hit = []
@@ -88,15 +71,14 @@ class Tally:
 
     def _count(self, record, policy):
         text = record["text"]
-        found = spans(text, "aggregated", policy)
-        gone = {place for span in found for place in range(span.start, span.end)}
+        found = [span for span, _ in spans(text, "aggregated", policy)]
+        gone = {place for span in found for place in span}
         labelled = {p for span in record["spans"] for p in range(span["start"], span["end"])}
         for span in record["spans"]:
             whole = all(p in gone or not text[p].isalnum() for p in range(*span["core"]))
             kind = NATIONAL.get(record["context"], span["category"])
             self.cores.setdefault(kind, []).append(whole)
-        for span in found:
-            self.right.append(not labelled.isdisjoint(range(span.start, span.end)))
+        self.right += [not labelled.isdisjoint(span) for span in found]
         for keep in record["keep"]:
             if not gone.isdisjoint(range(keep["start"], keep["end"])):
                 self.kept_but_hit.append((keep["label"], text))

@@ -1,10 +1,13 @@
-"""Other scripts, other cases, other forms of the same letter."""
+"""Other scripts, other cases, other forms of the same letter, and colours."""
 
+import re
 from unicodedata import normalize
 
 import made_up
 import pytest
+from click.testing import CliRunner
 
+from kp_middleware.cli import main
 from kp_middleware.privacy import Policy, redact_text
 
 NAMES = ("пароль", "hasło", "contraseña", "lösenord", "パスワード", "비밀번호", "密码")
@@ -63,3 +66,39 @@ def test_a_denied_text_goes_in_any_form(denied, text, form):
     policy = Policy(deny=(normalize("NFC", denied),))
 
     assert redact_text(normalize(form, text), policy=policy).text == "[REDACTED:denied]"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<33>password<0>=<36>hunter22<0>", "<33>password<0>=<36>[REDACTED:password]<0>"),
+        (
+            '<34;1>"password"<0>: <0;32>"hunter22"<0>',
+            '<34;1>"password"<0>: <0;32>"[REDACTED:password]"<0>',
+        ),
+        (
+            "<1>Authorization:<0> Bearer <1>abcDEF123456",
+            "<1>Authorization:<0> Bearer <1>[REDACTED:bearer_token]",
+        ),
+        ("mail <35>anna@example.org<0>", "mail <35>[REDACTED:email]<0>"),
+    ],
+    ids=["an assignment", "coloured JSON", "a header", "an address"],
+)
+def test_colours_hide_nothing_and_stay(text, expected):
+    redacted = redact_text(coloured(text), level="aggregated")
+
+    assert redacted.text == coloured(expected)
+
+
+def coloured(marked):
+    return re.sub(r"<([\d;]+)>", "\x1b[\\1m", marked)
+
+
+def test_the_command_prints_colours_as_they_were_and_finds_nothing_in_what_it_printed():
+    text = coloured("<33>password<0>=<36>hunter22<0>\n")
+
+    printed = CliRunner().invoke(main, ["redact"], input=text).output
+    checked = CliRunner().invoke(main, ["redact", "--check"], input=printed)
+
+    assert printed == text.replace("hunter22", "[REDACTED:password]")
+    assert checked.exit_code == 0
