@@ -58,7 +58,13 @@ def test_a_field_that_is_not_there_tells_nothing(result):
 
 
 @pytest.mark.parametrize(
-    "value", [1.1, -0.1, 85, math.nan, math.inf, "0.9", "high", True, [0.9], np.bool_(True)]
+    "value",
+    [
+        *(1.1, -0.1, 85, math.nan, math.inf, "0.9", "high", True, [0.9], np.bool_(True)),
+        Decimal("0.9"),  # is left to a function
+        *(log_probabilities({"logprobs": tokens(log)}) for log in (0.9, math.nan)),
+    ],
+    ids=repr,
 )
 def test_what_is_no_share_of_the_whole_is_an_error(value):
     with pytest.raises(ValueError, match=r"confidence must be a number \(0 to 1\), got "):
@@ -129,31 +135,16 @@ def test_without_log_probabilities_nothing_is_told(answer):
     assert log_probabilities(answer) is None
 
 
-@given(st.lists(st.floats(-50, 0), min_size=1, max_size=50))
-def test_log_probabilities_give_a_share_that_no_token_alone_exceeds(logs):
-    sure = log_probabilities({"logprobs": tokens(*logs)})
-
-    assert unit(sure) == sure
-    assert math.exp(min(logs)) - 1e-6 <= sure <= math.exp(max(logs)) + 1e-6
-
-
 @given(st.lists(st.floats(-20, 0), min_size=1, max_size=20), st.integers(1, 5))
-def test_log_probabilities_do_not_depend_on_the_length(logs, times):
+def test_log_probabilities_give_a_share_between_those_of_the_tokens_whatever_their_number(
+    logs, times
+):
     once, again = (log_probabilities({"logprobs": tokens(*logs * n)}) for n in (1, times))
 
+    assert unit(once) == once
+    assert math.exp(min(logs)) - 1e-6 <= once <= math.exp(max(logs)) + 1e-6
     assert again == pytest.approx(once, abs=2e-6)
 
 
 def test_rounding_of_float32_is_no_reason_to_be_refused():
     assert unit(log_probabilities({"logprobs": tokens(1.2e-7, 0.0)})) == 1.0
-
-
-@pytest.mark.parametrize("log", [0.9, math.nan], ids=["a probability", "NaN"])
-def test_what_is_no_log_probability_is_an_error_in_the_end(log):
-    with pytest.raises(ValueError, match="confidence must be a number"):
-        unit(log_probabilities({"logprobs": tokens(log)}))
-
-
-def test_decimals_are_left_to_a_function():
-    with pytest.raises(ValueError, match="Decimal"):
-        unit(Decimal("0.9"))

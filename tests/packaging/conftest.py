@@ -40,22 +40,21 @@ def wheel(tmp_path_factory, sdist):
 
 
 @pytest.fixture(scope="session")
-def alone(wheel):
+def alone(request):
     """The Python of an environment without extras."""
-    return installed(wheel, "WHEEL_ALONE")
+    return installed(request, "WHEEL_ALONE")
 
 
 @pytest.fixture(scope="session")
-def with_extras(wheel):
+def with_extras(request):
     """The Python of an environment with all extras but `names`."""
-    return installed(wheel, "WHEEL_EXTRAS")
+    return installed(request, "WHEEL_EXTRAS")
 
 
-def installed(wheel, environment):
+def installed(request, environment):
     """The Python of an environment that `.ci/wheel` has made, with the wheel in it."""
     folder = os.environ.get(environment) or pytest.skip("`make test-wheel` runs this")
     python = Path(folder, "bin", "python")
-    run(
-        python, "-m", "pip", "install", "-qq", "--no-deps", "--no-index", "--force-reinstall", wheel
-    )
+    install = ("-m", "pip", "install", "-qq", "--no-deps", "--no-index", "--force-reinstall")
+    run(python, *install, request.getfixturevalue("wheel"))
     return python

@@ -34,13 +34,13 @@ with KnowledgePulse(domain="finance") as kp:
 
 @pytest.fixture
 def type_in(tmp_path):
-    """Types a command of Python in an empty folder; gives what it printed, if it went well."""
+    """Types a command of Python in an empty folder; gives what it printed."""
 
     def type_in(python, *arguments):
         ran = subprocess.run(
             [python, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
         )
-        return ran.stdout if ran.returncode == 0 else ran.stderr
+        return ran.stdout if ran.returncode == 0 else ran.stdout + ran.stderr
 
     return type_in
 
@@ -51,13 +51,14 @@ def python(request):
     return request.getfixturevalue(request.param)
 
 
-def test_what_is_imported_is_the_wheel(python, type_in):
-    place = type_in(python, "-c", "import kp_middleware; print(kp_middleware.__file__)")
+def test_what_is_imported_is_the_wheel_with_every_public_name_and_no_requirement_is_missing(
+    python, type_in
+):
+    imports = "from kp_middleware import *; from kp_middleware.testing import *"
+
+    place = type_in(python, "-c", f"{imports}; import kp_middleware as kp; print(kp.__file__)")
 
     assert place.startswith(str(python.parents[1]))
-
-
-def test_no_requirement_is_missing(python, type_in):
     assert type_in(python, "-m", "pip", "check") == "No broken requirements found.\n"
 
 
@@ -76,13 +77,6 @@ def test_a_run_is_recorded_scored_and_listed(python, type_in):
     assert 0 < listed[0]["score"] < 1
 
 
-def test_every_public_name_can_be_imported(python, type_in):
-    assert (
-        type_in(python, "-c", "from kp_middleware import *; from kp_middleware.testing import *")
-        == ""
-    )
-
-
 def test_without_langchain_the_adapter_names_its_extra(alone, type_in):
     assert 'pip install "kp-middleware[langchain]"' in type_in(alone, "-c", "import kp_langchain")
 
@@ -96,33 +90,22 @@ def test_without_its_extra_a_command_names_it(alone, type_in, command, extra):
     assert f'pip install "kp-middleware[{extra}]"' in told
 
 
-def test_with_its_extra_the_adapter_records(with_extras, type_in):
+def test_with_its_extras_the_adapter_records_and_datasette_has_our_pages(with_extras, type_in):
     assert type_in(with_extras, "-c", AGENT) == ""
 
-    shown = type_in(
-        with_extras.parent / "kp-middleware", "--db", "kp.db", "show", "@last", "--json"
-    )
+    command = with_extras.parent / "kp-middleware"
+    shown = type_in(command, "--db", "kp.db", "show", "@last", "--json")
+    plugins = type_in(with_extras, "-m", "datasette", "plugins")
 
     assert json.loads(shown)["framework"] == "langchain"
+    assert [plugin["name"] for plugin in json.loads(plugins)] == ["kp-middleware"]
 
 
-def test_with_its_extra_datasette_has_our_pages(with_extras, type_in):
-    plugins = json.loads(type_in(with_extras, "-m", "datasette", "plugins"))
+def test_a_user_s_type_checker_sees_our_types(alone, type_in, tmp_path):
+    (tmp_path / "program.py").write_text(USER)
+    mypy = ("-m", "mypy", "--strict", "--python-executable", alone, "program.py")
 
-    assert [plugin["name"] for plugin in plugins] == ["kp-middleware"]
-
-
-def test_a_user_s_type_checker_sees_our_types(alone, tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(USER)
-
-    told = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--python-executable", alone, program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
+    told = type_in(sys.executable, *mypy)
 
     assert 'incompatible type "int"; expected "str | None"' in told
     assert 'Revealed type is "int"' in told
