@@ -47,14 +47,27 @@ def tmp_path(tmp_path_factory):
     return Path(tempfile.mkdtemp(prefix="test", dir=tmp_path_factory.getbasetemp()))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_settings(tmp_path_factory):
+    """Nothing is set by whoever runs the tests, also for what is made once for several of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        [patch.delenv(name) for name in _SET]
+        patch.setenv("XDG_CACHE_HOME", str(_CACHES))
+        _move_home(patch, tmp_path_factory.mktemp("home"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def home(monkeypatch, tmp_path_factory):
     """A home of its own for each test, with nothing in it."""
     folder = Path(tempfile.mkdtemp(prefix="home", dir=tmp_path_factory.getbasetemp()))
-    [monkeypatch.delenv(name) for name in _SET]
-    monkeypatch.setenv("XDG_CACHE_HOME", str(_CACHES))
-    [monkeypatch.setenv(name, str(folder / place)) for name, place in _PLACES.items()]
+    _move_home(monkeypatch, folder)
     return folder
+
+
+def _move_home(patch, folder):
+    for name, place in _PLACES.items():
+        patch.setenv(name, str(folder / place))
 
 
 @pytest.fixture(scope="session", autouse=True)

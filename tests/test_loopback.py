@@ -62,7 +62,8 @@ def test_a_child_process_is_guarded_as_well(reached_out):
     assert TEST_NET in tried(reached_out)
 
 
-def test_a_test_that_survives_the_refusal_fails_all_the_same(tmp_path, repository):
+def test_a_test_that_survives_the_refusal_fails_all_the_same(tmp_path, repository, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # half of the time
     (tmp_path / "conftest.py").write_text((repository / "tests" / "conftest.py").read_text())
     (tmp_path / "loopback").symlink_to(repository / "tests" / "loopback")
     swallowing = (
