@@ -4,6 +4,7 @@ import select
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 import httpx2
@@ -58,24 +59,23 @@ def registry(clock):
         yield registry
 
 
-def test_a_document_is_stored_and_described(registry):
+def test_a_document_is_stored_and_described_and_the_same_id_again_overwrites(registry):
     trace = trace_of()
 
     answer = post_trace(registry, trace)
 
     assert answer.status_code == 201
+    assert answer.headers["x-ratelimit-limit"] == "30"
+    assert answer.headers["x-ratelimit-remaining"] == "29"
     assert answer.json()["data"]["id"] == trace.id
     assert set(answer.json()["data"]) == {"id", "unit", "visibility", "created_at", "updated_at"}
     assert registry.documents == {trace.id: trace}
 
-
-def test_the_same_id_again_overwrites(registry):
-    trace = trace_of()
-    post_trace(registry, trace)
-
     post_trace(registry, trace.model_copy(update={"source_skill": "sums"}))
 
     assert [stored.source_skill for stored in registry.documents.values()] == ["sums"]
+    assert registry.times_stored == {trace.id: 2}
+    assert registry.most_at_once == 1
 
 
 def test_what_was_received_is_kept_to_the_byte(registry):
@@ -102,20 +102,20 @@ def test_a_document_of_the_wrong_shape_is_refused_with_the_path_of_each_issue(re
 
 
 @pytest.mark.parametrize(
-    "body",
-    [b"", b"{", b'{"a": NaN}', b"\xff", gzip.compress(b"{}")],
-    ids=["nothing", "half", "NaN", "noise", "gzip"],
+    ("body", "status"),
+    [
+        *((body, 500) for body in (b"", b"{", b'{"a": NaN}', b"\xff", gzip.compress(b"{}"))),
+        *((body, 400) for body in (b"[]", b"null", b'"text"')),
+    ],
+    ids=["nothing", "half", "NaN", "noise", "gzip", "a list", "null", "a text"],
 )
-def test_what_is_not_json_is_trouble_in_plain_text(registry, body):
+def test_what_is_not_json_is_trouble_in_plain_text_and_other_json_of_the_wrong_shape(
+    registry, body, status
+):
     answer = post(registry, body)
 
-    assert answer.status_code == 500
-    assert answer.headers["content-type"] == "text/plain"
-
-
-@pytest.mark.parametrize("body", [b"[]", b"null", b'"text"'])
-def test_json_of_another_kind_is_of_the_wrong_shape(registry, body):
-    assert post(registry, body).status_code == 400
+    assert answer.status_code == status
+    assert (answer.headers["content-type"] == "text/plain") == (status == 500)
 
 
 def test_a_key_without_the_scope_is_told_before_its_document_is_read():
@@ -132,34 +132,22 @@ def test_an_unknown_key_has_a_limit_of_none(registry):
     assert answer.headers["x-ratelimit-limit"] == "0"
 
 
-def test_each_answer_says_how_many_are_left(registry):
-    answer = post_trace(registry, trace_of())
-
-    assert answer.headers["x-ratelimit-limit"] == "30"
-    assert answer.headers["x-ratelimit-remaining"] == "29"
-
-
-def test_after_a_burst_it_asks_for_patience(clock):
+def test_after_a_burst_it_asks_for_patience_and_allows_one_more_as_time_goes_by(clock):
     with LocalRegistry(burst=2, refill_s=2.0, clock=clock) as registry:
-        statuses = post_times(registry, 2)
+        first = post_times(registry, 2)
         answer = post(registry, b"{}")
+        clock.advance(2.0)
+        second = post_times(registry, 2)
 
-    assert statuses == [400, 400]
+    assert (first, second) == ([400, 400], [400, 429])
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
     assert answer.json() == {"error": "Rate limit exceeded", "retry_after": 2}
 
 
-def test_one_more_is_allowed_as_time_goes_by(clock):
-    with LocalRegistry(burst=1, refill_s=2.0, clock=clock) as registry:
-        first = post_times(registry, 2)
-        clock.advance(2.0)
-        second = post_times(registry, 2)
-
-    assert (first, second) == ([400, 429], [400, 429])
-
-
-def test_a_third_429_within_an_hour_revokes_the_key(clock):
+def test_a_third_429_within_an_hour_and_no_other_revokes_the_key(clock):
     with LocalRegistry(burst=0, clock=clock) as registry:
+        post_times(registry, 2)
+        clock.advance(3600.0)
         post_times(registry, 2)
         alive = not registry.revoked
         post_times(registry, 1)
@@ -170,53 +158,28 @@ def test_a_third_429_within_an_hour_revokes_the_key(clock):
     assert answer.headers["x-ratelimit-limit"] == "0"
 
 
-def test_two_429s_an_hour_leave_the_key_alive(clock):
-    with LocalRegistry(burst=0, clock=clock) as registry:
-        post_times(registry, 2)
-        clock.advance(3600.0)
-        post_times(registry, 2)
+@pytest.mark.parametrize(
+    ("replays", "first", "status"),
+    [(True, b"{}", 400), (True, b"{", 201), (False, b"{}", 201)],
+    ids=["known", "trouble", "no replays"],
+)
+def test_a_known_idempotency_key_gets_its_old_answer_whatever_the_body(replays, first, status):
+    with LocalRegistry(replays=replays) as registry:
+        post(registry, first, **{"Idempotency-Key": "k-1"})
+        again = post_trace(registry, trace_of(), **{"Idempotency-Key": "k-1"})
+        another = post_trace(registry, trace_of(), **{"Idempotency-Key": "k-2"})
 
-    assert not registry.revoked
-
-
-def test_a_known_idempotency_key_gets_its_old_answer_whatever_the_body():
-    with LocalRegistry(replays=True) as registry:
-        refused = post(registry, b"{}", **{"Idempotency-Key": "k-1"})
-        replayed = post_trace(registry, trace_of(), **{"Idempotency-Key": "k-1"})
-        taken = post_trace(registry, trace_of(), **{"Idempotency-Key": "k-2"})
-
-    assert (refused.status_code, replayed.status_code, taken.status_code) == (400, 400, 201)
-
-
-def test_trouble_is_not_replayed():
-    with LocalRegistry(replays=True) as registry:
-        post(registry, b"{", **{"Idempotency-Key": "k-1"})
-        answer = post_trace(registry, trace_of(), **{"Idempotency-Key": "k-1"})
-
-    assert answer.status_code == 201
-
-
-def test_without_replays_an_idempotency_key_means_nothing(registry):
-    post(registry, b"{}", **{"Idempotency-Key": "k-1"})
-
-    answer = post_trace(registry, trace_of(), **{"Idempotency-Key": "k-1"})
-
-    assert answer.status_code == 201
+    assert (again.status_code, another.status_code) == (status, 201)
 
 
 def test_scripted_answers_come_in_order_and_then_it_is_itself_again():
-    script = [500, 413, 403, 400, 429, 503, 201, Answer(418, b"tea", {"X-Pot": "1"})]
+    script = [500, 413, 403, 400, 429, 502, 503, 201, Answer(418, b"tea", {"X-Pot": "1"})]
     with LocalRegistry(answers=script) as registry:
-        statuses = post_times(registry, 9)
+        answers = [post(registry, b"{}") for _ in range(10)]
 
-    assert statuses == [500, 413, 403, 400, 429, 503, 400, 418, 400]
-
-
-def test_a_function_may_decide_by_the_request():
-    with LocalRegistry(answers=lambda request: 500 if b"bad" in request.body else None) as registry:
-        bad, good = post(registry, b'"bad"'), post_trace(registry, trace_of())
-
-    assert (bad.status_code, good.status_code) == (500, 201)
+    statuses = [answer.status_code for answer in answers]
+    assert statuses == [500, 413, 403, 400, 429, 502, 503, 400, 418, 400]
+    assert [answer.headers["content-type"] for answer in answers[5:7]] == ["text/html"] * 2
 
 
 @pytest.mark.parametrize(
@@ -263,24 +226,29 @@ def test_in_another_mood_its_answer_says_little_of_what_it_did(mood, status, wor
     assert words in answer.text
 
 
-def test_an_answer_that_crawls_lets_no_byte_be_waited_for_long():
-    with (
-        LocalRegistry(answers=[Fault.CRAWL]) as registry,
-        connection_to(registry) as connection,
-    ):
-        connection.sendall(b"POST /v1/knowledge HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+@pytest.fixture
+def ask_raw():
+    """Asks a registry in this mood for nothing, on a connection of our own."""
+
+    @contextmanager
+    def ask(mood):
+        with LocalRegistry(answers=[mood]) as registry, connection_to(registry) as connection:
+            connection.sendall(b"POST /v1/knowledge HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+            yield connection
+
+    return ask
+
+
+def test_an_answer_that_crawls_lets_no_byte_be_waited_for_long(ask_raw):
+    with ask_raw(Fault.CRAWL) as connection:
         begun = b"".join(connection.recv(1) for _ in range(12))
 
         assert begun == b"HTTP/1.1 429"
         assert select.select([connection], [], [], 0)[0] == []
 
 
-def test_a_connection_that_is_closed_while_idle_is_not_announced():
-    with (
-        LocalRegistry(answers=[Fault.CLOSE_IDLE]) as registry,
-        connection_to(registry) as connection,
-    ):
-        connection.sendall(b"POST /v1/knowledge HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+def test_a_connection_that_is_closed_while_idle_is_not_announced(ask_raw):
+    with ask_raw(Fault.CLOSE_IDLE) as connection:
         answer = b"".join(iter(lambda: connection.recv(65_536), b""))
 
     assert b"Rate limit exceeded" in answer
@@ -297,14 +265,6 @@ def test_what_hangs_ends_with_it():
             answer.result()
 
 
-def test_a_page_of_a_proxy_stands_for_what_is_behind_it():
-    with LocalRegistry(answers=[502, 503]) as registry:
-        answers = [post(registry, b"{}") for _ in range(2)]
-
-    assert [answer.status_code for answer in answers] == [502, 503]
-    assert {answer.headers["content-type"] for answer in answers} == {"text/html"}
-
-
 def test_mixed_faults_are_the_same_for_a_seed():
     weights = {None: 2, 503: 1, Fault.RESET: 1}
     one, other = Fault.mixed(weights, seed=7), Fault.mixed(weights, seed=7)
@@ -315,7 +275,7 @@ def test_mixed_faults_are_the_same_for_a_seed():
     assert set(faults) == {None, 503, Fault.RESET}
 
 
-def test_what_is_overwritten_is_counted():
+def test_what_comes_again_after_trouble_is_counted():
     trace = trace_of()
     with LocalRegistry(answers=[500]) as registry:
         for _ in range(3):
@@ -325,20 +285,21 @@ def test_what_is_overwritten_is_counted():
         assert registry.times_received == {trace.id: 3}
 
 
-def test_how_many_ask_at_once_is_counted():
-    def wait_for_a_second(_):
-        wait_until(lambda: registry.most_at_once == 2)
+def test_many_may_ask_at_once_and_a_function_may_decide_by_the_request():
+    traces = [trace_of(objective) for objective in ["bad", *["good"] * 7]]
 
-    with LocalRegistry(answers=wait_for_a_second) as registry, ThreadPoolExecutor() as pool:
-        [*pool.map(partial(post_trace, registry), [trace_of(), trace_of()])]
+    def wait_for_all_and_refuse_what_is_bad(request):
+        wait_until(lambda: registry.most_at_once == 8)
+        return 500 if b"bad" in request.body else None
 
-        assert registry.most_at_once == 2
+    with (
+        LocalRegistry(answers=wait_for_all_and_refuse_what_is_bad) as registry,
+        ThreadPoolExecutor(max_workers=8) as pool,
+    ):
+        answers = [*pool.map(partial(post_trace, registry), traces)]
 
-
-def test_one_after_the_other_is_one_at_once(registry):
-    post_times(registry, 2)
-
-    assert registry.most_at_once == 1
+        assert [answer.status_code for answer in answers] == [500, *[201] * 7]
+        assert (registry.most_at_once, len(registry.documents)) == (8, 7)
 
 
 def test_who_is_gone_before_all_is_said_has_asked_nothing(registry):
@@ -351,50 +312,20 @@ def test_who_is_gone_before_all_is_said_has_asked_nothing(registry):
     assert registry.requests == ()
 
 
-def test_an_unknown_path_is_not_found(registry):
-    assert httpx2.get(f"{registry.url}/elsewhere", trust_env=False).status_code == 404
-
-
-def test_a_page_says_how_much_there_is(registry):
-    post_trace(registry, trace_of())
-    post_trace(registry, trace_of())
-
-    answer = search(registry, limit="1")
-
-    assert (answer["total"], answer["offset"], answer["limit"]) == (2, 0, 1)
-
-
-def test_the_next_page_has_the_rest(registry):
+def test_a_page_says_how_much_there_is_and_the_next_has_the_rest(registry):
     for objective in ("add 1 and 2", "add 3 and 4", "add 5 and 6"):
         post_trace(registry, trace_of(objective))
 
-    whole, rest = search(registry), search(registry, offset="1", limit="5")
+    first, rest = search(registry, limit="1"), search(registry, offset="1", limit="5")
 
+    assert (first["total"], first["offset"], first["limit"]) == (3, 0, 1)
     assert (rest["total"], rest["offset"]) == (3, 1)
-    assert rest["data"] == whole["data"][1:]
+    assert first["data"] + rest["data"] == search(registry)["data"]
+    elsewhere = httpx2.get(f"{registry.url}/elsewhere", trust_env=False)
+    assert elsewhere.status_code == 404
 
 
-def test_many_may_ask_at_once(registry):
-    traces = [trace_of() for _ in range(20)]
-
-    with ThreadPoolExecutor(max_workers=20) as pool:
-        answers = list(pool.map(partial(post_trace, registry), traces))
-
-    assert {answer.status_code for answer in answers} == {201}
-    assert len(registry.documents) == len(registry.requests) == 20
-
-
-def test_outside_of_its_with_statement_there_is_nobody_at_home():
-    with LocalRegistry() as registry:
-        url = registry.url
-
-    with pytest.raises(httpx2.ConnectError):
-        httpx2.get(url, trust_env=False)
-    with pytest.raises(RuntimeError, match="with statement"):
-        print(registry.url)
-
-
-def test_it_ends_while_a_client_holds_its_connection_open():
+def test_it_ends_while_a_client_holds_its_connection_open_and_then_nobody_is_at_home():
     with LocalRegistry() as registry, httpx2.Client(trust_env=False) as client:
         url = f"{registry.url}/v1/knowledge"
         client.get(url)
@@ -402,3 +333,5 @@ def test_it_ends_while_a_client_holds_its_connection_open():
 
         with pytest.raises(httpx2.ConnectError):
             client.get(url)
+    with pytest.raises(RuntimeError, match="with statement"):
+        print(registry.url)

@@ -32,20 +32,14 @@ def roles(shared, repository, ask):
     ask(shared, f"DROP OWNED BY {', '.join(ROLES)}; DROP ROLE {', '.join(ROLES)}")
 
 
-def test_the_writer_of_the_docs_can_do_all_that_pods_do(
-    roles, shared, generous, pods, start, whole
+def test_the_writer_of_the_docs_can_do_all_that_pods_do_and_deletes_nothing(
+    roles, shared, generous, pods, start, ask, whole
 ):
     hosts = pods(2, shared=roles["kp_writer"], registry=generous, threshold=0.75)
 
     assert end([start(pod, record, range(5)) for pod in hosts]) == [0, 0]
 
     assert (whole(shared), len(generous.documents)) == (10, 5)
-
-
-def test_the_writer_of_the_docs_deletes_nothing(roles, pods, start, ask):
-    [pod] = pods(1, shared=roles["kp_writer"])
-    end([start(pod, record, [1])])
-
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         ask(roles["kp_writer"], "DELETE FROM kp.log")
 

@@ -50,12 +50,16 @@ def fleet(shared, generous, pods, start):
 
 
 @pytest.fixture
-def pulled(fleet):
-    """A copy of what they have shared."""
+def pull(fleet):
+    """Brings a copy of what they have shared up to date; returns where it is."""
     copy = fleet[0].folder / "fleet.db"
-    typed = fleet[0].command("pull", "--db", str(copy))
-    assert typed.returncode == 0, typed.stderr
-    return copy
+
+    def typed():
+        done = fleet[0].command("pull", "--db", str(copy))
+        assert done.returncode == 0, done.stderr
+        return copy
+
+    return typed
 
 
 def rows(file, sql):
@@ -63,61 +67,34 @@ def rows(file, sql):
         return connection.execute(sql).fetchall()
 
 
-def contents(file):
-    """All of the file but when it was asked."""
-    with closing(sqlite3.connect(file)) as connection:
-        return [line for line in connection.iterdump() if '"meta"' not in line]
-
-
-@pytest.mark.usefixtures("fleet")
-def test_the_copy_has_every_run_with_its_pod_and_its_decision(pulled, shared, ask):
+def test_the_copy_has_every_run_with_its_pod_and_its_decision_and_once_more_is_the_same(
+    pull, shared, ask
+):
     asked = "SELECT id, pod, decision, score FROM"
 
-    copied = rows(pulled, f"{asked} traces ORDER BY id")
+    copied = rows(pull(), f"{asked} traces ORDER BY id")
 
     assert copied == ask(shared, f"{asked} kp.log ORDER BY id")
     assert len(copied) == 12
     assert len({pod for _, pod, _, _ in copied}) == 2
-    assert rows(pulled, "SELECT count(*) FROM vectors") == [(12,)]
-    assert rows(pulled, "SELECT count(*) FROM documents") == [(12,)]
+    assert rows(pull(), f"{asked} traces ORDER BY id") == copied
+    for table in ("traces", "vectors", "documents"):
+        assert rows(pull(), f"SELECT count(*) FROM {table}") == [(12,)]
 
 
-def test_to_pull_twice_is_to_pull_once(fleet, pulled):
-    once = contents(pulled)
+def test_what_is_new_told_or_deleted_since_is_so_in_the_copy_too(fleet, pull, start):
+    pull()
+    (deleted,), (failed,) = fleet[1].rows("SELECT id FROM traces LIMIT 2")
+    for words in (("shared", "delete", deleted), ("feedback", failed, "--failure")):
+        typed = fleet[1].command(*words)
+        assert typed.returncode == 0, typed.stderr
+    end([start(fleet[1], record, ["new"])])  # and ships what was told
 
-    again = fleet[0].command("pull", "--db", str(pulled))
+    found = dict(rows(pull(), "SELECT id, success FROM traces"))
 
-    assert again.returncode == 0, again.stderr
-    assert contents(pulled) == once
-
-
-def test_what_is_new_is_pulled(fleet, pulled, start):
-    end([start(fleet[1], record, ["new"])])
-
-    fleet[0].command("pull", "--db", str(pulled))
-
-    assert rows(pulled, "SELECT count(*) FROM traces") == [(13,)]
-
-
-def test_what_is_deleted_goes_from_the_copy_too(fleet, pulled):
-    [(id,)] = fleet[1].rows("SELECT id FROM traces LIMIT 1")
-    typed = fleet[0].command("shared", "delete", id)
-    assert typed.returncode == 0, typed.stderr
-
-    fleet[0].command("pull", "--db", str(pulled))
-
-    assert rows(pulled, f"SELECT count(*) FROM traces WHERE id = '{id}'") == [(0,)]
-
-
-def test_feedback_reaches_the_copy(fleet, pulled, start):
-    [(id,)] = fleet[1].rows("SELECT id FROM traces LIMIT 1")
-    typed = fleet[1].command("feedback", id, "--failure")
-    assert typed.returncode == 0, typed.stderr
-    end([start(fleet[1], record, ["ships what was told"])])
-
-    fleet[0].command("pull", "--db", str(pulled))
-
-    assert rows(pulled, f"SELECT success FROM traces WHERE id = '{id}'") == [(0,)]
+    assert len(found) == 12 + 1 - 1
+    assert deleted not in found
+    assert found[failed] == 0
 
 
 def test_a_copy_of_a_restored_log_has_what_that_has(server, own_shared, pods, start, ask):
@@ -140,14 +117,15 @@ def test_a_copy_of_a_restored_log_has_what_that_has(server, own_shared, pods, st
     assert set(rows(copy, "SELECT id FROM traces")) == set(ask(own_shared, "SELECT id FROM kp.log"))
 
 
-def test_every_command_works_on_the_copy(pulled, shared, tmp_path, monkeypatch):
-    [(id,)] = rows(pulled, "SELECT id FROM traces ORDER BY seq DESC LIMIT 1")
+def test_every_command_works_on_the_copy(pull, shared, tmp_path, monkeypatch):
+    copy = pull()
+    [(id,)] = rows(copy, "SELECT id FROM traces ORDER BY seq DESC LIMIT 1")
     monkeypatch.setenv("KP_SHARED", shared)
 
     failed = {}
     for words in READING:
         given = shlex.split(words.format(id=id, folder=tmp_path))
-        typed = CliRunner().invoke(main, ["--db", str(pulled), *given])
+        typed = CliRunner().invoke(main, ["--db", str(copy), *given])
         if typed.exit_code != 0:
             failed[words] = typed.output
 

@@ -1,57 +1,98 @@
-"""The commands of the shared log, where there is no server."""
+"""The commands of the shared log where there is no server; its URL may hold a password."""
 
 import pytest
 from click.testing import CliRunner
+from pydantic import ValidationError
 
-from kp_middleware import KnowledgePulse
+from kp_middleware import KnowledgePulse, Settings
 from kp_middleware.cli import main
+from kp_middleware.errors import SharedLogError
+from kp_middleware.sharing import Link, address
 
 URL = "postgresql://me:hush@127.0.0.1:9/agents"
+AWAY = "postgresql://127.0.0.1:9/agents: cannot be reached"
 
 
 @pytest.fixture
-def own_file(tmp_path):
-    path = tmp_path / "kp.db"
-    with KnowledgePulse(db=path, embedder=None) as kp:
+def own_file(db):
+    with KnowledgePulse(db=db, embedder=None) as kp:
         kp.capture(kp.tool(str.upper))("done")
-    return path
+    return db
 
 
-def typed(*words, url=URL):
-    return CliRunner().invoke(main, [*words], env={"KP_SHARED": url})
+@pytest.fixture
+def typed(own_file, tmp_path):
+    """Types a command; `{own}` is a file with a run, `{copy}` one that is not there yet."""
+
+    def type_(words, url=URL):
+        given = words.format(own=own_file, copy=tmp_path / "fleet.db").split()
+        result = CliRunner().invoke(main, given, env={"KP_SHARED": url})
+        return result.exit_code, " ".join(result.output.split())
+
+    return type_
 
 
-def test_a_file_with_runs_of_its_own_becomes_no_copy(own_file):
-    told = typed("pull", "--db", str(own_file))
+@pytest.mark.parametrize(
+    ("words", "exit_code", "told"),
+    [
+        ("shared migrate", 1, f"{AWAY} (connection refused)"),
+        ("shared migrate --print", 0, "CREATE SCHEMA kp;"),
+        ("pull --db {copy}", 1, AWAY),
+        ("pull --db {own}", 1, "has runs of its own; name another file for the copy with --db"),
+        ("status --db {own}", 0, "cannot be reached (connection refused)"),
+        ("doctor --db {own}", None, f"TROUBLE shared {AWAY}"),
+        ("config", 0, ""),
+        ("config --json", 0, ""),
+    ],
+)
+def test_a_server_that_is_away_is_told_without_its_password(typed, words, exit_code, told):
+    ended, output = typed(words)
 
-    assert told.exit_code == 1
-    assert "has runs of its own; name another file for the copy with --db" in told.output
-
-
-def test_a_log_that_is_away_is_told(tmp_path):
-    told = typed("pull", "--db", str(tmp_path / "fleet.db"))
-
-    assert told.exit_code == 1
-    assert "postgresql://127.0.0.1:9/agents: cannot be reached" in told.output
-
-
-def test_pull_needs_a_shared_log(tmp_path):
-    assert "set KP_SHARED" in typed("pull", "--db", str(tmp_path / "fleet.db"), url="").output
-
-
-def test_status_says_why_the_log_cannot_be_asked(own_file):
-    told = typed("status", "--db", str(own_file))
-
-    assert told.exit_code == 0
-    assert "cannot be reached (connection refused)" in " ".join(told.output.split())
+    assert exit_code in {None, ended}
+    assert told in output
+    assert "hush" not in output
 
 
-def test_status_without_a_log_says_nothing_of_it(own_file):
-    assert "shared log" not in typed("status", "--db", str(own_file), url="").output
+@pytest.mark.parametrize("words", ["shared migrate", "pull --db {copy}"])
+def test_a_command_without_a_url_says_which_variable(typed, words):
+    assert "set KP_SHARED" in typed(words, url="")[1]
 
 
-def test_doctor_looks_for_the_log(own_file):
-    told = typed("doctor", "--db", str(own_file))
+def test_status_without_a_log_says_nothing_of_it(typed):
+    assert "shared log" not in typed("status --db {own}", url="")[1]
 
-    assert "TROUBLE  shared    postgresql://127.0.0.1:9/agents: cannot be reached" in told.output
-    assert "hush" not in told.output
+
+def test_a_shared_log_widens_what_a_run_is_compared_with():
+    assert Settings(shared=URL).cache_size == 10_000
+    assert Settings(shared=URL, cache_size=5).cache_size == 5
+    assert Settings(shared="").shared is None
+    assert Settings().cache_size == 1000
+
+
+@pytest.mark.parametrize("wrong", ["mysql://me:hush@host/db", "hush", "postgresql://me:hush@[/db"])
+def test_another_url_is_refused_without_quoting_it(wrong):
+    with pytest.raises(ValidationError) as caught:
+        Settings(shared=wrong)
+
+    assert "hush" not in str(caught.value)
+    assert "postgresql://user@host/database" in str(caught.value)
+
+
+def test_an_exchange_fails_in_words_of_ours_without_the_password():
+    with pytest.raises(SharedLogError) as caught:
+        Link(URL, "pod").ask("SELECT 1")
+
+    assert address(URL) == "postgresql://127.0.0.1:9/agents"
+    assert "hush" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_a_pipeline_records_while_the_server_is_away(db, caplog):
+    kp = KnowledgePulse(db=db, embedder=None, shared=URL)
+
+    kp.capture(kp.tool(str.upper))("done")
+    while kp.flush(0.1).unscored:
+        pass
+    kp.close(timeout_s=0.1)
+
+    assert "hush" not in caplog.text
