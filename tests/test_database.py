@@ -14,7 +14,6 @@ import pytest
 
 from kp_middleware.database import (
     APPLICATION_ID,
-    DATABASE_ERRORS,
     RELEASED,
     SCHEMA,
     connect,
@@ -68,12 +67,6 @@ def child(script, *arguments):
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def made_by_another_program(path, statements):
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(statements)
-    return path
 
 
 def test_a_new_file_has_today_s_schema_and_says_whose_it_is(connection):
@@ -151,33 +144,30 @@ def refused(path, **how):
     return str(raised.value).removeprefix(f"{path}: ")
 
 
-@pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])
-def test_a_file_that_is_no_database_is_refused_and_left_alone(db, read_only):
-    db.write_text("a letter to my aunt, " * 100)
-
-    words = refused(db, read_only=read_only)
-
-    assert words == "is not an SQLite file; name another file with KP_DB or --db"
-    assert db.read_text() == "a letter to my aunt, " * 100
-
-
 @pytest.mark.parametrize(
     "statements",
     [
+        None,
         "CREATE TABLE notes (text)",
         "PRAGMA user_version = 1",
         "PRAGMA application_id = 7",
         f"PRAGMA user_version = {SCHEMA}; CREATE TABLE notes (text)",
     ],
-    ids=["a table", "only a version", "only a name", "a table and our version"],
+    ids=["no database", "a table", "only a version", "only a name", "a table and our version"],
 )
 @pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])
 def test_another_program_s_file_is_refused_and_left_alone(db, statements, read_only):
-    before = made_by_another_program(db, statements).read_bytes()
+    if statements is None:
+        db.write_text("a letter to my aunt, " * 100)
+    else:
+        with closing(sqlite3.connect(db)) as connection:
+            connection.executescript(statements)
+    before = db.read_bytes()
 
     words = refused(db, read_only=read_only)
 
-    assert words == ("is an SQLite file of another program; name another file with KP_DB or --db")
+    kind = "is not an SQLite file" if statements is None else "is an SQLite file of another program"
+    assert words == f"{kind}; name another file with KP_DB or --db"
     assert db.read_bytes() == before
 
 
@@ -217,11 +207,6 @@ def test_by_reading_no_file_is_made_and_an_empty_one_does_not_become_ours(db):
     assert db.stat().st_size == 0
 
 
-def test_what_opening_raises_is_trouble():
-    assert issubclass(DatabaseError, DATABASE_ERRORS)
-    assert issubclass(sqlite3.OperationalError, DATABASE_ERRORS)
-
-
 def test_what_is_only_read_cannot_be_written(db):
     connect(db).close()
 
@@ -230,13 +215,6 @@ def test_what_is_only_read_cannot_be_written(db):
         pytest.raises(sqlite3.OperationalError, match="readonly"),
     ):
         write(reader, "a")
-
-
-def test_a_reader_sees_what_a_writer_has_written_meanwhile(db, connection):
-    with closing(connect(db, read_only=True)) as reader:
-        write(connection, "a", "1")
-
-        assert meta(reader) == {"a": "1"}
 
 
 @AS_ROOT

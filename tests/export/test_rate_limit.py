@@ -12,32 +12,10 @@ HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 
 
-class FreeTier:
-    """The registry's own bucket: 30 requests, one more per 2 s."""
-
-    def __init__(self):
-        self.tokens, self.at = 30.0, NOW
-
-    def take(self, now):
-        self.tokens = min(30.0, self.tokens + (now - self.at) / 2) - 1
-        self.at = now
-        return self.tokens
-
-
 def spend(pace, now, times):
     for _ in range(times):
         pace = pace.spent(now)
     return pace
-
-
-def tokens_left_after(idle_times_s):
-    """What the registry's bucket holds after each of our requests, each made as soon as allowed."""
-    pace, tier, now = Pace(), FreeTier(), NOW
-    for idle_s in idle_times_s:
-        now += idle_s
-        now += pace.wait_s(now)
-        pace = pace.spent(now)
-        yield tier.take(now)
 
 
 def test_a_burst_may_be_spent_at_once_and_then_each_waits_for_its_turn():
@@ -49,11 +27,6 @@ def test_a_burst_may_be_spent_at_once_and_then_each_waits_for_its_turn():
     assert pace.wait_s(NOW) == pytest.approx(2.2)
     assert after_an_idle_hour.wait_s(NOW + HOUR_S) == pytest.approx(2.2)
     assert pace.wait_s(NOW - 60) >= pace.wait_s(NOW) + 60  # by a clock that was set back
-
-
-@given(st.lists(st.floats(0, 100), min_size=1, max_size=200))
-def test_the_free_tier_is_never_used_up(idle_times_s):
-    assert min(tokens_left_after(idle_times_s)) >= 0
 
 
 def test_after_a_429_the_wait_is_longer_than_was_asked_and_the_burst_is_gone():

@@ -27,6 +27,7 @@ REJECTED = RegistryRejectedError(400, "steps.0.type: no")
 REFUSED = RegistryUnavailableError("connection refused; correct KP_REGISTRY_URL")
 TROUBLE = RegistryUnavailableError("the registry answered 500", status=500)
 LIMITED = RegistryUnavailableError("over the limit", status=429, retry_after_s=2.0)
+BUSY = RegistryUnavailableError("the registry answered 503", status=503, retry_after_s=900.0)
 
 
 class ScriptedRegistry:
@@ -157,32 +158,24 @@ def test_the_pace_is_what_the_registry_says_it_takes_in_a_minute(clock, per_minu
     assert took == pytest.approx(took_s, rel=0.05)
 
 
-def test_what_is_not_due_yet_is_waited_for(clock):
-    outbox, registry = outbox_of(clock, 2, every_s=90.0), ScriptedRegistry(clock)
+@pytest.mark.parametrize(
+    ("every_s", "answers", "interval_s", "more_in_s", "states"),
+    [
+        (90.0, [], 2.2, 90.0, ["sent", "pending", "pending"]),
+        (0.0, [], 22.0, 22.0, ["sent", "sent", "pending"]),
+        (0.0, [BUSY], 2.2, 900.0, ["pending", "pending", "pending"]),
+        (90.0, [REJECTED], 2.2, 90.0, ["rejected", "pending", "pending"]),
+    ],
+    ids=["not due yet", "after a burst", "a registry that asks for time", "rejected"],
+)
+def test_it_tells_how_long_there_is_nothing_to_send(
+    clock, every_s, answers, interval_s, more_in_s, states
+):
+    outbox, registry = outbox_of(clock, 3, every_s=every_s), ScriptedRegistry(clock, answers)
+    forwarder = forwarder_of(outbox, registry, clock, Pace(interval_s=interval_s))
 
-    more_in_s = forwarder_of(outbox, registry, clock).send_due()
-
-    assert more_in_s == 90.0
-    assert outbox.states() == ["sent", "pending"]
-
-
-def test_after_a_burst_the_next_row_waits_for_its_turn(clock):
-    outbox, registry = outbox_of(clock, 3), ScriptedRegistry(clock)
-    forwarder = forwarder_of(outbox, registry, clock, Pace(interval_s=22.0))
-
-    more_in_s = forwarder.send_due()
-
-    assert more_in_s == pytest.approx(22.0)
-    assert outbox.states() == ["sent", "sent", "pending"]
-
-
-def test_a_rejected_document_stays_and_the_others_go(clock):
-    outbox = outbox_of(clock, 2)
-
-    forwarder_of(outbox, ScriptedRegistry(clock, [REJECTED]), clock).send_due()
-
-    assert outbox.states() == ["rejected", "sent"]
-    assert outbox.rows[0].news is REJECTED
+    assert forwarder.send_due() == pytest.approx(more_in_s)
+    assert outbox.states() == states
 
 
 @pytest.mark.parametrize("options", [{"may_write": False}, {}], ids=["403", "a dead key"])
@@ -222,16 +215,6 @@ def test_after_a_429_nothing_is_sent_for_longer_than_was_asked_and_no_attempt_co
 
     assert outbox.states() == ["sent", "sent"]
     assert [row.item.attempts for row in outbox.rows] == [0, 0]
-
-
-def test_after_a_second_429_the_registry_has_an_hour_of_peace(clock):
-    outbox, registry = outbox_of(clock, 2), ScriptedRegistry(clock, [LIMITED, LIMITED])
-    forwarder = forwarder_of(outbox, registry, clock)
-
-    live(forwarder, clock, for_s=HOUR_S)
-
-    assert len(registry.asked) == 2
-    assert outbox.states() == ["pending", "pending"]
 
 
 @given(
@@ -313,15 +296,6 @@ def test_a_document_that_fails_beside_others_success_is_blocked_after_eight_atte
     assert outbox.states() == ["blocked"] + ["sent"] * 99
     assert outbox.rows[0].news == "retries_exhausted"
     assert "stays local after 8 attempts" in caplog.text
-
-
-def test_a_registry_in_trouble_gets_the_time_it_asks_for(clock):
-    busy = RegistryUnavailableError("the registry answered 503", status=503, retry_after_s=900.0)
-    outbox, registry = outbox_of(clock, 2), ScriptedRegistry(clock, [busy])
-
-    more_in_s = forwarder_of(outbox, registry, clock).send_due()
-
-    assert more_in_s == 900.0
 
 
 def test_once_stopped_it_begins_nothing(clock):

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from contextlib import ExitStack
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -83,20 +82,13 @@ def pooled(common_server, shared):
 @pytest.fixture
 def ask():
     """Asks a database; gives the rows."""
-    with ExitStack() as stack:
-        opened = {}
 
-        def ask(url, sql, *values):
-            try:
-                if url not in opened:
-                    opened[url] = stack.enter_context(psycopg.connect(url, autocommit=True))
-                cursor = opened[url].execute(sql, values)
-            except psycopg.OperationalError:  # the server was restarted since
-                opened[url] = stack.enter_context(psycopg.connect(url, autocommit=True))
-                cursor = opened[url].execute(sql, values)
+    def ask(url, sql, *values):
+        with psycopg.connect(url, autocommit=True) as connection:
+            cursor = connection.execute(sql, values)
             return cursor.fetchall() if cursor.description else None
 
-        yield ask
+    return ask
 
 
 @pytest.fixture

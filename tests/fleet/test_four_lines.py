@@ -28,9 +28,16 @@ def cleared(pod):
     return [id for (id,) in pod.rows("SELECT id FROM traces WHERE decision = 'forward'")]
 
 
-@pytest.mark.parametrize("homes", HOMES)
-def test_a_task_clears_once_however_many_do_it(homes, shared, generous, pods, play, ask, whole):
-    hosts = pods(homes, shared=shared, registry=generous, threshold=0.75)
+@pytest.mark.parametrize(
+    "homes_and_way",
+    [(4, "shared"), (4, "pooled"), pytest.param((16, "shared"), marks=pytest.mark.slow)],
+    ids=["four", "four through pgbouncer", "sixteen"],
+)
+def test_a_task_clears_once_however_many_do_it(
+    homes_and_way, shared, generous, pods, play, ask, whole, request
+):
+    homes, way = homes_and_way
+    hosts = pods(homes, shared=request.getfixturevalue(way), registry=generous, threshold=0.75)
 
     went = play(hosts, lambda _: range(TASKS))
 
@@ -39,15 +46,6 @@ def test_a_task_clears_once_however_many_do_it(homes, shared, generous, pods, pl
     assert set(generous.documents) == set(went)
     assert ask(shared, "SELECT count(*) FROM kp.log WHERE decision = 'forward'") == [(TASKS,)]
     assert whole(shared) == homes * TASKS
-
-
-def test_a_task_clears_once_also_through_pgbouncer(pooled, shared, generous, pods, play, whole):
-    hosts = pods(4, shared=pooled, registry=generous, threshold=0.75)
-
-    went = play(hosts, lambda _: range(TASKS))
-
-    assert len(went) == len(generous.documents) == TASKS
-    assert whole(shared) == 4 * TASKS
     assert not [pod for pod in hosts if "prepared statement" in pod.log]
 
 

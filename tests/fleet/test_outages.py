@@ -39,29 +39,23 @@ def in_files(hosts):
 
 
 def test_away_at_the_start(server, own_shared, generous, pods, start, ask, whole):
-    [pod] = pods(1, shared=own_shared, registry=generous, threshold=0.3)
+    pod, keeping = pods(2, shared=own_shared, registry=generous, threshold=0.3)
+    keeping.told["KP_THRESHOLD"] = "1.0"
     server.stop()
 
-    ended = end([start(pod, record, range(10), flush_s=3)])
+    ended = end([start(one, record, range(10), flush_s=3) for one in (pod, keeping)])
     meanwhile = pod.rows("SELECT count(*), count(decision) FROM traces"), len(generous.requests)
+    kept_here = keeping.rows("SELECT DISTINCT state, decision FROM traces")
     server.start()
     end([start(pod, record, [10])])
 
-    assert (ended, meanwhile) == ([0], ([(10, 0)], 0))
+    assert (ended, meanwhile) == ([0, 0], ([(10, 0)], 0))
+    assert kept_here == [("scored", "withhold")]
     assert "connection refused" in pod.log
     assert (
         in_log(ask, own_shared) == in_files([pod]) == dict.fromkeys(generous.documents, "forward")
     )
     assert whole(own_shared) == 11
-
-
-def test_what_stays_here_is_scored_while_postgresql_is_away(server, own_shared, pods, start):
-    [pod] = pods(1, shared=own_shared, threshold=1.0)
-    server.stop()
-
-    end([start(pod, record, range(3), flush_s=3)])
-
-    assert pod.rows("SELECT DISTINCT state, decision FROM traces") == [("scored", "withhold")]
 
 
 def test_the_server_is_killed_three_times_under_four_writers(

@@ -110,24 +110,18 @@ def test_what_is_told_of_a_run_that_is_not_shared_waits_for_no_log(store, typed)
     assert store.shared_runs().backlog() == (0, 0, None)
 
 
-def test_one_process_ships_for_a_file(store):
+def test_one_process_ships_for_a_file_and_a_lease_that_lasts_is_not_written_again(store, sql):
     ours, theirs = store.shared_runs(), store.shared_runs()
 
     assert ours.take_lease(30)
+    before = sql(LEASE)
+    assert ours.take_lease(30)
+    assert sql(LEASE) == before
     assert not theirs.take_lease(30)
 
     ours.release_lease()
 
     assert theirs.take_lease(30)
-
-
-def test_a_lease_that_lasts_is_not_written_again(store, sql):
-    runs = store.shared_runs()
-    runs.take_lease(30)
-    before = sql(LEASE)
-
-    assert runs.take_lease(30)
-    assert sql(LEASE) == before
 
 
 def test_a_lease_that_was_taken_a_moment_later_by_our_clock_is_another_s(store, sql):

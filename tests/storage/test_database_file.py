@@ -64,20 +64,6 @@ def test_what_was_returned_can_be_read_when_it_is_closed(resting):
     )
 
 
-def test_a_transaction_is_kept_or_given_up_as_a_whole(resting, db):
-    def add_half():
-        with transaction(resting):
-            resting.execute(ADD)
-            resting.execute("INSERT INTO vectors (seq) VALUES (NULL)")
-
-    with transaction(resting):
-        resting.execute(ADD)
-    with pytest.raises(sqlite3.IntegrityError):
-        add_half()
-
-    assert (resting.in_transaction, count(db)) == (False, 1)
-
-
 def test_closing_waits_for_the_transaction_of_another_thread(resting, db):
     with transaction(resting):
         closer = threading.Thread(target=resting.close)

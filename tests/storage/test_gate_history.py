@@ -33,12 +33,6 @@ def ranking(store):
     return lambda seq=10**6: store.history(seq, "code").ranking("top 10%", 100)
 
 
-def test_without_runs_nothing_is_ranked(ranking):
-    found = ranking()
-
-    assert (len(found), found.credit, found.chosen_count) == (0, 0, 0)
-
-
 def test_the_last_runs_are_ranked_by_their_keys(put, ranking):
     for hundredth in range(1, 121):
         put(hundredth / 200)
@@ -66,22 +60,17 @@ def test_only_scored_runs_of_the_domain_count(put, store, ranking):
     assert len(ranking()) == 1
 
 
-def test_what_came_after_the_run_is_not_ranked(put, ranking):
+def test_what_came_after_the_run_is_not_ranked_and_its_credit_counts_for_a_late_one(
+    put, keep, ranking
+):
     put(0.1, credit=1.0)
-    own = put(0.5)
+    own, late = put(0.5), keep(domain="code")
     put(0.9, credit=2.0)
 
     found = ranking(own)
 
     assert (len(found), found.credit) == (1, 1.0)
-
-
-def test_a_run_that_is_ranked_late_goes_on_with_the_credit_of_those_after_it(put, keep, ranking):
-    put(0.1, credit=1.0)
-    own = keep(domain="code")
-    put(0.9, credit=2.0)
-
-    assert ranking(own).credit == 2.0
+    assert ranking(late).credit == 2.0
 
 
 def test_a_day_counts_what_may_leave_of_all_domains(put, store):

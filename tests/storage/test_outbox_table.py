@@ -75,56 +75,38 @@ def test_whoever_lost_the_lease_changes_nothing(outbox, another, queue, clock, r
     assert row(seq) == before
 
 
-def test_what_was_sent_is_done(outbox, queue, clock, row):
-    seq = queue()
+def test_what_was_sent_rejected_or_blocked_is_done(outbox, queue, clock, row):
+    seqs = [queue(), queue(), queue()]
 
     outbox.sent(outbox.claim(clock()), RECEIPT)
-
-    sent = row(seq)
-    assert (sent["state"], sent["remote_id"], sent["http_status"]) == (
-        "sent",
-        "kp:trace:there",
-        201,
-    )
-    assert (sent["attempts"], sent["claimed_by"], sent["claimed_until"]) == (1, None, None)
-    assert sent["sent_at"].endswith("Z")
-    assert (outbox.claim(clock()), outbox.next_due(), outbox.any_pending()) == (None, None, False)
-
-
-def test_what_was_rejected_or_blocked_is_done_with_the_reason(outbox, queue, clock, row):
-    rejected, blocked = queue(), queue()
-
     outbox.rejected(outbox.claim(clock()), RegistryRejectedError(400, "steps.0.type: invalid"))
     outbox.block(outbox.claim(clock()), "retries_exhausted")
 
-    assert (row(rejected)["state"], row(rejected)["reason"]) == (
-        "rejected",
-        "steps.0.type: invalid",
-    )
-    assert (row(rejected)["http_status"], row(rejected)["attempts"]) == (400, 1)
-    assert (row(blocked)["state"], row(blocked)["reason"]) == ("blocked", "retries_exhausted")
-    assert outbox.claim(clock()) is None
-
-
-@pytest.mark.parametrize(("passed_s", "due"), [(59.9, False), (60, True)])
-def test_what_was_postponed_is_due_at_its_time(outbox, queue, clock, passed_s, due):
-    queue()
-    outbox.postpone(outbox.claim(clock()), UNREACHABLE, retry_at=clock() + 60, counted=True)
-
-    clock.advance(passed_s)
-
-    assert (outbox.claim(clock()) is not None) is due
+    sent, rejected, blocked = map(row, seqs)
+    assert [one["state"] for one in (sent, rejected, blocked)] == ["sent", "rejected", "blocked"]
+    assert [one["http_status"] for one in (sent, rejected, blocked)] == [201, 400, None]
+    assert sent["remote_id"] == "kp:trace:there"
+    assert (sent["attempts"], sent["claimed_by"], sent["claimed_until"]) == (1, None, None)
+    assert sent["sent_at"].endswith("Z")
+    assert (rejected["reason"], rejected["attempts"]) == ("steps.0.type: invalid", 1)
+    assert blocked["reason"] == "retries_exhausted"
+    assert (outbox.claim(clock()), outbox.next_due(), outbox.any_pending()) == (None, None, False)
 
 
 @pytest.mark.parametrize(("counted", "attempts"), [(True, 1), (False, 0)])
-def test_an_attempt_counts_where_the_row_is_to_blame(outbox, queue, clock, row, counted, attempts):
+def test_what_was_postponed_is_due_at_its_time_and_an_attempt_counts_where_the_row_is_to_blame(
+    outbox, queue, clock, row, counted, attempts
+):
     seq = queue()
 
-    outbox.postpone(outbox.claim(clock()), UNREACHABLE, retry_at=clock(), counted=counted)
+    outbox.postpone(outbox.claim(clock()), UNREACHABLE, retry_at=clock() + 60, counted=counted)
 
     postponed = row(seq)
     assert (postponed["state"], postponed["attempts"]) == ("pending", attempts)
     assert (postponed["last_error"], postponed["http_status"]) == ("no route", None)
+    clock.advance(59.9)
+    assert outbox.claim(clock()) is None
+    clock.advance(0.1)
     assert outbox.claim(clock()).attempts == attempts
 
 

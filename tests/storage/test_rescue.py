@@ -170,34 +170,16 @@ def test_what_waits_to_be_scored_without_its_document_has_failed(full):
     assert read(full, "SELECT DISTINCT state, reason_code FROM traces") == [("failed", "damaged")]
 
 
-def test_a_healthy_file_is_left_as_it_is(full):
+@pytest.mark.parametrize("content", [None, b"a letter", b"a letter to my aunt, " * 100_000])
+def test_a_healthy_file_and_one_that_is_not_ours_are_left_as_they_are(full, content):
+    if content is not None:
+        full.write_bytes(content)
     before = full.read_bytes()
 
     assert rescue(full) is None
 
     assert full.read_bytes() == before
     assert not [*full.parent.glob("*.corrupt*")]
-
-
-@pytest.mark.parametrize("size", [7, 100_000])
-def test_what_does_not_say_that_it_is_ours_is_left_as_it_is(db, size):
-    db.write_bytes(b"a letter to my aunt, " * size)
-    before = db.read_bytes()
-
-    assert rescue(db) is None
-
-    assert db.read_bytes() == before
-
-
-def test_without_room_for_the_copies_nothing_changes(full):
-    overwrite_the_middle(full)
-    before = full.read_bytes()
-    full.with_name("kp.db.rescued").mkdir()
-
-    with pytest.raises(DatabaseError, match=r"kp\.db: cannot be opened"):
-        rescue(full)
-
-    assert full.read_bytes() == before
 
 
 @pytest.fixture
@@ -336,12 +318,15 @@ def test_who_writes_is_waited_for(full):
     assert found is not None
 
 
-def test_while_another_process_rescues_it_nothing_is_done(full):
+def test_without_room_for_the_copies_or_while_another_process_rescues_it_nothing_is_done(full):
     overwrite_the_middle(full)
     before = full.read_bytes()
+    full.with_name("kp.db.rescued").mkdir()
+    with pytest.raises(DatabaseError, match=r"kp\.db: cannot be opened"):
+        rescue(full)
+    full.with_name("kp.db.rescued").rmdir()
     with closing(sqlite3.connect(f"{full}.rescue-lock", isolation_level=None)) as another:
         another.execute("BEGIN EXCLUSIVE")
-
         assert rescue(full) is None
 
     assert full.read_bytes() == before

@@ -161,14 +161,6 @@ def test_a_run_is_scored_once_and_does_not_fail_afterwards(store, history, keep)
     assert (store.stored(seq).score, history.run(seq).state) == (0.5, "scored")
 
 
-def test_a_reason_can_be_replaced(store, history, keep):
-    seq = keep(score=0.9, decision="forward")
-
-    store.set_reason(seq, "not_continued")
-
-    assert history.run(seq).reason == "it was not resumed"
-
-
 def test_the_true_counts_are_kept_of_a_run_that_is_kept_in_part(store):
     shape = Shape(steps=5000, types=frozenset({"thought"}), tools=7, recoveries=3)
 
