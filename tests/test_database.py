@@ -347,17 +347,12 @@ def test_a_commit_that_fails_leaves_nothing_open(connection):
     assert connection.execute("SELECT count(*) FROM documents").fetchone() == (0,)
 
 
-def write_all(connection, values):
-    with transaction(connection):
-        [write(connection, key, value) for key, value in values.items()]
-
-
 def test_a_full_disk_leaves_nothing_says_to_make_room_and_can_be_survived(db, connection):
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages + 2}")
 
-    with pytest.raises(sqlite3.OperationalError) as raised:
-        write_all(connection, {"small": "", "large": "x" * 100_000})
+    with pytest.raises(sqlite3.OperationalError) as raised, transaction(connection):
+        [write(connection, key, value) for key, value in {"a": "", "b": "x" * 100_000}.items()]
 
     words = str(to_database_error(db, raised.value))
     assert words.startswith(f"{db}: database or disk is full; free disk space")

@@ -89,9 +89,10 @@ def test_no_password_is_said_anywhere(url, common_server, db, monkeypatch, caplo
     monkeypatch.setenv("KP_SHARED", url.format(wrong=WRONG, port=common_server.port))
     caplog.set_level(logging.DEBUG)
 
-    with KnowledgePulse(db=db, embedder=StandInEmbedder(), threshold=0.3) as kp:
-        kp.submit(run_of(1))
-        kp.flush(2)
+    kp = KnowledgePulse(db=db, embedder=StandInEmbedder(), threshold=0.3)
+    kp.submit(run_of(1))
+    kp.flush(2)
+    kp.close(timeout_s=0.1)
     stored = kp.stats()
     copy = str(db.with_name("copy.db"))
     commands = ["status"], ["doctor"], ["config"], ["shared", "migrate"], ["pull", "--db", copy]
