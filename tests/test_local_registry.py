@@ -4,7 +4,6 @@ import select
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 
 import httpx2
@@ -215,29 +214,29 @@ def test_in_another_mood_its_answer_says_little_of_what_it_did(mood, status, wor
     assert words in answer.text
 
 
-@pytest.fixture
-def ask_raw():
-    """Asks a registry in this mood for nothing, on a connection of our own."""
-
-    @contextmanager
-    def ask(mood):
-        with LocalRegistry(answers=[mood]) as registry, connection_to(registry) as connection:
-            connection.sendall(b"POST /v1/knowledge HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
-            yield connection
-
-    return ask
+def ask_for_nothing(registry):
+    """A connection of our own on which this was asked."""
+    connection = connection_to(registry)
+    connection.sendall(b"POST /v1/knowledge HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+    return connection
 
 
-def test_an_answer_that_crawls_lets_no_byte_be_waited_for_long(ask_raw):
-    with ask_raw(Fault.CRAWL) as connection:
+def test_an_answer_that_crawls_lets_no_byte_be_waited_for_long():
+    with (
+        LocalRegistry(answers=[Fault.CRAWL]) as registry,
+        ask_for_nothing(registry) as connection,
+    ):
         begun = b"".join(connection.recv(1) for _ in range(12))
 
         assert begun == b"HTTP/1.1 429"
         assert select.select([connection], [], [], 0)[0] == []
 
 
-def test_a_connection_that_is_closed_while_idle_is_not_announced(ask_raw):
-    with ask_raw(Fault.CLOSE_IDLE) as connection:
+def test_a_connection_that_is_closed_while_idle_is_not_announced():
+    with (
+        LocalRegistry(answers=[Fault.CLOSE_IDLE]) as registry,
+        ask_for_nothing(registry) as connection,
+    ):
         answer = b"".join(iter(lambda: connection.recv(65_536), b""))
 
     assert b"Rate limit exceeded" in answer

@@ -33,7 +33,7 @@ def typed(own_file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "exit_code", "told"),
+    ("words", "exit_code", "expected"),
     [
         ("shared migrate", 1, f"{AWAY} (connection refused)"),
         ("shared migrate --print", 0, "CREATE SCHEMA kp;"),
@@ -45,11 +45,11 @@ def typed(own_file, tmp_path):
         ("config --json", 0, ""),
     ],
 )
-def test_a_server_that_is_away_is_told_without_its_password(typed, words, exit_code, told):
+def test_a_server_that_is_away_is_told_without_its_password(typed, words, exit_code, expected):
     ended, output = typed(words)
 
     assert exit_code in {None, ended}
-    assert told in output
+    assert expected in output
     assert "hush" not in output
 
 

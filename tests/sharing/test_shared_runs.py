@@ -153,16 +153,16 @@ def test_what_is_deleted_in_the_log_waits_no_more(store, second, sql):
 def test_status_says_what_waits_for_the_log(sql, typed):
     sql("UPDATE traces SET state = 'recorded', shared_seq = -2, score = NULL")
 
-    told = typed("status")
+    result = typed("status")
 
-    assert "2 would clear and are waiting for the shared log" in " ".join(told.output.split())
-    assert "the next program that records does it" not in told.output
+    assert "2 would clear and are waiting for the shared log" in " ".join(result.output.split())
+    assert "the next program that records does it" not in result.output
 
 
 def test_a_run_of_another_host_is_named_as_the_nearest(sql, typed):
     sql("UPDATE traces SET embedder = 'e', nearest_id = ?, nearest_similarity = 0.5", OTHER)
 
-    told = typed("show", "@last", "--why")
+    result = typed("show", "@last", "--why")
 
-    words = " ".join(told.output.split())
+    words = " ".join(result.output.split())
     assert "0.500 like 1339c0de, the nearest before it: another host's" in words

@@ -105,3 +105,19 @@ def test_time_that_rows_wait_to_be_taken_does_not_count(db, keep):
             taken += 1
 
     assert taken == 10_000
+
+
+@pytest.mark.filterwarnings(  # Datasette, once imported, has SQLite tell what it swallows
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+def test_ctrl_c_is_not_swallowed_by_sqlite(db, keep):
+    keep("one")
+    clock = iter([0.0])  # the next time that SQLite asks, Ctrl-C is typed
+
+    def timer():
+        for now in clock:
+            return now
+        raise KeyboardInterrupt
+
+    with closing(FreeQuery(db, timer=timer)) as free_query, pytest.raises(KeyboardInterrupt):
+        list(free_query.ask(f"{FOR_EVER} WHERE i < 0", {}).rows)

@@ -16,7 +16,7 @@ def named(tmp_path_factory):
     """A file of runs whose ids are alike, some with further ids of their parts."""
     with closing(connect(tmp_path_factory.mktemp("named") / "kp.db")) as connection:
         store = SqliteStore(connection)
-        scores = {"abc-1": 0.4, "abc-2": 0.4, "abd-3": 0.9}
+        scores = {"abc-1": 0.9, "abc-2": 0.4, "abd-3": 0.9}  # of the best the newest counts
         many = [f"many-{number}" for number in range(7)]
         more = ("whole", "whole-and-more", "case", "CASE", "parts-1", "both-1", "xyz-1", "éa")
         seqs = {
@@ -58,12 +58,6 @@ def test_a_run_is_found_by_the_beginning_of_its_id_or_of_a_part_s(named, name, f
 def test_an_id_that_means_none_or_several_is_told_with_what_to_do(named, name, words):
     with pytest.raises(TraceNotFoundError, match=words):
         named.find(name)
-
-
-def test_of_equal_scores_the_newest_is_the_best(history, keep):
-    seqs = [keep(score=0.5), keep(score=0.5), keep()]
-
-    assert history.find("@best") == seqs[1]
 
 
 @pytest.mark.parametrize(

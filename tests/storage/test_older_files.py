@@ -42,8 +42,8 @@ def rows(path, table):
     with closing(sqlite3.connect(path)) as connection:
         found = connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2")
         names = [column[0] for column in found.description]
-        told = [dict(zip(names, row, strict=True)) for row in found]
-    return [{name: row[name] for name in row if name not in GONE} for row in told]
+        listed = [dict(zip(names, row, strict=True)) for row in found]
+    return [{name: row[name] for name in row if name not in GONE} for row in listed]
 
 
 def read(path, sql):

@@ -116,17 +116,3 @@ def test_a_row_that_arrived_has_the_bytes_that_arrived(outbox, seq, row, learn):
     outbox.sent(item, Receipt("kp:trace:there", 201))
 
     assert (row(seq)["state"], row(seq)["body"].encode()) == ("sent", item.body)
-
-
-def test_a_cancelled_row_begins_anew_and_no_other_does(connection, outbox, seq, row):
-    outbox.add(seq, b'{"a": 1}', redactor="rules 2", redactions={})
-    untouched = row(seq)["redactor"]
-    connection.execute("UPDATE outbox SET state = 'cancelled', body = NULL, rejections = 3")
-
-    outbox.add(seq, b'{"a": 1}', redactor="rules 2", redactions={"email": 1})
-
-    found = row(seq)
-    assert (untouched, found["redactor"], found["state"]) == ("rules 1", "rules 2", "pending")
-    assert found["idempotency_key"] == idempotency_key(
-        b'{"a": 1}', agent_id="agent-1", rejections=3
-    )

@@ -226,12 +226,14 @@ def test_what_other_rules_had_prepared_waits_for_a_person(
     seq = queue()
     connection.execute(
         "UPDATE outbox SET state = 'cancelled', body = NULL, next_attempt_at = '2999',"
-        " redactor = ?",
+        " rejections = 3, redactor = ?",
         (prepared_by,),
     )
 
     outbox.add(seq, b'{"a": 2}', redactor="kp-middleware 2+ours", redactions={})
 
     after = row(seq)
+    key = idempotency_key((after["body"] or "").encode(), agent_id="agent-1", rejections=3)
     assert (after["state"], after["body"], after["redactor"]) == found
+    assert after["idempotency_key"] == key
     assert ("outbox rescan --force" in str(after["reason"])) == (after["state"] == "blocked")

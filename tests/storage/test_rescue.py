@@ -182,6 +182,17 @@ def test_a_healthy_file_and_one_that_is_not_ours_are_left_as_they_are(full, cont
     assert not [*full.parent.glob("*.corrupt*")]
 
 
+def test_of_a_file_that_cannot_be_used_for_another_reason_nothing_is_set_aside(full):
+    with closing(connect(full)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    overwrite_the_middle(full)
+
+    with pytest.raises(DatabaseError, match="newer kp-middleware"):
+        rescue(full)
+
+    assert not [*full.parent.glob("*.corrupt*")]
+
+
 @pytest.fixture
 def sent(db):
     """Five traces that were sent, one that waits for a key, and one that is private."""

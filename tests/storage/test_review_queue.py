@@ -92,29 +92,29 @@ def way(file):
 @settings(max_examples=15)
 @given(st.lists(STEPS, min_size=1, max_size=40))
 def test_a_way_has_ten_lines_of_160_characters_at_the_most(way, steps):
-    told = way(*steps)
+    lines = way(*steps)
 
-    assert len(told) <= min(10, len(steps))
-    assert all(len(line) <= 160 and "\n" not in line for line in told)
+    assert len(lines) <= min(10, len(steps))
+    assert all(len(line) <= 160 and "\n" not in line for line in lines)
 
 
 def test_a_result_stands_beside_its_call(way):
-    told = way(
+    lines = way(
         tool_step("tool_call", "read", input={"name": "a.py"}),
         tool_step("observation", "read", output_summary="1\n2"),
         tool_step("error_recovery", "write", output_summary="full"),
         Step(step_id=0, type="thought", content="Then not."),
     )
 
-    assert told == ('read(name="a.py") → 1 2', "! write: full", "Then not.")
+    assert lines == ('read(name="a.py") → 1 2', "! write: full", "Then not.")
 
 
 def test_of_a_long_way_the_beginning_is_told_and_more_of_the_end(way):
     steps = [Step(step_id=0, type="thought", content=f"thought {at}") for at in range(20)]
 
-    told = way(*steps)
+    lines = way(*steps)
 
-    assert told == (
+    assert lines == (
         *(f"thought {at}" for at in range(4)),
         "… 11 more …",
         *(f"thought {at}" for at in range(15, 20)),

@@ -79,7 +79,7 @@ def wait_of(keeper):
     return wait_s
 
 
-def said(caplog):
+def warnings(caplog):
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
@@ -206,8 +206,8 @@ def test_two_that_end_while_they_send_may_have_met_two_429s_and_it_is_said(machi
         machine.sleep(60)
 
     assert HOUR_S - 120 < wait_of(machine.start()) < HOUR_S
-    assert len(said(caplog)) == 1
-    assert "two programs exited while waiting" in said(caplog)[0]
+    assert len(warnings(caplog)) == 1
+    assert "two programs exited while waiting" in warnings(caplog)[0]
 
 
 def test_who_ends_while_it_sends_leaves_the_turn_to_the_next_at_once_and_has_no_say_any_more(
@@ -269,12 +269,12 @@ def test_a_dead_key_is_said_once_by_each_process_but_the_one_that_met_it(machine
     keeper = machine.start()
     ask(keeper, lambda pace, now: pace.forbidden(now, problem))
     wait_of(keeper)
-    assert said(caplog) == []  # the sender says it
+    assert warnings(caplog) == []  # the sender says it
     other = machine.start()
 
     [wait_of(other) for _ in range(3)]
 
-    (words,) = said(caplog)
+    (words,) = warnings(caplog)
     assert "KP_API_KEY" in words
     assert "outbox retry" in words
     assert "(100% of 50%s)" in words
@@ -286,8 +286,8 @@ def test_an_hour_of_patience_is_said_once_by_each_process(machine, caplog):
 
     [wait_of(other) for _ in range(3)]
 
-    assert len(said(caplog)) == 1
-    assert "the rate limit is exceeded" in said(caplog)[0]
+    assert len(warnings(caplog)) == 1
+    assert "the rate limit is exceeded" in warnings(caplog)[0]
 
 
 def test_a_stop_that_cannot_be_lifted_is_told_with_what_to_do(machine):
@@ -364,7 +364,7 @@ def test_after_damage_there_is_no_burst_and_files_of_traces_still_share_one_pace
     machine.beside = tmp_path / "another.db.pacing"
 
     assert wait_s == wait_of(machine.start()) == pytest.approx(2.2)
-    assert len(said(caplog)) == 1
+    assert len(warnings(caplog)) == 1
 
     machine.path.write_bytes(b"no database" * 999)
     wait_s = ask(first, limited)
@@ -393,10 +393,10 @@ def test_where_no_file_can_be_used_nothing_is_sent_and_it_is_said_once(machine, 
     waits = [keeper.take(), keeper.take(), keeper.spend()]
 
     assert waits == [0.5, 0.5, None]
-    assert len(said(caplog)) == 2
-    assert str(machine.path) in said(caplog)[0]
-    assert str(machine.beside) in said(caplog)[1]
-    assert all("XDG_STATE_HOME" in words for words in said(caplog))
+    assert len(warnings(caplog)) == 2
+    assert str(machine.path) in warnings(caplog)[0]
+    assert str(machine.beside) in warnings(caplog)[1]
+    assert all("XDG_STATE_HOME" in words for words in warnings(caplog))
 
 
 def test_what_has_no_answer_in_a_file_that_can_only_be_read_counts(machine, cannot_be_written):
@@ -439,7 +439,7 @@ def test_while_the_file_is_locked_nothing_is_sent(machine, locked, caplog):
         refused = [keeper.take(), keeper.take(), keeper.spend()]
 
     assert refused == [0.5, 0.5, None]
-    assert len(said(caplog)) == 1
+    assert len(warnings(caplog)) == 1
     assert keeper.take() == 0
 
 
