@@ -31,6 +31,7 @@ class NotReady(StandInEmbedder):
     """A model that is still being downloaded."""
 
     def embed(self, text, /):
+        self.asked.append(text)
         raise EmbedderNotReadyError(text)
 
 

@@ -47,7 +47,7 @@ def test_an_agent_does_not_wait_for_a_thread_that_the_program_s_log_has_ended(
     log.addHandler(broken)
     try:
         began_s = time.monotonic()
-        kp.capture(lambda text: text)("one")
+        echo(kp)("one")
         kp.flush()
         [one.join() for one in threading.enumerate() if one.name == "kp-scoring"]
     finally:

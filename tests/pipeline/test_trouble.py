@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from pipeline_helpers import echo, wait_until, warnings_in
+from pipeline_helpers import NotReady, echo, wait_until, warnings_in
 
 from kp_middleware import ReasoningTrace
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
@@ -112,14 +112,9 @@ def test_runs_wait_in_the_file_for_a_model_that_is_on_its_way(pulse, stored):
 
 
 def test_a_paused_run_whose_time_is_over_ends_while_the_model_is_on_its_way(pulse):
-    class NotYet(StandInEmbedder):
-        def embed(self, text, /):
-            self.asked.append(text)
-            raise EmbedderNotReadyError("downloading")
-
-    embedder = NotYet()
+    embedder = NotReady()
     kp = pulse(embedder=embedder, thread_idle_s=0)
-    kp.capture(lambda text: text)("one")
+    echo(kp)("one")
     turn = kp.start_recording("test")
     turn.thread_id = "T"
     turn.thread_notes.resume()
