@@ -1,6 +1,5 @@
 """A copy that can be relied on, of a file that others write to."""
 
-import json
 import sqlite3
 from contextlib import closing
 
@@ -29,35 +28,27 @@ def rows_of_meta(path):
     return asked(path, "SELECT count(*) FROM meta")
 
 
-def test_a_copy_has_the_same_traces_and_is_read_by_its_user_alone(agent, type_command, db, target):
-    agent("one")
-    agent("two")
-
-    result = type_command("backup", str(target), "--json")
-
-    told = json.loads(result.stdout)
-    assert told == {"path": str(target), "size_bytes": target.stat().st_size, "traces": 2}
-    assert target.stat().st_mode & 0o777 == 0o600
-    assert ids(target) == ids(db)
-
-
-def test_a_copy_is_a_file_of_traces_like_any_other_and_has_no_file_beside_it(
-    agent, type_command, tmp_path
+def test_a_copy_has_the_same_traces_and_is_a_file_like_any_other_with_none_beside_it(
+    agent, type_command, as_json, db, tmp_path
 ):
     agent("one")
+    agent("two")
     folder = tmp_path / "archive"
     folder.mkdir()
     copy = folder / "copy.db"
 
     printed = type_command("backup", str(copy)).stdout
-    listed = type_command("--db", str(copy), "list", "--json")
+    told = as_json("backup", str(copy), "--force")
+    listed = as_json("--db", str(copy), "list")
 
     assert printed.startswith(f"{copy}  0.")
-    assert printed.endswith(" MB, 1 run\n")
-    assert [row["objective"] for row in json.loads(listed.stdout)] == ["one"]
+    assert printed.endswith(" MB, 2 runs\n")
+    assert told == {"path": str(copy), "size_bytes": copy.stat().st_size, "traces": 2}
+    assert [row["objective"] for row in listed] == ["two", "one"]
+    assert ids(copy) == ids(db)
     with closing(sqlite3.connect(f"file:{copy}?mode=ro", uri=True)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-        assert connection.execute("SELECT count(*) FROM traces").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM traces").fetchone() == (2,)
         assert [*folder.iterdir()] == [copy]
 
 

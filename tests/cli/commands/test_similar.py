@@ -34,7 +34,10 @@ def neighbours(remember):
 
 
 @pytest.mark.usefixtures("neighbours")
-def test_the_nearest_come_first_with_their_similarity(as_json):
+def test_the_nearest_by_the_same_model_come_first_with_their_similarity(remember, as_json, db):
+    remember("another model", 1, 0, embedder="another")
+    put(db, run("short", step("thought")), with_value(0.5), vector=b"\0\0\x80?" * 8)
+
     rows = as_json("similar", "here")
 
     assert [row["id"].removeprefix("kp:trace:") for row in rows] == (
@@ -51,16 +54,6 @@ def test_columns_are_those_that_are_promised_and_people_read_short_ids_and_words
     assert heading.split("\t") == ["id", "similarity", "score", "success", "domain", "objective"]
     assert first.split("\t")[2:] == ["0.5", "1", "general", "near"]
     assert told[1].split() == ["near", "0.995", "0.500", "succeeded", "general", "near"]
-
-
-@pytest.mark.usefixtures("neighbours")
-def test_vectors_of_other_embedders_and_sizes_are_not_compared(remember, as_json, db):
-    remember("another model", 1, 0, embedder="another")
-    put(db, run("short", step("thought")), with_value(0.5), vector=b"\0\0\x80?" * 8)
-
-    rows = as_json("similar", "here")
-
-    assert len(rows) == 4
 
 
 def test_a_trace_is_not_its_own_neighbour_nor_is_there_one_where_it_is_alone(
