@@ -126,8 +126,7 @@ def test_where_the_file_was_removed_a_new_one_is_begun_and_that_is_said(resting,
 def test_a_transaction_after_the_file_was_moved_goes_to_the_one_in_its_place(resting, db, moved):
     moved()
 
-    with transaction(resting):
-        resting.execute(ADD)
+    add_in_a_transaction(resting)
 
     assert count(db) == 1
 

@@ -91,11 +91,17 @@ def test_domains_of_ten_runs_or_more_are_told_apart(decide, words):
         ("top secret rule", ReasonCode.CUSTOM, "that rule is your program's own"),
     ],
 )
-def test_the_remedy_is_that_of_the_gate(decide, words, gate, reason, remedy):
-    decide(*[0.5] * 100, gate=gate, reason=reason)
+def test_the_remedy_is_that_of_the_gate_whatever_a_user_s_gate_says(
+    decide, words, gate, reason, remedy
+):
+    odd = (
+        {"words": "legal says no, but max_per_day = unknown"} if reason == ReasonCode.CUSTOM else {}
+    )
+    decide(*[0.5] * 100, gate=gate, reason=reason, **odd)
 
     assert remedy in words()
     assert "KP_THRESHOLD" not in words()
+    assert ("max_per_day" in words()) == (reason == ReasonCode.DAILY_LIMIT)
 
 
 def test_a_full_day_is_named_before_all_that_a_setting_of_the_gate_could_mend(decide, words):
@@ -103,13 +109,6 @@ def test_a_full_day_is_named_before_all_that_a_setting_of_the_gate_could_mend(de
     decide(*[0.9] * 5, gate="top 10%", reason=ReasonCode.DAILY_LIMIT)
 
     assert "5 were good enough for it, and stayed for max_per_day: a higher one" in words()
-
-
-def test_words_of_a_users_gate_are_never_taken_for_a_limit_of_ours(decide, words):
-    odd = "legal says no, but max_per_day = unknown"
-    decide(*[0.5] * 100, gate="legal", reason=ReasonCode.CUSTOM, words=odd)
-
-    assert "max_per_day" not in words()
 
 
 def test_an_empty_file_says_so(words):

@@ -82,16 +82,18 @@ def test_what_a_person_cancels_neither_leaves_nor_is_queued_anew(care, outbox, q
     assert outbox.next_unqueued(after=0) is None
 
 
-def test_what_is_cancelled_is_made_anew_by_the_rules_of_that_day(care, queue, row):
-    first, second = queue(), queue()
-    care.cancel(first, NOW)
-    care.cancel(second, NOW)
+def test_what_was_cancelled_or_given_up_stays_so_with_its_new_body(care, outbox, queue, row):
+    given_up, cancelled, unclean = queue(), queue(), queue()
+    outbox.block(outbox.claim(NOW), "retries_exhausted")
+    care.cancel(cancelled, NOW)
+    care.cancel(unclean, NOW)
 
-    assert renewed(care, first, b"{}") == "rewritten"
-    care.block(second, "residual_secret", redactor="rules 2")
+    assert renewed(care, given_up, b"{}") == renewed(care, cancelled, b"{}") == "rewritten"
+    care.block(unclean, "residual_secret", redactor="rules 2")
 
-    assert (row(first)["state"], row(first)["body"]) == ("cancelled", "{}")
-    assert (row(second)["state"], row(second)["body"]) == ("blocked", None)
+    assert (row(given_up)["state"], row(given_up)["reason"]) == ("blocked", "retries_exhausted")
+    assert (row(cancelled)["state"], row(cancelled)["body"]) == ("cancelled", "{}")
+    assert (row(unclean)["state"], row(unclean)["body"]) == ("blocked", None)
 
 
 def test_what_is_cancelled_stays_so_if_it_no_longer_clears(care, queue, row, connection):
@@ -158,12 +160,3 @@ def test_a_body_has_another_key_where_it_is_another(care, outbox, queue, row):
     item = outbox.claim(NOW)
     assert item.body == b'{"a": 2}'
     assert item.idempotency_key == idempotency_key(b'{"a": 2}', agent_id="agent-1")
-
-
-def test_what_was_given_up_stays_so_with_its_new_body(care, outbox, queue, row):
-    seq = queue()
-    outbox.block(outbox.claim(NOW), "retries_exhausted")
-
-    assert renewed(care, seq, b"{}") == "rewritten"
-
-    assert (row(seq)["state"], row(seq)["reason"]) == ("blocked", "retries_exhausted")

@@ -474,10 +474,6 @@ class Fleet:
         self.answer = answer
         self.asked_at = []
 
-    def do(self, number, event, pause_s):
-        self.machine.sleep(pause_s)
-        getattr(self, event)(number)
-
     def ask(self, number):
         if number in self.asking:
             self.answered(number)
@@ -516,7 +512,9 @@ def run(events, answer, *, can_share=True):
         if not can_share:
             (Path(folder) / "pacing.db").mkdir()
         fleet = Fleet(folder, 4, answer)
-        [fleet.do(*event) for event in events]
+        for number, event, pause_s in events:
+            fleet.machine.sleep(pause_s)
+            getattr(fleet, event)(number)
         return fleet.asked_at
 
 
