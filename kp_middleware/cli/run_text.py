@@ -158,10 +158,9 @@ def render_diff(left: Run, right: Run, width: int) -> "Renderables":
     for sign, group in groupby(_step_pairs(left, right, comparison), key=itemgetter(0)):
         pairs = [*group]
         if sign == "=" and (left_out := len(pairs) - 2 * _CONTEXT_STEPS) > 1:
-            gap = ("", f"… {left_out:,} equal steps", "")
-            pairs[_CONTEXT_STEPS:-_CONTEXT_STEPS] = [gap]
-        for shown, *texts in pairs:
-            add(shown, "", *texts)
+            pairs[_CONTEXT_STEPS:-_CONTEXT_STEPS] = [("", f"… {left_out:,} equal steps", "")]
+        for shown, *cells in pairs:
+            add(shown, "", *cells)
     yield table
     yield ""
     yield "= equal, ≠ different, < only left, > only right"
@@ -171,7 +170,7 @@ def _sign(left: Any, right: Any) -> str:
     return "=" if left == right else "≠"
 
 
-def _step_pairs(left: Run, right: Run, comparison: Comparison) -> Iterator[tuple[str, str, str]]:
+def _step_pairs(left: Run, right: Run, comparison: Comparison) -> Iterator[tuple[str, ...]]:
     """Yield the aligned steps, each with its sign; below ≠, the first texts that differ."""
     steps: list[dict[int | None, StepRecord]]
     steps = [{step.number: step for step in run.steps} for run in (left, right)]
