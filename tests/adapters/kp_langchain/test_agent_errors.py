@@ -7,6 +7,7 @@ from typing import Annotated, TypedDict
 import pytest
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
+from langchain_notebook import story
 from scripted_agents import GO, add, agent, graph_of, look_up, speaking
 from scripted_models import FlakyModel, ScriptedModel, calls, says
 from versions import (
@@ -234,9 +235,10 @@ def test_of_parallel_tools_one_of_which_fails_both_are_kept(config, notebook, wa
     with pytest.raises(ValueError, match="bad 2"):
         way(both, GO, config)
 
-    assert "observation explode: ValueError: bad 2" in notebook.story
-    assert notebook.story[:2] == ["tool_call add(a=1, b=2)", "tool_call explode(x=2)"]
-    assert notebook.trace.metadata.success is False
+    run = notebook.runs[0]  # a thread that starts after the end has a run of its own
+    assert "observation explode: ValueError: bad 2" in story(run)
+    assert story(run)[:2] == ["tool_call add(a=1, b=2)", "tool_call explode(x=2)"]
+    assert run.trace.metadata.success is False
 
 
 def test_case_23_too_many_steps_end_the_run(config, notebook):
