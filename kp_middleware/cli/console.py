@@ -48,10 +48,6 @@ BLOCKED: Final = 6  # redaction blocks a run
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141  # the reader closed the pipe, as `| head` does
 
-COLUMNS: Final = (  # of a run; a narrow terminal drops columns, but never the objective
-    *("id", "score", "success", "state", "started_at", "duration_ms", "tokens", "domain"),
-    "objective",
-)
 _FIELDS: Final = (*RunSummary._fields[: RunSummary._fields.index("snippet")], "success_source")
 _PIPE_WIDTH: Final = 100
 _GAP: Final = 2

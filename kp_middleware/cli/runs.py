@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from kp_middleware.cli import console, options
-from kp_middleware.cli.console import COLUMNS, Figure, Output, print_json, print_rich
+from kp_middleware.cli.console import Figure, Output, print_json, print_rich
 from kp_middleware.cli.run_text import render_diff, render_explanation, render_run
 from kp_middleware.core.formula import PROFILES, Weights
 from kp_middleware.storage import Filters, FreeQuery, History, RunSummary
@@ -24,7 +24,11 @@ from kp_middleware.views.wording import short_id
 _SIMILAR_KEYS: Final = (
     *("seq", "id", "started_at", "domain", "score", "success", "success_source", "objective"),
 )
-_TAIL_WIDTHS: Final = dict(zip(COLUMNS, (8, 5, 9, 10, 12, 8, 7, 12), strict=False))
+_COLUMNS: Final = (  # a narrow terminal drops columns, but never the objective
+    *("id", "score", "success", "state", "started_at", "duration_ms", "tokens", "domain"),
+    "objective",
+)
+_TAIL_WIDTHS: Final = dict(zip(_COLUMNS, (8, 5, 9, 10, 12, 8, 7, 12), strict=False))
 _SORTABLE: Final = {  # with its column
     "started": "started_at",
     "score": "score",
@@ -68,7 +72,7 @@ def list_(
         costs = prices.costs(history, [run.seq for run in runs])
     sort_key = "margin" if near else _SORTABLE.get(sort or "", "score")
     text = "objective" if filters.text is None or near or sort else "snippet"
-    columns = [*dict.fromkeys(("id", "score", sort_key, *COLUMNS[:-1], text))]
+    columns = [*dict.fromkeys(("id", "score", sort_key, *_COLUMNS[:-1], text))]
     listed = (console.run_row(run) | prices.as_json(costs.get(run.seq)) for run in runs)
     output.print(listed, columns, humanize=console.humanize_run)
     if prices.problem:
@@ -95,7 +99,7 @@ def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
     if output.format == "json":
         output = output._replace(format="nl")
     ended = map(console.run_row, follow(db, first=limit, follows=follows))
-    output.print(ended, COLUMNS, humanize=console.humanize_run, widths=_TAIL_WIDTHS)
+    output.print(ended, _COLUMNS, humanize=console.humanize_run, widths=_TAIL_WIDTHS)
 
 
 def _weights(db: Path, profile: str) -> Weights:
