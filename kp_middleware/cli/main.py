@@ -73,7 +73,11 @@ class _Main(options.DefaultGroup):
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
             sys.exit(BROKEN_PIPE)
-        except (OSError, OverflowError, UnicodeError) as error:
+        except UnicodeError as error:
+            raise click.ClickException("an argument is not valid UTF-8") from error
+        except OverflowError as error:
+            raise click.ClickException("a number is too large") from error
+        except OSError as error:
             raise click.ClickException(str(error)) from error
         return result
 

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kp_middleware.cli.console import cell, grid, indented, safe_text
@@ -46,9 +45,14 @@ def render_run(run: Run, *, steps: int | None, width: int, cost: str = "") -> "R
     """Yield a run's objective, score, delivery and steps; ``steps=None`` shows all."""
     view = view_trace(run)
     yield safe_text(cut(one_line(run.objective), 3 * width))
-    facts = filter(None, map(one_line, (view.id, *view.facts, cost)))
-    lines = wrap("  ".join(fact.replace(" ", "\0") for fact in facts), width)  # between two facts
-    yield from (safe_text(line.replace("\0", " ")) for line in lines)
+    line = view.id
+    for fact in filter(None, map(one_line, (*view.facts, cost))):
+        if width_of(f"{line}  {fact}") > width:  # break lines between facts
+            yield safe_text(line)
+            line = fact
+        else:
+            line += f"  {fact}"
+    yield safe_text(line)
     yield ""
     if run.score is not None:
         yield waterfall(added_up(arithmetic(run)), view.threshold, width)
@@ -220,7 +224,8 @@ def _bar(start: float, end: float, threshold: float | None, width: int) -> str:
     ends = (start, end, threshold or 0.0)
     first, last, mark = (round(min(1.0, max(0.0, value)) * width) for value in ends)
     left, right = sorted((first, last))
-    right = max(right, left + (start != end))  # at least one cell
+    if left == right and start != end:
+        left, right = (left, left + 1) if left < width else (left - 1, left)
     sign = "█" if end >= start else "░"
     cells = [*(" " * left + sign * (right - left)).ljust(width + 1)]
     if threshold is not None:

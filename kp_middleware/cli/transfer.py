@@ -273,7 +273,9 @@ def export(
         raise click.UsageError("pairs need both outcomes: leave out --success and --unlike")
     if suffix and (out == _STDOUT or (out is None and skills is None)):
         raise click.UsageError(f"{format_} writes a file per run: name a folder")
-    policy = Policy.from_settings(options.read_settings(db))
+    policy = Policy()
+    if skills is not None or not as_recorded:
+        policy = Policy.from_settings(options.read_settings(db))
     with History.open(db) as history:
         clean = None if as_recorded else policy
         dataset = Dataset(history, format_, selection, clean, arguments=arguments)
@@ -346,13 +348,14 @@ def _write_skills(dataset: "Dataset", history: History, policy: "Policy", folder
     folder, written, existing = options.resolved(folder), 0, 0
     for example in filter(None, map(dataset.example, dataset.best(5))):
         run = recalled(history.run(example.seq), policy)
-        named = f"{run.objective[:48]} {run.trace_id.removeprefix('kp:trace:')[-8:]}".lower()
+        trace_id = example.trace.id  # redacted: of an import, it may hold anything
+        named = f"{run.objective[:48]} {trace_id.removeprefix('kp:trace:')[-8:]}".lower()
         name = re.sub("[^a-z0-9]+", "-", named).strip("-") or "run"
         confirmed = f"confirmed ({example.success_source})" if example.success else "not confirmed"
         text = _SKILL.format(
             name=name,
             description=json.dumps(shortened(run.objective, 300)),
-            id=shortened(run.trace_id, 100),  # of an import, it may hold anything
+            id=shortened(trace_id, 100),
             score=example.score or 0,
             success=confirmed,
             quote="\n".join(f"> {line}" for line in run.digest(2000).split("\n")),

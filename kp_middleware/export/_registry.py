@@ -310,10 +310,19 @@ def _diagnosis(
 
 
 def _unusable_proxy() -> Problem:
-    """Name the proxy variables that are set, without their values, which may hold a password."""
-    names = ",".join(name for name in _PROXIES if os.environ.get(name))
-    needs = "it needs a URL such as http://proxy.example:3128, and SOCKS the package httpx2[socks]"
-    return Problem(ProblemKind.PROXY_UNUSABLE, f"{names} {needs}")
+    """Return the proxy variable that httpx2 rejects, and why, without its value."""
+    for variable in _PROXIES:
+        address = os.environ.get(variable, "")
+        try:
+            if address:
+                httpx2.HTTPTransport(proxy=address if "://" in address else f"http://{address}")
+        except ImportError:
+            detail = f"{variable} SOCKS needs the package httpx2[socks]"
+            return Problem(ProblemKind.PROXY_UNUSABLE, detail)
+        except (httpx2.InvalidURL, ValueError):
+            break
+    detail = f"{variable} its address is no URL such as http://proxy.example:3128"
+    return Problem(ProblemKind.PROXY_UNUSABLE, detail)
 
 
 def _cause(error: BaseException | None, *kinds: type[E]) -> E | None:

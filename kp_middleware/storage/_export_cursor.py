@@ -120,7 +120,8 @@ class ExportCursor(Queries, LeasedOutbox):
             after = after._replace(retry_at=retry_at, attempts=attempts)
         else:
             after = after.done(item.trace_seq, state)
-        if error := columns.get("reason") or columns.get("last_error"):
+        error = columns.get("reason", columns.get("last_error"))
+        if error is not None:
             after = after._replace(last_error=str(error)[:_MOST_OF_ERROR])
         self._move(before, after)
 

@@ -28,6 +28,7 @@ from kp_middleware.storage._maintenance import soundness_of
 
 logger = logging.getLogger("kp_middleware")
 
+_MONTH_S: Final = 30 * 86_400.0
 _REMEDY: Final = "make it writable for you, or name another folder with XDG_STATE_HOME"
 _PATIENCE_S: Final = 5.0
 _SCHEMA_VERSION: Final = 6
@@ -41,6 +42,7 @@ _SCHEMA: Final = """
     ) STRICT, WITHOUT ROWID
 """
 _ROWS: Final = "SELECT registry, agent, pace, stops FROM paces"
+_DELETE_OLD: Final = "DELETE FROM paces WHERE stops = '{}' AND coalesce(pace ->> 'noted_at', 0) < ?"
 _LIFT: Final = "UPDATE paces SET stops = '{}' WHERE stops <> '{}'"
 _WRITE: Final = "INSERT OR REPLACE INTO paces (registry, agent, pace, stops) VALUES (?, ?, ?, ?)"
 
@@ -123,6 +125,8 @@ class PacingTable:
         before = unpack_pace(row[0], row[1], self._key_hash) if row else None
         stops = row[1] if row else "{}"
         after = change(before)
+        if before is None:
+            connection.execute(_DELETE_OLD, (after.noted_at - _MONTH_S,))
         if after != before:
             connection.execute(_WRITE, (*self._row_key, *pack_pace(after, stops, self._key_hash)))
         return after

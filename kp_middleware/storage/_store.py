@@ -289,6 +289,7 @@ _random: Final = random.Random().random  # noqa: S311 - no secret; a program may
 _GRACE_S: Final = 1.0
 _HOUR_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
+_MAX_OWN: Final = 10_000  # the file has the rest
 _MAX_CACHED: Final = 16  # documents in memory at once: 20 KB each, 1 MiB at most
 
 
@@ -321,6 +322,8 @@ class RunPicker:
         for seq, run in written.items():
             self.own.pop(seq, None)
             self.own[seq] = run if len(self.own) < _MAX_CACHED else None
+            if len(self.own) > _MAX_OWN:
+                del self.own[next(iter(self.own))]
 
     def pick_own(self) -> int | None:
         while self.own:
