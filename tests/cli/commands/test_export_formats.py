@@ -266,6 +266,16 @@ def test_drafts_of_skills_are_never_overwritten_and_their_names_are_safe(type_co
     assert stat.S_IMODE(draft.stat().st_mode) == 0o600
 
 
+def test_a_draft_shows_no_id_that_is_not_redacted(db, type_command, tmp_path):
+    imported = run("Refund it", ASK, CALL, GOT, DONE, id="alice.smith@example.com")
+    put(db, imported, with_value(0.5))
+
+    type_command("export", "--skills", str(tmp_path / "drafts"))
+
+    (draft,) = (tmp_path / "drafts").glob("*/SKILL.md")
+    assert "example.com" not in f"{draft} {draft.read_text()}"
+
+
 @pytest.mark.usefixtures("refund")
 @pytest.mark.parametrize(
     ("words", "says"),
