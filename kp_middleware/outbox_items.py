@@ -1,6 +1,7 @@
 """Outbox items and receipts of exporters. Light: read-only commands load this."""
 
 import os
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -122,16 +123,16 @@ class LeasedOutbox(Outbox):
         """Make the item due again."""
         self._end(item, "pending", attempts=0)
 
+    @abstractmethod
     def _rejections(self, item: OutboxItem) -> int:
         """Return how often the registry has answered 4xx to this item."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _end(self, item: OutboxItem, state: str, *, attempts: int = 1, **columns: Any) -> None:
         """Change the item and release its lease, unless another process has the lease.
 
         Of the columns, ``retry_at`` is in epoch seconds.
         """
-        raise NotImplementedError
 
 
 def idempotency_key(body: bytes, *, agent_id: str | None, rejections: int = 0) -> str:

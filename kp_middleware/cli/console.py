@@ -50,6 +50,9 @@ BROKEN_PIPE: Final = 141  # the reader closed the pipe, as `| head` does
 
 _FIELDS: Final = (*RunSummary._fields[: RunSummary._fields.index("snippet")], "success_source")
 _PIPE_WIDTH: Final = 100
+_PIPE_TABLE_WIDTH: Final = 160
+_PROGRESS_DELAY_S: Final = 0.5
+_ROUNDING_ERROR: Final = 1e-9
 _GAP: Final = 2
 _TEXT_SHARE: Final = 0.3  # of the width, at least, for a truncated column
 _TRAILING_BLANKS: Final = re.compile(r" +((?:\x1b\[[\d;]*m)*)$", re.MULTILINE)
@@ -217,7 +220,7 @@ def humanize_run(row: Row) -> dict[str, Any]:
         date = day(started, year=not is_this_year)
         row["started_at"] = f"{date} {started[11:16]}" if is_this_year else date
     if row.get("margin") is not None:
-        sign = "-" if row["margin"] < -1e-9 else "+"
+        sign = "-" if row["margin"] < -_ROUNDING_ERROR else "+"
         row["margin"] = f"{sign}{distance(row['margin'], least=4)}"
     return row
 
@@ -287,7 +290,7 @@ def print_table(
     """
     is_terminal = sys.stdout.isatty()
     may_drop = is_terminal and not all_columns
-    available = screen_width() if is_terminal else 160
+    available = screen_width() if is_terminal else _PIPE_TABLE_WIDTH
     known = {} if all_columns else _HEADINGS
     headings = {name: one_line(known.get(name, name)) for name in columns}
     cells = {name: [cell(row[name], name) for row in rows] for name in columns}
@@ -351,7 +354,7 @@ class Progress:
 
     def __init__(self, label: str) -> None:
         is_shown = sys.stderr.isatty() and not (has_flag("quiet") or has_flag("no_progress"))
-        self._shows_at = time.monotonic() + 0.5 if is_shown else math.inf
+        self._shows_at = time.monotonic() + _PROGRESS_DELAY_S if is_shown else math.inf
         self._label = label
         self._bar: Bar | None = None
 

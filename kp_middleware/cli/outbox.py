@@ -23,6 +23,7 @@ from kp_middleware.views.delivery import BEING_SENT, find_obstacles
 from kp_middleware.views.wording import in_words, printable, short_id
 
 _MAY_BE_SENT: Final = "may still be sent by another host until a program here records again"
+_NO_LIMIT: Final = 1_000_000
 _FAILED: Final = ("rejected", "blocked")
 _WAITING: Final = ("pending", "sending")
 _KINDS: Final = {
@@ -309,7 +310,7 @@ def _editing(db: Path, *, retry_keys: bool = False) -> Iterator[tuple[OutboxAdmi
                     sync_shared_outbox(link, runs)
                 except KnowledgePulseError as error:
                     raise click.ClickException(f"changed here; {_MAY_BE_SENT}: {error}") from error
-        if left := len(runs.to_withdraw(1_000_000)):
+        if left := len(runs.to_withdraw(_NO_LIMIT)):
             why = "being sent" if url else "KP_SHARED is not set here"
             raise click.ClickException(f"changed here; {left:,} {_MAY_BE_SENT}: {why}")
 

@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from kp_middleware.cli import console, options
-from kp_middleware.cli.console import Figure, Output, print_json, print_rich
+from kp_middleware.cli.console import Figure, Output, Progress, print_json, print_rich
 from kp_middleware.cli.run_text import render_diff, render_explanation, render_run
 from kp_middleware.core.formula import PROFILES, Weights
 from kp_middleware.storage import Filters, FreeQuery, History, RunSummary
@@ -194,9 +194,9 @@ def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
     \b
     kp-middleware similar @last -n 5
     """
-    with History.open(db) as history:
+    with History.open(db) as history, Progress("runs compared") as bar:
         seq = history.find(trace_id)
-        matches = history.similar(seq, limit=limit)
+        matches = history.similar(seq, limit=limit, reach=bar.update)
         if matches is None:
             run = history.run(seq)
             why = "scored without a model" if run.state == "scored" else f"its state is {run.state}"

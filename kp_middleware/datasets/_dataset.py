@@ -19,6 +19,8 @@ from kp_middleware.storage import Embedding, Filters, History, RunSummary
 from kp_middleware.traces import ReasoningTrace
 
 _BATCH_SIZE: Final = 500
+_PAIR_SIMILARITY: Final = 0.9
+_CONFIRMED_SOURCES: Final = frozenset({"feedback", "verdict"})
 _LOSSES: Final = (
     "system prompts",
     "tool schemas",
@@ -185,17 +187,14 @@ class Dataset:
         for batch in _batches(seqs):
             embeddings = self._history.embeddings(batch)
             for run in self._history.runs_at(batch):
-                if (
-                    run.success_source in frozenset({"feedback", "verdict"})
-                    and run.seq in embeddings
-                ):
+                if run.success_source in _CONFIRMED_SOURCES and run.seq in embeddings:
                     if run.success:
                         succeeded.append((run, embeddings[run.seq]))
                     else:
                         failed.add(run.seq, embeddings[run.seq])
         for run, embedding in reversed(succeeded):
             nearest, similarity = failed.nearest(embedding)
-            if similarity >= 0.9 and len(self._rejected) != self._selection.limit:
+            if similarity >= _PAIR_SIMILARITY and len(self._rejected) != self._selection.limit:
                 self._rejected[run.seq] = nearest, similarity
                 failed.remove(nearest, embedding)
         return [*reversed(self._rejected)]

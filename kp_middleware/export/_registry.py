@@ -38,6 +38,8 @@ _PROXIES: Final = (
     *("all_proxy", "ALL_PROXY"),
 )
 _LONGEST_ANSWER_BYTES: Final = 8 * 2**20
+_LONGEST_EXPORT_BYTES: Final = 2**30
+_IDLE_S: Final = 5.0  # the registry closes idle connections after 8
 
 
 class Registry:
@@ -104,7 +106,7 @@ class Registry:
     def export_ids(self, agent_id: str) -> frozenset[str]:
         """Return the ids of all units that the registry stores for the agent; costs one read."""
         path = f"v1/export/{quote(agent_id, safe='')}"
-        answer = self._ask("GET", path, headers=self._signed(), most_bytes=2**30)
+        answer = self._ask("GET", path, headers=self._signed(), most_bytes=_LONGEST_EXPORT_BYTES)
         return exported_ids(answer)
 
     def hang_up(self) -> bool:
@@ -180,7 +182,7 @@ class Registry:
                     "User-Agent": f"kp-middleware/{version('kp-middleware')}",
                 },
                 timeout=self.timeout_s,
-                limits=httpx2.Limits(keepalive_expiry=5.0),
+                limits=httpx2.Limits(keepalive_expiry=_IDLE_S),
                 verify=_named_trust() or True,
                 trust_env=not is_loopback(self._address.host),  # a proxy has a loopback of its own
             )

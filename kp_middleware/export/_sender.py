@@ -21,6 +21,8 @@ from kp_middleware.traces import ReasoningTrace
 logger = logging.getLogger(__name__)
 
 _jitter: Final = random.Random().random  # noqa: S311 - guards nothing; a program may have seeded the shared one
+_MOST_ATTEMPTS: Final = 8
+_LONGEST_PAUSE_FOR_ONE_S: Final = 150.0
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL fails on both: always a 500
 
 
@@ -156,11 +158,11 @@ class Sender:
         jitter, attempts, failures = self._jitter(), item.attempts + 1, pace.failures + 1
         pause_s = backoff_s(failures, jitter) / 2
         if item.trace_seq == self._failed_last:  # the others shall not wait for one document
-            pause_s = min(pause_s, 150.0)
+            pause_s = min(pause_s, _LONGEST_PAUSE_FOR_ONE_S)
         self._failed_last = item.trace_seq
         pause_s = max(pause_s, error.retry_after_s or 0)
         self._pace.settle(lambda before, now: before.failed(now, pause_s, error.problem))
-        if pace.answering and attempts >= 8:
+        if pace.answering and attempts >= _MOST_ATTEMPTS:
             words = "a trace stays local after %d attempts: %s; to try it again: %s"
             self._warn(words, attempts, error, "kp-middleware outbox retry --failed")
             self._note(partial(self._outbox.block, item, "retries_exhausted"))

@@ -5,6 +5,7 @@ import math
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
@@ -65,7 +66,7 @@ def join_at_exit(timeout_s: float) -> None:
         thread.join(max(0.0, deadline - time.monotonic()))
 
 
-class Worker:
+class Worker(ABC):
     """A thread that starts on demand, and can be woken and stopped.
 
     ``trouble`` is why it cannot work now, with the remedy, or None. It is logged once, after its
@@ -103,8 +104,9 @@ class Worker:
             thread.join(timeout_s)
         return thread is None or not thread.is_alive()
 
+    @abstractmethod
     def _work(self) -> None:
-        raise NotImplementedError
+        """Work until `stop` is called; run on the thread."""
 
     def _run(self) -> None:
         try:

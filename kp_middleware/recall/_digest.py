@@ -30,6 +30,11 @@ _BRACKETS: Final = str.maketrans(
     dict.fromkeys("\uff1c\ufe64", "&lt;") | dict.fromkeys("\uff1e\ufe65", "&gt;")
 )
 _LEVEL: Final = "aggregated"
+_READ_CALLS: Final = 60
+_CALLS_OF_FORM: Final = 3
+_ID_CHARS: Final = 100
+_VALUE_CHARS: Final = 200
+_CHARS_PER_TOKEN: Final = 3.5
 _READ_CHARS: Final = 1000  # of a text, before redaction: as much as is ever shown of it
 
 
@@ -45,9 +50,9 @@ class CallRecord(NamedTuple):
 def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict[str, Any]:
     """Return the parts of a digest, redacted as at the outbox door; all are empty on doubt."""
     calls = _calls(run.steps)
-    last = [call if observations else call._replace(output=None) for call in calls[-60:]]
+    last = [call if observations else call._replace(output=None) for call in calls[-_READ_CALLS:]]
     parts = {
-        "id": run.id[:100],
+        "id": run.id[:_ID_CHARS],
         "objective": run.objective[:_READ_CHARS],
         "asked_later": _asked_later(run.steps),
         "calls": [call._asdict() for call in last],
@@ -65,7 +70,7 @@ def is_form(run: Run) -> bool:
     """Return True if a run is a form to fill in: few calls, each with a value of its task."""
     calls = _calls(run.steps)
     named = " ".join([run.objective, *_asked_later(run.steps)])
-    return 0 < len(calls) <= 3 and all(
+    return 0 < len(calls) <= _CALLS_OF_FORM and all(
         any(_is_named(value, named) for value in _values(call.input)) for call in calls
     )
 
@@ -85,7 +90,7 @@ def quote(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> st
 
 def digest(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> str:
     """Return what a run did, from its clean parts, with the number of calls left out."""
-    room = max(200, int(max_tokens * 3.5))
+    room = max(200, int(max_tokens * _CHARS_PER_TOKEN))
     share = min(_READ_CHARS, room // 5)
     width = min(_READ_CHARS, room // 9)
     before = [f"Task: {_cut(_line(clean['objective']), share)}"]
@@ -175,7 +180,7 @@ def _values(value: Any) -> Iterator[str]:
 
 
 def _is_named(text: str, named: str) -> bool:
-    is_value = text and len(text) <= 200
+    is_value = text and len(text) <= _VALUE_CHARS
     return bool(is_value and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", named, re.IGNORECASE))
 
 

@@ -26,6 +26,9 @@ from kp_middleware.recall_text import (
 from kp_middleware.runs import fingerprint
 from kp_middleware.storage import History, RecallCandidate, RecallFilter, Run, fork_lock
 
+_MOST: Final = 200  # runs that are ranked
+_COMPARED: Final = 24  # of which each word is compared
+_WORDS_FOR_COSINE: Final = 0.3
 _DAY_S: Final = 24 * 3600
 _WAIT_S: Final = 0.05  # for a lock on the file: the agent waits meanwhile
 
@@ -191,12 +194,12 @@ class Memory:
         table = history.recall_table()
         task = without_shared_prompt(without_recalled(task), table.latest_objectives())
         shares = table.word_frequencies(_words_of(task))
-        candidates = table.candidates(shares, allowed, limit=200)  # to rank
+        candidates = table.candidates(shares, allowed, limit=_MOST)
         if not candidates:
             return []
         near = self._cosines(task, candidates)
         best = _order([run.words for run in candidates], near)
-        nearest = best[: max(k, 24)]  # to compare word by word
+        nearest = best[: max(k, _COMPARED)]
         texts = table.user_texts([candidates[at].seq for at in nearest])
         found = []
         for at in nearest:
@@ -255,8 +258,9 @@ def _order(words: Sequence[float], cosines: Sequence[float]) -> list[int]:
 
 
 def _rating(match: Match) -> float:
-    is_by_words = math.isnan(match.cosine)
-    return match.word_score if is_by_words else match.cosine + 0.3 * min(match.word_score, 1.0)
+    if math.isnan(match.cosine):
+        return match.word_score
+    return match.cosine + _WORDS_FOR_COSINE * min(match.word_score, 1.0)
 
 
 def _words_of(text: str) -> list[str]:

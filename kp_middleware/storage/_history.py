@@ -145,8 +145,13 @@ class History(Overviews, Maintenance):
         chosen = [*going, *sorted(doubtful, key=lambda row: row[2])[: limit - len(going)]]
         return [_review_item(self.run(seq), is_forwarded=bool(goes)) for seq, goes, _ in chosen]
 
-    def similar(self, seq: int, *, limit: int) -> list[SimilarRun] | None:
-        """Return the runs most similar to one; None if it has no embedding."""
+    def similar(
+        self, seq: int, *, limit: int, reach: Callable[[int, int], None] = lambda *_: None
+    ) -> list[SimilarRun] | None:
+        """Return the runs most similar to one; None if it has no embedding.
+
+        ``reach`` is called with the number of runs compared, and of all.
+        """
         import numpy as np
 
         own = self.embeddings([seq]).get(seq)
@@ -155,12 +160,14 @@ class History(Overviews, Maintenance):
         others = "SELECT trace_seq, vector FROM vectors WHERE trace_seq <> ? AND embedder = ?"
         values = seq, own.embedder, len(own.vector)
         rows = iter(self._run(f"{others} AND length(vector) = ? ORDER BY seq", values))
-        wanted, found = np.frombuffer(own.vector, "<f4"), list[tuple[float, int]]()
+        total = self._value("SELECT count(*) FROM vectors WHERE trace_seq IS NOT NULL")
+        wanted, found, done = np.frombuffer(own.vector, "<f4"), list[tuple[float, int]](), 0
         while batch := [*islice(rows, _BATCH)]:
             seqs, vectors = zip(*batch, strict=True)
             matrix = np.frombuffer(b"".join(vectors), "<f4").reshape(len(batch), -1)
             similarities = np.clip(matrix @ wanted, -1.0, 1.0).tolist()
             found = heapq.nlargest(limit, [*found, *zip(similarities, seqs, strict=True)])
+            reach(done := done + len(batch), total)
         runs = {run.seq: run for run in self.runs_at([seq for _, seq in found])}
         return [SimilarRun(similarity, runs[seq]) for similarity, seq in found]
 

@@ -11,6 +11,7 @@ from kp_middleware.core.gates import DAY_S, WARM_UP, ScoredRun, SettingsGate, re
 from kp_middleware.storage import RunEstimate, SuccessRecord, Unjudged
 from kp_middleware.views.wording import counted
 
+_SILENCE: Final = 50  # forwarded runs without any known outcome
 _REVIEW: Final = "kp-middleware review"
 _FEATURES: Final[Mapping[str, str]] = {  # whose names differ from their words
     "failed_last_steps": "failures at the end",
@@ -68,7 +69,7 @@ def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
             ' A score rewards effort; a share such as threshold="top 20%" ranks by the outcomes of'
             f" earlier runs: {_REVIEW}"
         )
-    if unjudged.unjudged == unjudged.forwarded >= 50:
+    if unjudged.unjudged == unjudged.forwarded >= _SILENCE:
         return f"none of {unjudged.forwarded:,} forwarded runs has a known outcome: {_REVIEW}"
     return None
 

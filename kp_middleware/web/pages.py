@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kp_middleware.settings import Settings
 
 NO_PRICES: Final = Prices()
+_LAST_DAYS: Final = 7  # in the table
 _CELL: Final = 100
 
 
@@ -80,7 +81,7 @@ def overview_html(
         activity=charts.activity_bars(overview.days, links),
         endings=charts.success_by_score(overview.endings, links),
         models=charts.period_table("Model", overview.models, links, costs),
-        days=charts.period_table("Day", overview.days[: -7 - 1 : -1], links, costs),
+        days=charts.period_table("Day", overview.days[: -_LAST_DAYS - 1 : -1], links, costs),
         failures=_failures(overview.failures, links),
         scores=charts.score_histogram(scores, links),
         states=charts.state_bars(overview.funnel, links),

@@ -49,6 +49,7 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
 FORM_KEY: Final = "kp_form"
 """The key of the ASGI scope that holds the CSRF token of our form."""
 
+_DAYS: Final = 30  # of the overview
 _REVIEW_REASONS: Final = {"forwarded": "Forwarded by the gate.", "uncertain": "Uncertain outcome."}
 _THEME: Final = "kp-theme"
 
@@ -208,7 +209,7 @@ def _first_day(history: storage.History) -> str:
     if not ends[0]:
         return ""
     newest, oldest = (date.fromisoformat(runs[0].started_at[:10]) for runs in ends)
-    first = newest - timedelta(days=30 - 1)
+    first = newest - timedelta(days=_DAYS - 1)
     return first.isoformat() if oldest < first else ""
 
 

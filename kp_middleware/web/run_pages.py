@@ -218,6 +218,8 @@ def _lead(query: Query, total: int) -> str:
 
 _SHOWN_ELSEWHERE: Final = {"id", "objective", "domain", "started_at", "success", "threshold"}
 """Facts shown in the headings or in the gate's description."""
+_MAX_LINES: Final = 60  # of a step
+_MAX_CHARS: Final = 400  # of a line
 _MAX_STEPS: Final = 400
 _MIN_RATIO: Final = 0.5  # below it, the whole line differs
 _WORD: Final = re.compile(r"\w+\s*|\W\s*")
@@ -289,7 +291,7 @@ def _row(pair: Pair, left: Run, right: Run) -> Values:
         step = next((view_step(run, step) for step in run.steps if step.number == number), None)
         parts = () if step is None else (step.content, step.input, step.output)
         text = "\n".join(part for part in parts if part)
-        texts.append([line[:400] for line in text.splitlines()[:60]])
+        texts.append([line[:_MAX_CHARS] for line in text.splitlines()[:_MAX_LINES]])
         steps.append(step)
     if None in steps:
         alone = [[("\n".join(lines), False)] for lines in texts]

@@ -39,7 +39,7 @@ def words(luck, count):
 
 
 def sent_by_id(registry):
-    """How often which body was sent with which idempotency key, by the id of its trace."""
+    """The number of posts of each body and idempotency key, by the id of its trace."""
     sent = defaultdict(Counter)
     for request in registry.requests:
         trace = ReasoningTrace.model_validate_json(request.body)

@@ -7,7 +7,7 @@ from kp_middleware import KnowledgePulse, current_trace
 
 @pytest.fixture
 def as_json(type_command):
-    """What a command prints with ``--json``, read."""
+    """Run a command with ``--json`` and parse what it prints."""
     return lambda *words: json.loads(type_command(*words, "--json").stdout)
 
 

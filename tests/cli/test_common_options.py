@@ -1,4 +1,4 @@
-"""What may be typed before a command and after it, and which settings matter there."""
+"""The common options, before a command and after it, and the settings that matter there."""
 
 import json
 

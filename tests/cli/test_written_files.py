@@ -1,4 +1,4 @@
-"""What commands write replaces nothing that somebody wants, and is for its user alone."""
+"""Files that commands write replace none without --force, and only their user can read them."""
 
 import os
 import stat

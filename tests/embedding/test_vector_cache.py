@@ -265,9 +265,9 @@ def test_what_had_expired_before_the_start_is_not_read_later_either(connection, 
     )
     first.add(np.ones(384))
     clock.advance(1)
-    second.load(embedder="")
     asked = []
     connection.set_trace_callback(asked.append)
+    second.load(embedder="")
 
     found = second.nearest(np.ones(384))
 

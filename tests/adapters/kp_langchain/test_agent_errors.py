@@ -25,7 +25,7 @@ from ways_to_run import ainvoke, invoke
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_collections():
-    """What is there already is not looked at again."""
+    """Collect no object that exists already."""
     gc.freeze()
     yield
     gc.unfreeze()

@@ -1,4 +1,4 @@
-"""What the steps of a trace are, for agents, graphs, chains and models, with their facts."""
+"""The steps of a trace and their facts, for agents, graphs, chains and models."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What importing the adapter needs, costs and switches on."""
+"""The import of the adapter: its needs, its cost and the variables that switch it on."""
 
 import json
 import subprocess

@@ -199,7 +199,7 @@ def test_what_was_done_before_the_pause_is_not_told_twice(kp, answer):
     "names", [pytest.param(["one", "two"], marks=needs("agents that say their name")), [None] * 2]
 )
 def test_agents_of_one_thread_wait_apart_and_an_answer_goes_to_who_asked(kp, names):
-    """Which is known by their names, or by the id of the question."""
+    """Older versions tell it by their names, or by the id of the question."""
     one, two = (risking(name=name) for name in names)
     [question] = one.invoke(GO, on_thread(kp))["__interrupt__"]
     two.invoke(GO, on_thread(kp))
