@@ -138,7 +138,7 @@ def end_runs(pod: Pod, turn: int) -> None:
 
 def ship(site: Site) -> Iterator[Row]:
     """Rows a second of runs that waited, and what they cost the client and the server."""
-    from kp_middleware.sharing._log import _SHIP
+    from kp_middleware.shared_log._log import _SHIP
 
     pods = site.waiting(SHIPPERS, SHIPPED_EACH, threshold=1.0)
     url, bare = site.database(), site.database()
@@ -173,7 +173,7 @@ def ship(site: Site) -> Iterator[Row]:
 
 
 def _start(url: str) -> Iterator[Row]:
-    from kp_middleware.sharing import Link, PostgresLog
+    from kp_middleware.shared_log import Link, PostgresLog
 
     with psycopg.connect(url) as connection:
         began_s = time.perf_counter()
@@ -236,7 +236,7 @@ def fleet(site: Site) -> Iterator[Row]:
 
 def million(site: Site) -> Iterator[Row]:
     """The two questions of a gate, in a log of a million."""
-    from kp_middleware.sharing._log import _DAY, _RANKED
+    from kp_middleware.shared_log._log import _DAY, _RANKED
 
     url = site.database()
     with psycopg.connect(url, autocommit=True) as connection:
@@ -303,8 +303,8 @@ def _finish(pods: list[Pod], url: str, rows: int) -> tuple[float, float]:
 
 def _batches(url: str) -> list[list[str]]:
     """The rows of a log as the statement takes them, a hundred at a time, for each shipper."""
-    from kp_middleware.sharing._rows import SELECTED, as_json
-    from kp_middleware.sharing._rows import run_of as row_of
+    from kp_middleware.shared_log._rows import SELECTED, as_json
+    from kp_middleware.shared_log._rows import run_of as row_of
 
     rows = _ask(
         url, f"SELECT {SELECTED}, d.body, d.redactor FROM kp.log l JOIN kp.documents d USING (id)"

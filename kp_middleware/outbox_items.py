@@ -3,15 +3,12 @@
 import os
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kp_middleware.rate_limit import NO_ALLOWANCE, Allowance
 
 if TYPE_CHECKING:
     from kp_middleware.errors import RegistryError, RegistryRejectedError
-
-
-LEASE_S: Final = 40.0  # a request takes 10 s at most; as long as a turn of the shared pace
 
 
 def lease_holder() -> str:

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from kp_middleware import locations
 from kp_middleware.core.formula import DEFAULT_THRESHOLD, Weights
 from kp_middleware.core.gates import SettingsGate
+from kp_middleware.limits import Limits
 from kp_middleware.locations import PUBLIC_REGISTRY, SettingProblem, Source, did_you_mean
 from kp_middleware.setting_values import (
     ApiKey,
@@ -193,9 +194,9 @@ class Settings(BaseSettings):
     enabled: Enabled = True
     recall: Enabled = True
     sync: bool = False
-    max_field_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024
-    max_steps: Annotated[int, Field(ge=2)] = 1000
-    max_trace_bytes: Annotated[int, Field(ge=4096)] = 1024 * 1024
+    max_field_bytes: Annotated[int, Field(ge=1024)] = Limits.field_bytes
+    max_steps: Annotated[int, Field(ge=2)] = Limits.steps
+    max_trace_bytes: Annotated[int, Field(ge=4096)] = Limits.trace_bytes
     max_queue_bytes: Annotated[int, Field(ge=0)] = 64 * 1024 * 1024
     paused_ttl_s: Annotated[float, Field(ge=0)] = 7 * 24 * 3600.0
     thread_idle_s: Annotated[float, Field(ge=0)] = 3600.0

@@ -16,12 +16,12 @@ from kp_middleware.views.wording import printable
 
 _SECTIONS: Final = {  # of --help: each command with its module
     "Find runs": "runs.list runs.show runs.similar runs.diff runs.tail recall.recall runs.sql",
-    "See all of them": "stats.status stats.stats settings.calibrate stats.ui stats.report",
+    "See all of them": "stats.status stats.stats config.calibrate stats.ui stats.report",
     "Judge and score": "feedback.review feedback.feedback feedback.rescore",
     "Share": "outbox.outbox redact.redact maintenance.shared maintenance.pull",
     "Move runs": "transfer.import transfer.export recall.mcp"
     " maintenance.backup maintenance.migrate maintenance.prune",
-    "Set up": "setup.demo setup.doctor settings.config",
+    "Set up": "setup.demo setup.doctor config.config",
 }
 _MODULES: Final = {
     path.split(".")[1]: path.split(".")[0] for paths in _SECTIONS.values() for path in paths.split()

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kp_middleware import sharing
+from kp_middleware import shared_log
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import Progress, hint, progress
 from kp_middleware.errors import KnowledgePulseError
@@ -131,7 +131,7 @@ def migrate_(db: Path, *, only_print: bool) -> None:
     KP_SHARED=postgresql://owner@db.internal/agents kp-middleware shared migrate
     """
     if only_print:
-        click.echo(sharing.schema_sql(), nl=False)
+        click.echo(shared_log.schema_sql(), nl=False)
         return
     with closing(_connect(db, "migrate")) as link:
         created = link.migrate()
@@ -179,8 +179,8 @@ def pull(db: Path, *, follow: bool) -> None:
             time.sleep(2.0)
 
 
-def _connect(db: Path, name: str, *, writes: bool = True) -> sharing.Link:
+def _connect(db: Path, name: str, *, writes: bool = True) -> shared_log.Link:
     url = options.read_settings(db).shared
     if url is None:
         raise KnowledgePulseError("set KP_SHARED to the database: postgresql://user@host/database")
-    return sharing.Link(url.get_secret_value(), name, writes=writes)
+    return shared_log.Link(url.get_secret_value(), name, writes=writes)

@@ -17,7 +17,7 @@ from kp_middleware.cli import console, options
 from kp_middleware.cli.console import ATTENTION, BLOCKED, Output, Progress, hint
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.instants import instant
-from kp_middleware.sharing import Link
+from kp_middleware.shared_log import Link
 from kp_middleware.storage import STILL_SENT, History, OutboxAdmin, SharedRuns, lift_stops
 from kp_middleware.views.delivery import BEING_SENT, find_obstacles
 from kp_middleware.views.wording import in_words, printable, short_id

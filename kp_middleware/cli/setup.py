@@ -25,7 +25,7 @@ from kp_middleware.pipeline import KnowledgePulse
 from kp_middleware.privacy import Policy, redact_text
 from kp_middleware.setting_values import is_loopback
 from kp_middleware.settings import Settings
-from kp_middleware.sharing import Link
+from kp_middleware.shared_log import Link
 from kp_middleware.testing import LocalRegistry
 from kp_middleware.views.gate import unjudged_in_words
 from kp_middleware.views.wording import counted, one_line

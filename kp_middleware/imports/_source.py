@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, cast
 from uuid import UUID, uuid5
 
-from kp_middleware.recording import Limits, ModelCall, Place, Recorder, assemble, jsonable
+from kp_middleware.limits import Limits
+from kp_middleware.recording import ModelCall, Place, Recorder, assemble, jsonable
 from kp_middleware.runs import RecordedRun
 from kp_middleware.spans.messages import ChatMessage, Json, Result, as_number
 from kp_middleware.spans.replay import BufferedSpan, replay

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from kp_middleware import sharing
+from kp_middleware import shared_log
 from kp_middleware.embedding import Embedder
 from kp_middleware.errors import DatabaseError
 from kp_middleware.imports import (
@@ -184,35 +184,35 @@ _NO_TEXT: Final = "(its text is not shared)"
 _COUNTS: Final = {"steps": "step_count", "tools": "tool_count", "recoveries": "recovery_count"}
 
 
-def copy_log(link: sharing.Link, db: Path, reach: Callable[[int, int], None]) -> int:
+def copy_log(link: shared_log.Link, db: Path, reach: Callable[[int, int], None]) -> int:
     """Bring a copy of the log up to date, and return how many runs are new.
 
     ``reach`` is told now and then how many rows of how many are there.
     """
-    sharing.load()
+    shared_log.load()
     store = SqliteStore.at(db)
     runs = store.shared_runs()
     if not runs.is_copy():
         raise DatabaseError(db, "has runs of its own", "name another file for the copy with --db")
     copied = 0
     try:
-        for page in sharing.pages(partial(sharing.pull_runs, link), runs.place()):
+        for page in shared_log.pages(partial(shared_log.pull_runs, link), runs.place()):
             with store.transaction():
                 copied += sum(_copy(store, runs, one) for one in page.rows)
                 runs.delete(page.deleted)
                 runs.save_pulled((), page.position)
             reach(page.position.seq, page.head)
-    except sharing.LogChangedError:
+    except shared_log.LogChangedError:
         problem = "is a copy of a log that has changed since, by a restore or a failover"
         raise DatabaseError(db, problem, "remove it and pull again") from None
     waiting = runs.open_items(100_000)  # they had not been sent when they were copied
     for first in range(0, len(waiting), _AT_ONCE):
-        runs.update_items(sharing.item_states(link, waiting[first : first + _AT_ONCE]))
+        runs.update_items(shared_log.item_states(link, waiting[first : first + _AT_ONCE]))
     store.close()
     return copied
 
 
-def _copy(store: SqliteStore, runs: SharedRuns, logged: sharing.LoggedRun) -> bool:
+def _copy(store: SqliteStore, runs: SharedRuns, logged: shared_log.LoggedRun) -> bool:
     """Store one run of the log; return whether it is new here."""
     run = logged.run
     before = store.stored_version(run.id)
@@ -237,7 +237,7 @@ def _copy(store: SqliteStore, runs: SharedRuns, logged: sharing.LoggedRun) -> bo
     return before is None
 
 
-def _trace(run: sharing.SharedRun) -> ReasoningTrace:
+def _trace(run: shared_log.SharedRun) -> ReasoningTrace:
     """Return the document of a run, or a placeholder if it is not shared."""
     if run.body is not None:
         trace = ReasoningTrace.model_validate_json(run.body)
@@ -255,9 +255,9 @@ def _trace(run: sharing.SharedRun) -> ReasoningTrace:
     return trace.model_copy(update={"id": run.id, "metadata": metadata})
 
 
-def sync_shared_outbox(link: sharing.Link, runs: SharedRuns) -> None:
+def sync_shared_outbox(link: shared_log.Link, runs: SharedRuns) -> None:
     """Cancel shared items that may no longer be sent, and store the states of the others."""
     if withdrawn := runs.to_withdraw(100):
-        sharing.cancel_items(link, withdrawn)
+        shared_log.cancel_items(link, withdrawn)
     if waiting := runs.open_items(_AT_ONCE):
-        runs.update_items(sharing.item_states(link, waiting))
+        runs.update_items(shared_log.item_states(link, waiting))

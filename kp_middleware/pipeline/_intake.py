@@ -14,7 +14,8 @@ from uuid import UUID
 from kp_middleware import privacy, recording
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.recording import Limits, Recorder, shield
+from kp_middleware.limits import Limits
+from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun, ThreadPart, fingerprint
 from kp_middleware.settings import Settings
 from kp_middleware.storage import PausedRun, RunPicker, Store

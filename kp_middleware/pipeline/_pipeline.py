@@ -19,6 +19,7 @@ from kp_middleware.embedding import Embedder, shared_embedder
 from kp_middleware.export import Exporter, OwnExporter, Registry
 from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
+from kp_middleware.limits import Limits
 from kp_middleware.locations import unknown_variables
 from kp_middleware.pipeline._intake import (
     Feedback,
@@ -31,7 +32,7 @@ from kp_middleware.pipeline._sending import WORTH_WAITING_S, ExporterSender, Sen
 from kp_middleware.pipeline._shared_log import Exchange, SharedWorker
 from kp_middleware.pipeline._steps import Stages, is_judging
 from kp_middleware.pipeline._worker import LAST_STEP_S, TROUBLE_S, ScoringWorker, join_at_exit
-from kp_middleware.recording import Limits, Recorder, shield
+from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import fingerprint
 from kp_middleware.settings import Settings, SettingsKeywords
 from kp_middleware.storage import (

@@ -27,7 +27,7 @@ from kp_middleware.pipeline._worker import LAST_STEP_S, LOOK_AGAIN_S, Worker
 from kp_middleware.rate_limit import LocalPace, Pace
 from kp_middleware.runs import ExportedRun, StepFacts
 from kp_middleware.settings import Settings
-from kp_middleware.sharing import Link, PostgresPace, SharedOutbox, load
+from kp_middleware.shared_log import Link, PostgresPace, SharedOutbox, load
 from kp_middleware.storage import (
     DATABASE_ERRORS,
     ExportCandidate,

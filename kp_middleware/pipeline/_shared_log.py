@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kp_middleware import sharing
+from kp_middleware import shared_log
 from kp_middleware.core.evaluation import Evaluation, RunFacts, evaluate
 from kp_middleware.core.formula import Nearest
 from kp_middleware.core.gates import Gate, Reason, ReasonCode, SettingsGate
@@ -36,7 +36,7 @@ from kp_middleware.pipeline._sending import shared_link
 from kp_middleware.pipeline._worker import LAST_STEP_S, Worker
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
-from kp_middleware.sharing import LockedLog, LoggedVector, SharedItem, SharedRun
+from kp_middleware.shared_log import LockedLog, LoggedVector, SharedItem, SharedRun
 from kp_middleware.storage import DATABASE_ERRORS, DecisionRequest, SqliteStore, fork_lock
 from kp_middleware.traces import ReasoningTrace
 
@@ -83,9 +83,9 @@ class Exchange:
         self._items = None
         if isinstance(exporter, Registry):
             key = exporter.url, exporter.agent_id, exporter.key_hash
-            self._items = sharing.SharedOutbox(self.link, *key)
+            self._items = shared_log.SharedOutbox(self.link, *key)
         newest = settings.cache_size
-        self._log = sharing.PostgresLog(self.link, self._pod, newest=newest, outbox=self._items)
+        self._log = shared_log.PostgresLog(self.link, self._pod, newest=newest, outbox=self._items)
         own = exporter if isinstance(exporter, OwnExporter) else None
         self._dispatch = Dispatch(store, settings, self._policy, own)
         self._weights = Scorer(profiles=settings.profiles).weights
@@ -109,7 +109,7 @@ class Exchange:
             if self._items is not None and (left := self._runs.to_hand_over(_AT_ONCE)):
                 taken = self._items.add([item for _, item in left])
                 self._runs.mark_handed_over([one for one in left if one[1].id in taken])
-        except sharing.LogChangedError:
+        except shared_log.LogChangedError:
             words = "%s has changed, by a restore or a failover: missing runs are shipped again"
             logger.warning(words, self.link.address)
             self._ship_again()
@@ -137,10 +137,10 @@ class Exchange:
         if time.monotonic() < self._beat_at_s:
             return
         to_ship, undecided, since = self._runs.backlog()
-        place = self._runs.place() or sharing.LogPosition()
+        place = self._runs.place() or shared_log.LogPosition()
         told = f"{self._gate.name}, {self._settings.embedder}"
         self.link.ask(
-            sharing.BEAT, (self._pod, _VERSION, told, place.seq, to_ship + undecided, since)
+            shared_log.BEAT, (self._pod, _VERSION, told, place.seq, to_ship + undecided, since)
         )
         self._beat_at_s = time.monotonic() + _EVERY_S
 
@@ -148,7 +148,7 @@ class Exchange:
         if (ours := self._runs.last_place()) is not None:
             self._log.check(ours)
         before = self._runs.place()
-        for page in sharing.pages(self._log.pull, before):
+        for page in shared_log.pages(self._log.pull, before):
             if page.position != before:
                 self._runs.save_pulled(page.rows, page.position)
             if page.deleted:
@@ -161,7 +161,7 @@ class Exchange:
         while known := self._runs.appended(after, 1000):
             after = known[-1][0]
             there |= self._log.places([id_ for _, id_ in known])
-        self._runs.reset(there, self._log.check(sharing.LogPosition()))
+        self._runs.reset(there, self._log.check(shared_log.LogPosition()))
 
     def _ship(self, seqs: Sequence[int]) -> None:
         def append(batch: Sequence[tuple[int, SharedRun]]) -> None:
@@ -172,7 +172,7 @@ class Exchange:
             sizes = accumulate(len(row.body or "") + len(row.vector or b"") for _, row in left)
             count = max(1, sum(size <= _MOST_BYTES for size in sizes))
             batch, left = left[:count], left[count:]
-            for (seq, _), error in sharing.refused(batch, append):
+            for (seq, _), error in shared_log.refused(batch, append):
                 logger.warning("trace %d is not shared: %s", seq, error)
                 self._runs.mark(seq, is_local=True)
 
@@ -217,14 +217,14 @@ class Exchange:
             below_limit = gate.below_limit if isinstance(gate, SettingsGate) else None
             return self._log.revise(row, below_limit)
         except SharedLogError as error:
-            if not sharing.is_refusal(error):
+            if not shared_log.is_refusal(error):
                 raise
             logger.warning("the feedback on trace %d is not shared: %s", seq, error)
             return True
 
     def _decide(self, requests: Sequence[DecisionRequest]) -> None:
         found = [*filter(None, map(self._applicant, requests))]
-        for one, error in sharing.refused(found, self._ask):
+        for one, error in shared_log.refused(found, self._ask):
             logger.warning("trace %d is not shared: %s", one.request.seq, error)
             self._fail(one.request.seq, error)
 
@@ -236,12 +236,12 @@ class Exchange:
     def _ask(self, found: Sequence[_Applicant]) -> None:
         applicants = {one.row.id: one for one in found}
 
-        def judge(known: LockedLog) -> sharing.Decisions:
+        def judge(known: LockedLog) -> shared_log.Decisions:
             fresh = applicants.keys() - known.answered.keys()
             return [self._evaluated(one, known) for id_, one in applicants.items() if id_ in fresh]
 
         first = min(one.request.place for one in found)
-        for place, run in self._log.decide([*applicants], sharing.LogPosition(first), judge):
+        for place, run in self._log.decide([*applicants], shared_log.LogPosition(first), judge):
             self._store_decision(applicants[run.id], run.evaluation, place)
 
     def _applicant(self, request: DecisionRequest) -> _Applicant | None:

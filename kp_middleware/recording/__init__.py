@@ -1,5 +1,16 @@
 """Recording of agent runs as traces; adapters feed a framework's spans to a `SpanTree`."""
 
+from kp_middleware.recording._bounds import (
+    LateNote,
+    ModelCall,
+    bounded_name,
+    bounded_text,
+    causes,
+    fields_of,
+    holds_cuts,
+    is_marker,
+    jsonable,
+)
 from kp_middleware.recording._context import (
     Here,
     Place,
@@ -21,18 +32,6 @@ from kp_middleware.recording._conversation import (
 )
 from kp_middleware.recording._decorators import captured, recorded_tool
 from kp_middleware.recording._extractors import Extractors
-from kp_middleware.recording._limits import (
-    LateNote,
-    Limits,
-    ModelCall,
-    bounded_name,
-    bounded_text,
-    causes,
-    fields_of,
-    holds_cuts,
-    is_marker,
-    jsonable,
-)
 from kp_middleware.recording._recorded_run import alone, assemble, bounded, ended, joined
 from kp_middleware.recording._recorder import GIVEN_UP, Recorder, current_trace
 from kp_middleware.recording._spans import RootSpan, Span, SpanFailure, SpanId
@@ -44,7 +43,6 @@ __all__ = [
     "Extractors",
     "Here",
     "LateNote",
-    "Limits",
     "Message",
     "ModelCall",
     "Place",

@@ -9,6 +9,7 @@ from functools import partial, wraps
 from time import perf_counter
 from typing import Any, Final, Self, TypeAlias, TypeVar, cast
 
+from kp_middleware.recording._bounds import BoundedCopy
 from kp_middleware.recording._context import (
     Place,
     current_recorder,
@@ -18,7 +19,6 @@ from kp_middleware.recording._context import (
     shield,
 )
 from kp_middleware.recording._extractors import Extractors
-from kp_middleware.recording._limits import BoundedCopy
 from kp_middleware.recording._recorder import GIVEN_UP, Recorder, current_trace
 
 _YIELDED_BYTES: Final = 60 * 1024

@@ -10,12 +10,11 @@ from typing import Final, NamedTuple, TypeVar
 from kp_middleware.core.evaluation import default_confidence
 from kp_middleware.core.formula import Shape
 from kp_middleware.instants import instant
-from kp_middleware.recording._context import Place
-from kp_middleware.recording._limits import (
+from kp_middleware.limits import Limits
+from kp_middleware.recording._bounds import (
     NAME_BYTES,
     STEP_METADATA,
     BoundedCopy,
-    Limits,
     ModelCall,
     StepFields,
     StepLog,
@@ -24,6 +23,7 @@ from kp_middleware.recording._limits import (
     is_marker,
     size_bytes,
 )
+from kp_middleware.recording._context import Place
 from kp_middleware.recording._recorder import OWN_CALL_IDS, Recorder
 from kp_middleware.runs import RecordedRun, Source, StepFacts, ThreadPart, fingerprint
 from kp_middleware.traces import (

@@ -18,14 +18,12 @@ from time import perf_counter, time
 from typing import Any, Final, TypeAlias
 
 from kp_middleware.confidence import log_probabilities
-from kp_middleware.recording._context import Place, current_recorder, place_here, shield
-from kp_middleware.recording._extractors import Extractors, confidence_by
-from kp_middleware.recording._limits import (
+from kp_middleware.limits import Limits
+from kp_middleware.recording._bounds import (
     BEGINNING,
     NAME_BYTES,
     BoundedCopy,
     LateNote,
-    Limits,
     ModelCall,
     StepFields,
     StepLog,
@@ -36,6 +34,8 @@ from kp_middleware.recording._limits import (
     jsonable,
     size_bytes,
 )
+from kp_middleware.recording._context import Place, current_recorder, place_here, shield
+from kp_middleware.recording._extractors import Extractors, confidence_by
 from kp_middleware.runs import Awaited
 from kp_middleware.traces import StepType, fresh_id
 

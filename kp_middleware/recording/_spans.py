@@ -5,6 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
+from kp_middleware.recording._bounds import (
+    BEGINNING,
+    LateNote,
+    ModelCall,
+    StepFields,
+    bounded_name,
+    causes,
+)
 from kp_middleware.recording._context import Place, shield
 from kp_middleware.recording._conversation import (
     Conversation,
@@ -12,14 +20,6 @@ from kp_middleware.recording._conversation import (
     ServedResult,
     ToolCall,
     Turn,
-)
-from kp_middleware.recording._limits import (
-    BEGINNING,
-    LateNote,
-    ModelCall,
-    StepFields,
-    bounded_name,
-    causes,
 )
 from kp_middleware.recording._recorder import GIVEN_UP, Recorder
 from kp_middleware.traces import StepType

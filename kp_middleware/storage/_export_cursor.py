@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kp_middleware.database import Connection, Queries, transaction
-from kp_middleware.outbox_items import LEASE_S, LeasedOutbox, OutboxItem, lease_holder
+from kp_middleware.outbox_items import LeasedOutbox, OutboxItem, lease_holder
+from kp_middleware.storage._outbox import LEASE_S
 from kp_middleware.storage._records import Run
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.outbox_items import (
-    LEASE_S,
     LeasedOutbox,
     OutboxItem,
     idempotency_key,
@@ -19,6 +18,8 @@ from kp_middleware.outbox_items import (
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._records import ASSUMED, document_sql
 from kp_middleware.storage._store import CANCELLED_BY_HAND, MAY_HAVE_BEEN_SENT
+
+LEASE_S: Final = 40.0  # a request takes 10 s at most; as long as a turn of the shared pace
 
 Renewal: TypeAlias = Literal["unchanged", "rewritten", "released"]
 

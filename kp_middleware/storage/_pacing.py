@@ -23,7 +23,7 @@ from kp_middleware.database import (
 from kp_middleware.errors import DatabaseError, Problem
 from kp_middleware.outbox_items import lease_holder
 from kp_middleware.rate_limit import LocalPace, Pace, PaceChange, pack_pace, unpack_pace
-from kp_middleware.sharing import PostgresPace
+from kp_middleware.shared_log import PostgresPace
 from kp_middleware.storage._maintenance import soundness_of
 
 logger = logging.getLogger("kp_middleware")

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.database import Connection, Queries, from_row, transaction
 from kp_middleware.outbox_items import lease_holder
-from kp_middleware.sharing import ItemState, LoggedVector, LogPosition, SharedItem, SharedRun
+from kp_middleware.shared_log import ItemState, LoggedVector, LogPosition, SharedItem, SharedRun
 from kp_middleware.storage._store import CANCELLED_BY_HAND
 
 _TO_SHIP: Final = -1

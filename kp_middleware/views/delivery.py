@@ -13,7 +13,7 @@ from kp_middleware.errors import KnowledgePulseError, Problem, ProblemKind
 from kp_middleware.instants import instant
 from kp_middleware.locations import unused_default_login_reason
 from kp_middleware.rate_limit import Pace, burst_at
-from kp_middleware.sharing import Link
+from kp_middleware.shared_log import Link
 from kp_middleware.storage import AgentPace, Queue, SharedBacklog, read_paces
 
 _UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from pods import end, record, run_of, wait_for
 
-from kp_middleware.sharing import Link, LogPosition, PostgresLog, pull_runs
+from kp_middleware.shared_log import Link, LogPosition, PostgresLog, pull_runs
 
 pytestmark = pytest.mark.timeout(120)
 

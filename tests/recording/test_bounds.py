@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kp_middleware import ReasoningTrace, Step, Tool
-from kp_middleware.recording import Limits, bounded
+from kp_middleware.limits import Limits
+from kp_middleware.recording import bounded
 from kp_middleware.traces import Entity, KnowledgeGraphDelta, Relationship
 
 LIMITS = Limits(field_bytes=1000, steps=10, trace_bytes=6000)

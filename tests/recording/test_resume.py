@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kp_middleware.recording import Limits, Place, Recorder, alone, assemble, ended, joined
+from kp_middleware.limits import Limits
+from kp_middleware.recording import Place, Recorder, alone, assemble, ended, joined
 from kp_middleware.runs import RecordedRun
 
 

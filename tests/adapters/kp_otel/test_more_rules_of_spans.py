@@ -28,7 +28,8 @@ from spoken import (
 
 import kp_otel
 from kp_middleware import current_trace
-from kp_middleware.recording import Limits, Recorder, inside, shield
+from kp_middleware.limits import Limits
+from kp_middleware.recording import Recorder, inside, shield
 
 
 @pytest.mark.parametrize(

@@ -306,7 +306,7 @@ class Link:
 
 
 def schema_sql() -> str:
-    return files("kp_middleware.sharing").joinpath("0001.sql").read_text("utf-8")
+    return files("kp_middleware.shared_log").joinpath("0001.sql").read_text("utf-8")
 
 
 def load() -> Any:

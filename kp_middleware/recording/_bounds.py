@@ -5,46 +5,25 @@ import math
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from itertools import accumulate, chain, islice, takewhile
 from numbers import Integral, Real
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kp_middleware.core.formula import Shape
+from kp_middleware.limits import Limits
 from kp_middleware.recording._context import Place
 from kp_middleware.traces import Step, StepType
 
-if TYPE_CHECKING:
-    from kp_middleware.settings import Settings
-
 NAME_BYTES: Final = 256
-_MOST_FIELD_BYTES: Final = 1_000_000  # a text of more than 2**20 characters cannot be redacted
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _CUT: Final = re.compile(r'… \[cut: \d+ |"…": ?"cut: \d+ |"<[\w.]+: left out>"')
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of a text or input, and of a trace, so that no run can exhaust the agent's memory."""
-
-    field_bytes: int = 64 * 1024
-    steps: int = 1000
-    trace_bytes: int = 1024 * 1024
-
-    @classmethod
-    def from_settings(cls, settings: "Settings") -> Self:
-        """Return the limits of the settings."""
-        return cls(
-            field_bytes=min(settings.max_field_bytes, _MOST_FIELD_BYTES),
-            steps=settings.max_steps,
-            trace_bytes=settings.max_trace_bytes,
-        )
 
 
 def bounded_text(text: str, limit_bytes: int) -> str:

@@ -6,8 +6,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from kp_middleware.core.gates import GateHistory, Ranking
 from kp_middleware.errors import SharedLogError
-from kp_middleware.sharing._link import LOCK, Link, Rows, Transaction, Values
-from kp_middleware.sharing._rows import (
+from kp_middleware.shared_log._link import LOCK, Link, Rows, Transaction, Values
+from kp_middleware.shared_log._rows import (
     COLUMNS,
     RECORDSET,
     SELECTED,

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kp_middleware import KnowledgePulse
 from kp_middleware.cli import main
-from kp_middleware.sharing import ItemState
+from kp_middleware.shared_log import ItemState
 from kp_middleware.storage import History, SqliteStore
 
 OTHER = "kp:trace:1339c0de-3f52-4d2b-9d2a-6b1f0c1f8f11"

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from kp_middleware import KnowledgePulse, Settings
 from kp_middleware.cli import main
 from kp_middleware.errors import SharedLogError
-from kp_middleware.sharing import Link, address
+from kp_middleware.shared_log import Link, address
 
 URL = "postgresql://me:hush@127.0.0.1:9/agents"
 AWAY = "postgresql://127.0.0.1:9/agents: cannot be reached"

@@ -1,7 +1,7 @@
 """The log that several hosts share, in PostgreSQL."""
 
-from kp_middleware.sharing._link import BEAT, Link, address, load, schema_sql
-from kp_middleware.sharing._log import (
+from kp_middleware.shared_log._link import BEAT, Link, address, load, schema_sql
+from kp_middleware.shared_log._log import (
     Decisions,
     LockedLog,
     LogChangedError,
@@ -14,7 +14,7 @@ from kp_middleware.sharing._log import (
     pull_runs,
     refused,
 )
-from kp_middleware.sharing._rows import (
+from kp_middleware.shared_log._rows import (
     ItemState,
     PostgresPace,
     SharedItem,

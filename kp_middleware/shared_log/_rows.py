@@ -13,7 +13,7 @@ from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.outbox_items import LeasedOutbox, OutboxItem, lease_holder
 from kp_middleware.rate_limit import Pace, pack_pace, unpack_pace
-from kp_middleware.sharing._link import Connection, Cursor, Link
+from kp_middleware.shared_log._link import Connection, Cursor, Link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,27 @@
+"""Limits of a recorded run: the defaults of their settings, so that no run exhausts the memory."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from kp_middleware.settings import Settings
+
+_MOST_FIELD_BYTES: Final = 1_000_000  # a text of more than 2**20 characters cannot be redacted
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a text or input, and of a trace."""
+
+    field_bytes: int = 64 * 1024
+    steps: int = 1000
+    trace_bytes: int = 1024 * 1024
+
+    @classmethod
+    def from_settings(cls, settings: "Settings") -> Self:
+        """Return the limits of the settings."""
+        return cls(
+            field_bytes=min(settings.max_field_bytes, _MOST_FIELD_BYTES),
+            steps=settings.max_steps,
+            trace_bytes=settings.max_trace_bytes,
+        )
