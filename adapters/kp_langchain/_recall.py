@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002 - LangChain's own signatures
-"""Past runs for LangChain: a retriever, a tool, and what both share with the middleware."""
+"""Past runs for LangChain: a retriever, a tool, and code shared with the middleware."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -31,8 +31,8 @@ class KPRetriever(BaseRetriever):
     """Retrieve past runs that succeeded at a task like the query, each quoted as data.
 
     Attributes:
-        kp: The pipeline in whose file to look; by default that of the process. The others are as
-            in `KnowledgePulse.recall`.
+        kp: The pipeline whose file to search; by default the process's. For the others, see
+            `KnowledgePulse.recall`.
     """
 
     kp: SkipValidation[Any] = Field(default_factory=default_pulse)

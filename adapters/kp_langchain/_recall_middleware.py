@@ -35,20 +35,20 @@ class RecallState(AgentState[Any]):
 if TYPE_CHECKING:
     Middleware = AgentMiddleware[RecallState, Any, Any]
 else:
-    Middleware = AgentMiddleware  # the number of its parameters has changed
+    Middleware = AgentMiddleware  # its number of parameters differs between versions
 
 
 class KPRecallMiddleware(Middleware):
     """Quote a past run that succeeded at a task like this one, before the last human message.
 
-    It looks once, before the agent begins. The quote is data in a human message, never part of
-    the system prompt; it goes to the model alone, and neither to the state's messages nor into the
-    recorded run. Nothing is quoted when nothing fits.
+    It searches once, before the agent starts. The quote is data in a human message, never in the
+    system prompt; only the model gets it, not the state's messages or the recorded run. Without a
+    match, nothing is quoted.
 
     Args:
         kp: As in `KPRetriever`; likewise ``k``, ``domain`` and ``max_age_days``.
-        owner: The same, or a function of LangGraph's runtime that returns it. The run that is
-            recorded becomes this owner's, too.
+        owner: The same, or a function of LangGraph's runtime that returns it. The recorded run
+            gets this owner, too.
 
     Example:
         ``create_agent(model, tools, middleware=[KPRecallMiddleware(kp)])``
@@ -77,7 +77,7 @@ class KPRecallMiddleware(Middleware):
         if owner is not None and (recorder := current_recorder()) is not None:
             recorder.owner = owner
         said = [read(message).text for message in state["messages"] if role_of(message) == "user"]
-        # the last turns of people, in which a task often becomes clear; then the last alone
+        # the user's last turns, in which a task often becomes clear; then the last alone
         tasks = dict.fromkeys(["\n".join(said[-_TURNS:]), *said[-1:]])
         recalled = (self._kp.recall(task, owner=owner, **self._terms) for task in tasks)
         found = next(filter(None, recalled), [])

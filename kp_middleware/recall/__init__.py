@@ -1,4 +1,4 @@
-"""Recall of runs that succeeded at a task like the one at hand, quoted as data."""
+"""Recall of past runs that succeeded at a similar task, quoted as data."""
 
 from kp_middleware.recall._recall import Match, Memory, Recalled, question, recalled
 

@@ -1,4 +1,4 @@
-"""The digest of a run: what was asked, the calls that led to the end, and how it ended."""
+"""The digest of a run: the task, the calls that led to the result, and the outcome."""
 
 import json
 import re
@@ -35,7 +35,7 @@ _CALLS_OF_FORM: Final = 3
 _ID_CHARS: Final = 100
 _VALUE_CHARS: Final = 200
 _CHARS_PER_TOKEN: Final = 3.5
-_READ_CHARS: Final = 1000  # of a text, before redaction: as much as is ever shown of it
+_READ_CHARS: Final = 1000  # of a text, before redaction: no more is ever shown
 
 
 class CallRecord(NamedTuple):
@@ -48,7 +48,7 @@ class CallRecord(NamedTuple):
 
 
 def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict[str, Any]:
-    """Return the parts of a digest, redacted as at the outbox door; all are empty on doubt."""
+    """Return the parts of a digest, redacted as for sending; empty if they may not be clean."""
     calls = _calls(run.steps)
     last = [call if observations else call._replace(output=None) for call in calls[-_READ_CALLS:]]
     parts = {
@@ -67,7 +67,7 @@ def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict
 
 
 def is_form(run: Run) -> bool:
-    """Return True if a run is a form to fill in: few calls, each with a value of its task."""
+    """Return True if a run is a form to fill in: few calls, each with a value from its task."""
     calls = _calls(run.steps)
     named = " ".join([run.objective, *_asked_later(run.steps)])
     return 0 < len(calls) <= _CALLS_OF_FORM and all(
@@ -76,7 +76,7 @@ def is_form(run: Run) -> bool:
 
 
 def quote(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> str:
-    """Return the digest as a message: a sentence that it is a record, then a block of data."""
+    """Return the digest as a message: an introduction, then a block of data."""
     named = {
         "id": clean["id"],
         "succeeded": str(run.success).lower(),
@@ -89,7 +89,7 @@ def quote(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> st
 
 
 def digest(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> str:
-    """Return what a run did, from its clean parts, with the number of calls left out."""
+    """Return the digest of a run from its clean parts, with the number of omitted calls."""
     room = max(200, int(max_tokens * _CHARS_PER_TOKEN))
     share = min(_READ_CHARS, room // 5)
     width = min(_READ_CHARS, room // 9)
@@ -114,7 +114,7 @@ def digest(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> s
 
 
 class _Line(NamedTuple):
-    """A line of a digest: the number of calls that it tells, and whether the first one failed."""
+    """A line of a digest: the number of its calls, and whether the first one failed."""
 
     text: str
     calls: int
@@ -122,7 +122,7 @@ class _Line(NamedTuple):
 
 
 def _last_calls(lines: Sequence[_Line], room: int) -> list[_Line]:
-    """Return the lines for which there is room: the last, errors, and what came after them."""
+    """Return the lines that fit: the last, errors, and what came after them."""
     kept_longest = {at + after for at, line in enumerate(lines) if line.failed for after in (0, 1)}
     kept_longest.add(len(lines) - 1)
     room -= sum(len(line.text) + 1 for line in lines)
@@ -148,9 +148,9 @@ def _call_line(call: CallRecord, named: str, width: int) -> str:
 
 
 def _json(value: Any, named: str, width: int) -> str:
-    """Return a value as JSON, with … for each part that people have named.
+    """Return a value as JSON, with … for each part that people mentioned.
 
-    An agent that reads the values of another task copies them: it fills a gap with its own.
+    An agent copies the values of another task that it reads, but fills a gap with its own.
 
     >>> _json({"order": "A17", "reason": "broken"}, "Refund A17.", 80)
     '{"order": …, "reason": "broken"}'
@@ -191,7 +191,7 @@ def _ending(run: Run, age_days: int) -> str:
 
 
 def _calls(steps: Sequence[StepRecord]) -> list[CallRecord]:
-    """Return the calls of a run with their answers: of the same id, else the next of the tool."""
+    """Return the calls of a run with their results: by id, else the tool's next result."""
     calls: list[CallRecord] = []
     waiting: list[tuple[str | None, str | None, int]] = []
     for step in steps:
@@ -226,7 +226,7 @@ def _bounded(value: Any) -> Any:
 
 
 def _line(text: str) -> str:
-    """Return a text on one line, without characters that nobody sees."""
+    """Return a text on one line, without invisible characters."""
     return " ".join(_UNSEEN.sub(" ", text).split())
 
 

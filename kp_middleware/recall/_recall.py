@@ -1,4 +1,4 @@
-"""Recall of earlier runs for a task at hand."""
+"""Recall of earlier runs for a new task."""
 
 import math
 import re
@@ -26,48 +26,47 @@ from kp_middleware.recall_text import (
 from kp_middleware.runs import fingerprint
 from kp_middleware.storage import History, RecallCandidate, RecallFilter, Run, fork_lock
 
-_MOST: Final = 200  # runs that are ranked
-_COMPARED: Final = 24  # of which each word is compared
+_MOST: Final = 200  # ranked runs
+_COMPARED: Final = 24  # runs compared word by word
 _WORDS_FOR_COSINE: Final = 0.3
 _DAY_S: Final = 24 * 3600
-_WAIT_S: Final = 0.05  # for a lock on the file: the agent waits meanwhile
+_WAIT_S: Final = 0.05  # for a lock on the file, while the agent waits
 
 _NEAR: Final = (0.81, 0.5)
-"""A cosine at which a run is the same task in other words, and what its `fit` must then reach."""
+"""The cosine of the same task in other words, and the `fit` that it then needs."""
 
 _ALIKE: Final = (0.66, 0.5)
-"""The same for a run that may be another one of a like task: words must tell them apart."""
+"""The same for a similar task that may be another one: words must tell them apart."""
 
 _FORM: Final = (0.5, 0.45)
-"""The same for a run that is done the same way with other values."""
+"""The same for a run done the same way with other values."""
 
 _CLEARLY: Final = 1.7
-"""The factor by which a run fits better than others if words tell it apart."""
+"""How many times better a run must fit than others to be told apart by words."""
 
 _WORDS_ALONE: Final = 0.8
-"""The least fit without vectors."""
+"""The minimum fit without vectors."""
 
 _SAME: Final = 3
-"""As many runs may have done the same task; the next one is another's."""
+"""How many runs may have the same task; the next one has another."""
 
 _REPLACED: Final = 2
-"""So many words are a detail that another task of the same wording has."""
+"""The maximum number of words in which tasks of the same wording differ."""
 
 _WORD: Final = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """A run that succeeded at a task like the one at hand.
+    """A past run that succeeded at a similar task.
 
     Attributes:
         trace_id: The id of its trace.
-        similarity: The cosine of what people said there and the task, from -1 to 1; 0 without a
-            model.
-        success: True; with ``success_source`` ``assumed`` nobody confirmed it.
-        success_source: Who said so: ``feedback``, ``verdict``, ``extracted``, ``said`` or
+        similarity: The cosine of its user text and the task, -1 to 1; 0 without a model.
+        success: True; unconfirmed if ``success_source`` is ``assumed``.
+        success_source: The source: ``feedback``, ``verdict``, ``extracted``, ``said`` or
             ``estimated``.
-        age_days: How many days ago it began.
+        age_days: The days since it began.
     """
 
     trace_id: str
@@ -80,21 +79,21 @@ class Recalled:
 
     @property
     def objective(self) -> str:
-        """The task of the run, redacted as at the outbox door."""
+        """The task of the run, redacted as for sending."""
         return str(clean_parts(self._run, self._policy)["objective"])
 
     def digest(self, max_tokens: int = 400, *, observations: bool = False) -> str:
-        """Return what it did, redacted as at the outbox door.
+        """Return a digest of the run, redacted as for sending.
 
         Args:
             max_tokens: The length, in tokens of about 3.5 characters.
-            observations: Whether to tell what tools returned: words of strangers may be in it.
+            observations: Whether to include tool results, which may contain untrusted text.
         """
         clean = clean_parts(self._run, self._policy, observations=observations)
         return digest(self._run, clean, self.age_days, max_tokens)
 
     def as_message(self, max_tokens: int = 400, *, observations: bool = False) -> str:
-        """Return the digest quoted as data, to be given to an agent as a message of a person."""
+        """Return the digest quoted as data, to pass to an agent as a user message."""
         clean = clean_parts(self._run, self._policy, observations=observations)
         return quote(self._run, clean, self.age_days, max_tokens)
 
@@ -116,7 +115,7 @@ def recalled(run: Run, policy: Policy, similarity: float = 0.0) -> Recalled:
 
 
 class Match(NamedTuple):
-    """A run that resembles a task, with its fit and the bar that the fit must reach."""
+    """A run similar to a task, with its fit and the fit it needs."""
 
     seq: int
     cosine: float  # of its user text and the task; NaN without vectors
@@ -205,7 +204,7 @@ class Memory:
         for at in nearest:
             theirs = {*_words_of(texts[seq := candidates[at].seq])}
             shared = tuple(word for word in shares if word in theirs)
-            # a mean over all words of the task: a vague one fits nothing
+            # a mean over all words of the task: a vague task fits nothing
             weight = sum(word_weight(shares[word]) for word in shared) / max(1, len(shares))
             found.append(Match(seq, near[at], shared, weight))
         found.sort(key=_rating, reverse=True)
@@ -274,7 +273,7 @@ def _barred(history: History, found: Sequence[Match], others: set[int], k: int) 
     theirs = [match for match in found if match.seq in others][:k]
     barred = []
     for match in (match for match in found if match in ours + theirs):
-        # to know whether it is a form, its calls must be read
+        # whether it is a form depends on its calls
         may_be_form = match.cosine >= _FORM[0] and match.fit >= _FORM[1]
         form = may_be_form and is_form(history.run(match.seq))
         bar = _bar(match.cosine, fits, is_form=form, is_other=match.seq in others)
@@ -283,7 +282,7 @@ def _barred(history: History, found: Sequence[Match], others: set[int], k: int) 
 
 
 def _replaced(task: str, user_text: str) -> list[str]:
-    """Return the words of a run that stand where a task of the same wording has others.
+    """Return the words in which a run differs from a task of the same wording.
 
     If other runs have them, too, it was another task: they are a city, a name, a service.
 
@@ -306,11 +305,11 @@ def _replaced(task: str, user_text: str) -> list[str]:
 def _bar(
     cosine: float, fits: Sequence[float], *, is_form: bool = False, is_other: bool = False
 ) -> float:
-    """Return what the fit of a run must reach: infinite if it is too far from the task.
+    """Return the fit that a run needs; infinite if it is too far from the task.
 
-    Tasks of one template share most of their words, and are taken for each other unless a run is
-    near and none fits clearly better, fits clearly better than the others (``fits``, the best
-    first), or is a form to be filled in. One of another task (``is_other``) can only be a form.
+    Tasks of one template share most words and are confused unless a run is near and none fits
+    clearly better, fits clearly better than the others (``fits``, the best first), or is a form
+    to fill in. A run of another task (``is_other``) can only be a form.
 
     >>> near, alike, far = 0.9, 0.7, 0.6
     >>> many, few = [0.85, 0.8, 0.8, 0.8], [0.9, 0.8, 0.4, 0.2]

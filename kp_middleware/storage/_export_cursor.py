@@ -1,4 +1,4 @@
-"""The position of an exporter beside the outbox: a cursor over the runs, shared by processes."""
+"""The position of an additional exporter: a cursor over the runs, shared by processes."""
 
 import json
 import time
@@ -13,7 +13,7 @@ from kp_middleware.storage._records import Run
 if TYPE_CHECKING:
     from kp_middleware.storage._history import History
 
-EXPORT: Final = "export "  # what the keys of `meta` begin with that hold a place
+EXPORT: Final = "export "  # the prefix of the positions' keys in `meta`
 _MOST_LEFT: Final = 10_000
 _MOST_OF_ERROR: Final = 200
 _LOOK_AGAIN_S: Final = 1.0
@@ -22,7 +22,7 @@ _CANDIDATES: Final = "SELECT seq, state, decision, visibility, started_at FROM t
 
 
 class CursorState(NamedTuple):
-    """The place of an exporter: all runs up to ``until`` are done, but those in ``left``."""
+    """An exporter's position: all runs up to ``until`` are done, except those in ``left``."""
 
     until: int
     left: tuple[int, ...] = ()
@@ -44,7 +44,7 @@ class ExporterStatus(NamedTuple):
     name: str
     sent: int
     failed: int  # rejected, or tried too often
-    last_error: str | None  # also if it was tried again since
+    last_error: str | None  # even if it was retried
 
 
 class ExportCandidate(NamedTuple):
@@ -56,7 +56,7 @@ class ExportCandidate(NamedTuple):
 
 
 class ExportCursor(Queries, LeasedOutbox):
-    """The runs that one exporter has not been given yet, for all processes."""
+    """The runs that an exporter has not received yet, for all processes."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class ExportCursor(Queries, LeasedOutbox):
         return not is_ours and now < place.claimed_until <= now + 2 * LEASE_S
 
     def _next(self, place: CursorState) -> tuple[int | None, CursorState]:
-        """Return the next run for the exporter, and the place before it."""
+        """Return the next run for the exporter, and the position before it."""
         found, left, until = None, list[int](), place.until
         for candidate in self._candidates(place):
             wanted = self._choose(candidate)
@@ -164,7 +164,7 @@ class ExportCursor(Queries, LeasedOutbox):
         return CursorState(until, tuple(left), *rest)
 
     def _move(self, before: CursorState, after: CursorState) -> bool:
-        """Store a place unless another process has moved; return whether it was stored."""
+        """Store a position unless another process moved it; return whether it was stored."""
         if before == after:
             return True
         with transaction(self._connection):

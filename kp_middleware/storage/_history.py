@@ -1,4 +1,4 @@
-"""The doors for reading: the runs of one file as records, and what users ask of it in SQL."""
+"""Read access: the runs of one file as records, and users' SQL queries."""
 
 import heapq
 import json
@@ -49,22 +49,22 @@ _LINE: Final = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewItem:
-    """A run that nobody has judged, with what it takes to judge it.
+    """A run to review, with what a reviewer needs to know.
 
     Attributes:
         trace_id: The id of its trace, for `KnowledgePulse.feedback`.
-        why: ``forwarded``: the gate lets it leave; ``uncertain``: how it ended is in doubt.
-        is_forwarded: True if it has left, waits to be sent, or would be sent with an API key.
+        why: ``forwarded``: it passed the gate; ``uncertain``: its outcome is in doubt.
+        is_forwarded: True if it was sent, waits to be, or would be sent with an API key.
         started_at: When it began: ``2026-11-01T09:14:03.120Z``.
         domain: Its domain.
         objective: What was asked.
-        way: What it did, in at most ten lines.
-        result: What came out; empty if nothing did.
+        way: Its steps, in at most ten lines.
+        result: Its result; empty if there is none.
         score: Its score, from 0 to 1.
-        threshold: What its gate asked for, from 0 to 1; None if it asked for nothing.
-        p_success: The estimated probability that it did its task; None without an estimate.
-        p_reasons: The main reasons of that: a feature, how many standard deviations it lies from
-            the usual, and what it adds to the log-odds.
+        threshold: The score that its gate required, 0 to 1; None if it required none.
+        p_success: The estimated probability of success; None without an estimate.
+        p_reasons: The main reasons for it: a feature, its distance from the usual in standard
+            deviations, and its effect on the log-odds.
     """
 
     trace_id: str
@@ -86,7 +86,7 @@ class History(Overviews, Maintenance):
 
     @classmethod
     def open(cls, path: str | Path, *, wait_s: float | None = None) -> Self:
-        """Open an existing file to read it; wait so long for a lock, or as usual."""
+        """Open an existing file for reading; None waits for a lock as usual."""
         return cls(connect(path, read_only=True, wait_s=wait_s))
 
     def __enter__(self) -> Self:
@@ -121,7 +121,7 @@ class History(Overviews, Maintenance):
         return self._text(f"{sql} WHERE d.trace_seq = ?", (seq,))
 
     def adjacent(self, seq: int) -> tuple[str | None, str | None]:
-        """Return the ids of the runs recorded just before and just after one."""
+        """Return the ids of the runs recorded just before and after a run."""
         earlier, later = (
             self._text(f"SELECT id FROM traces WHERE seq {way} LIMIT 1", (seq,))
             for way in ("< ? ORDER BY seq DESC", "> ? ORDER BY seq")
@@ -129,7 +129,7 @@ class History(Overviews, Maintenance):
         return earlier, later
 
     def to_review(self, filters: Filters = _ALL, *, limit: int) -> list[ReviewItem]:
-        """Return the runs to ask about: those that leave, the newest first, then the doubtful."""
+        """Return the runs to review: forwarded ones, the newest first, then doubtful ones."""
         where, values = self._where(filters)
         sql = f"""
             SELECT t.seq, t.decision = 'forward' AND t.visibility <> 'private',
@@ -148,9 +148,9 @@ class History(Overviews, Maintenance):
     def similar(
         self, seq: int, *, limit: int, reach: Callable[[int, int], None] = lambda *_: None
     ) -> list[SimilarRun] | None:
-        """Return the runs most similar to one; None if it has no embedding.
+        """Return the runs most similar to a run; None if it has no embedding.
 
-        ``reach`` is called with the number of runs compared, and of all.
+        ``reach`` is called with the number of runs compared so far, and of all.
         """
         import numpy as np
 
@@ -172,7 +172,7 @@ class History(Overviews, Maintenance):
         return [SimilarRun(similarity, runs[seq]) for similarity, seq in found]
 
     def exporters(self) -> list[ExporterStatus]:
-        """Return what has become of the runs for each exporter beside the outbox, by name."""
+        """Return the status of each exporter besides the outbox, by name."""
         sql = "SELECT key, value FROM meta WHERE key GLOB ? ORDER BY key"
         return [
             ExporterStatus(key.removeprefix(EXPORT), *CursorState(*json.loads(value))[-3:])
@@ -186,7 +186,7 @@ class History(Overviews, Maintenance):
         return bool(self._value("SELECT EXISTS (SELECT 1 FROM traces WHERE owner IS NOT NULL)"))
 
     def best(self, limit: int, *, first: int = 0) -> list[int]:
-        """Return the ``seq`` of the runs with the highest scores, from the run ``first`` on."""
+        """Return the ``seq`` of the best-scored runs, from the run ``first`` on."""
         return self._column(
             "SELECT seq FROM traces WHERE score IS NOT NULL AND seq >= ?"
             " ORDER BY score DESC, seq DESC LIMIT ?",
@@ -194,7 +194,7 @@ class History(Overviews, Maintenance):
         )
 
     def scored_runs(self) -> list[ScoredRun]:
-        """Return all scored runs in the order of recording, to replay the gate."""
+        """Return all scored runs in recording order, to replay the gate."""
         return [*map(ScoredRun._make, self._run(_SCORED))]
 
     def outbox(self, *, limit: int, states: Collection[str] = ()) -> list[OutboxItemSummary]:
@@ -221,7 +221,7 @@ class History(Overviews, Maintenance):
         return OutboxAdmin(self._connection).entry(seq)
 
     def outbox_body(self, seq: int) -> str | None:
-        """Return what was or would be sent of a run, exactly; None if nothing would."""
+        """Return the exact body that was or would be sent; None without one."""
         return self._text("SELECT body FROM outbox WHERE trace_seq = ?", (seq,))
 
     def shared_backlog(self) -> SharedBacklog:
@@ -245,7 +245,7 @@ class History(Overviews, Maintenance):
 def _review_item(run: Run, *, is_forwarded: bool) -> ReviewItem:
     steps, result = run.steps, run.result_summary
     if len(steps) > 1 and steps[-1].tool is None and steps[-1].content == result:
-        steps = steps[:-1]  # it only says the result
+        steps = steps[:-1]  # it only repeats the result
     return ReviewItem(
         trace_id=run.id,
         why="forwarded" if is_forwarded else "uncertain",
@@ -263,7 +263,7 @@ def _review_item(run: Run, *, is_forwarded: bool) -> ReviewItem:
 
 
 def _way_of(steps: Sequence[StepRecord]) -> tuple[str, ...]:
-    """Tell a run's steps in at most ten lines: its beginning, and more of its end."""
+    """Return a run's steps in at most ten lines: some from its beginning, more of its end."""
     lines: list[str] = []
     called: dict[str, int] = {}
     for step in steps:
@@ -387,7 +387,7 @@ _IDS: Final = """
 
 
 def trace_ids(path: Path, start: str) -> list[tuple[str, str]]:
-    """Return ids and objectives of the newest traces of a prefix; none if that takes too long."""
+    """Return ids and objectives of the newest traces with a prefix; none if it takes too long."""
     return _completions(path, _IDS, whole_id(start))
 
 

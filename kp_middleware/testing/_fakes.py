@@ -81,9 +81,9 @@ class Row:
     """One outbox item and its state.
 
     Attributes:
-        item: With its counted attempts.
+        item: The item, with its counted attempts.
         due_at: Epoch seconds.
-        state: As in the table of the same name.
+        state: As in the table ``outbox``.
         news: The receipt, the last error, or the reason for blocking it.
     """
 

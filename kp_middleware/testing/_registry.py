@@ -147,7 +147,7 @@ class Fault(Enum):
 
         Args:
             weights: How often each comes, in any unit; None means no fault.
-            seed: Of the choices.
+            seed: The random seed.
 
         >>> script = Fault.mixed({None: 8, 503: 1, Fault.HANG: 1}, seed=7)
         """
@@ -173,14 +173,14 @@ class LocalRegistry:
 
     Args:
         answers: Statuses, answers or faults for the first POSTs, in order, or a function of the
-            request, as `Fault.mixed` makes them.
-        burst: How many POSTs may follow one another at once.
-        refill_s: One more is allowed per so many seconds.
-        may_write: Whether the key has the scope; without it all is 403.
-        replays: Whether a known idempotency key gets its old answer again, as where there is Redis.
-        agent_id: Under which the key is registered: it deletes and exports what is this agent's;
-            None means anybody's.
-        clock: Seconds, for the rate limit.
+            request, such as `Fault.mixed` returns.
+        burst: The number of POSTs allowed at once.
+        refill_s: The seconds until one more is allowed.
+        may_write: Whether the key has the write scope; without it, POSTs get 403.
+        replays: Whether a known idempotency key gets its old answer again, as with Redis.
+        agent_id: The agent of the key, which may delete and export this agent's documents; None
+            means any agent's.
+        clock: Returns seconds, for the rate limit.
 
     Attributes:
         most_at_once: The highest number of concurrent requests.

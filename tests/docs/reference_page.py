@@ -3,6 +3,7 @@
 cog runs it: ``make docs``.
 """
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
@@ -50,17 +51,32 @@ def public_names(module: ModuleType) -> list[str]:
 
 def _chapter(module: ModuleType, name: str) -> str:
     value = getattr(module, name)
-    parts = [f"### {name}", f"`from {module.__name__} import {name}`", *_said(name, value)]
+    parts = [f"### {name}", f"`from {module.__name__} import {name}`", *_said(module, name)]
     if inspect.isclass(value):
         parts += [part for member in _members(value) for part in _member(value, member)]
     return "\n\n".join(filter(None, parts))
 
 
-def _said(name: str, value: Any) -> Iterator[str]:
+def _said(module: ModuleType, name: str) -> Iterator[str]:
+    value = getattr(module, name)
+    if get_origin(value) is not None:
+        yield _prose(_alias_docstring(module, name))
+        return
     nobody_makes_one = getattr(value, "_is_protocol", False) or isinstance(value, EnumType)
     if callable(value) and not nobody_makes_one:
         yield f"```text\n{_signature(name, value)}\n```"
     yield _docstring(value)
+
+
+def _alias_docstring(module: ModuleType, name: str) -> str:
+    """The text below an alias: at run time it has its type's docstring."""
+    body = ast.parse(inspect.getsource(module)).body
+    place = next(
+        at
+        for at, node in enumerate(body)
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name
+    )
+    return ast.literal_eval(ast.unparse(body[place + 1])).strip()
 
 
 def _member(owner: type, name: str) -> Iterator[str]:
@@ -86,8 +102,6 @@ def _members(owner: type) -> Iterator[str]:
 
 
 def _signature(name: str, value: Any, *, line: bool = True) -> str:
-    if get_origin(value) is not None:
-        return name  # of an alias, newer Pythons would show what calls it
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
