@@ -69,25 +69,25 @@ def _against_threshold(args: Mapping[str, Any]) -> str:
     text = f"score {_format_against(score, threshold)} {reaches} {exact(threshold)}"
     if "needed" not in args:
         return text
-    return f"{text}, which holds until the domain has {args['needed']} runs, not {args['runs']}"
+    return f"{text}, used until the domain has {args['needed']} runs (now {args['runs']})"
 
 
 def _against_share(code: str, args: Mapping[str, Any]) -> str:
     runs, share, level = args["runs"], args["share"], args["level"]
     key, bar = _format_against(args["key"], args["bar"]), _format_against(args["bar"], args["key"])
     best = f"the best {level * 100:.3g}% of the domain's last {runs} runs"
-    counts = f"{args['gone']} of them have gone, {share * runs:.3g} are asked for"
+    counts = f"{args['gone']} of them were chosen; {format_share(share)} means {share * runs:.3g}"
     if code == ReasonCode.TIED_WITH_SHARE:
-        text = f"rank {key} is only as good as {best}, which have gone"
+        text = f"rank {key} only ties with {best}, all chosen already"
     elif code == ReasonCode.BELOW_SHARE:
         text = f"rank {key} is below {bar}, where {best} begin"
     else:
         text = f"rank {key} is among {best}, which begin at {bar}"
-    return f"{text}: {counts} ({format_share(share)})"
+    return f"{text}: {counts}"
 
 
 def _format_against(number: float, other: float) -> str:
-    """Format a number with three digits, or as many as show on which side of another it is.
+    """Format a number with three digits, or as many as show if it is above or below another.
 
     >>> _format_against(0.61, 0.7), _format_against(0.60999, 0.61), _format_against(0.61, 0.60999)
     ('0.610', '0.60999', '0.610')

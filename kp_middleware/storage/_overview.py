@@ -23,21 +23,21 @@ from kp_middleware.storage._statistics import (
 
 _LAST: Final = 100
 _TENTH: Final = 0.1
-_OF_A_DOMAIN: Final = 10  # fewer have no best tenth
+_OF_A_DOMAIN: Final = 10  # fewer runs have no best tenth
 _DOMAINS: Final = 3
 _MORE: Final = "kp-middleware calibrate shows what each setting would do"
-_LARGER_SHARE: Final = "the runs before these were better: a larger share lets more through"
+_LARGER_SHARE: Final = "earlier runs were better: a larger share lets more through"
 _REMEDIES: Final = {
-    "daily_limit": "{} were good enough for it, and stayed for max_per_day: a higher one",
-    "gate_failed": "the gate fails: the log of your program says how",
-    "warming_up": f"{DEFAULT_THRESHOLD:g} holds until a domain has enough runs to tell its best:"
+    "daily_limit": "{} passed but hit max_per_day: raise it",
+    "gate_failed": "the gate fails: see your program's log",
+    "warming_up": f"{DEFAULT_THRESHOLD:g} applies until a domain has enough runs to rank:"
     " nothing to do",
     "below_share": _LARGER_SHARE,
     "tied_with_share": _LARGER_SHARE,
     "below_threshold": 'KP_THRESHOLD="top 10%", or threshold="top 10%" in the program, lets the'
     " best tenth of each domain through",
 }
-"""The remedies, by the commonest verdict."""
+"""The remedies, by the most frequent verdict."""
 
 
 class LastDecisions(NamedTuple):
@@ -47,8 +47,8 @@ class LastDecisions(NamedTuple):
     cleared: int = 0
     gate: str = ""  # of the last run; empty: none
     best: float = 0.0
-    top_tenth: float = 0.0  # the score that the best tenth reach
-    domains: Mapping[str, float] = {}  # the same of those with 10 runs or more, the largest first
+    top_tenth: float = 0.0  # the lowest score of the best tenth
+    domains: Mapping[str, float] = {}  # the same for those with 10 runs or more, largest first
     withheld: Mapping[str, int] = {}
     gates: int = 1
 
@@ -70,13 +70,13 @@ class LastDecisions(NamedTuple):
         told[_DOMAINS:] = ["…"] if len(told) > _DOMAINS else []
         by_domain = f" ({', '.join(told)})" if len(told) > 1 else ""
         known = {name: runs for name, runs in self.withheld.items() if name in _REMEDIES}
-        # where the limit is met, no other remedy lets more through
+        # at the daily limit, no other remedy lets more through
         why = max(known, key=lambda name: (name == "daily_limit", known[name]), default="")
-        remedy = _REMEDIES.get(why, "that rule is your program's own").format(known.get(why))
+        remedy = _REMEDIES.get(why, "the gate is your program's own").format(known.get(why))
         return (
             f"none of the last {self.runs} scored runs {their_gate}:"
-            f" the best scored {self.best:.3f}, the best tenth {self.top_tenth:.3f} and"
-            f" more{by_domain}; {remedy}; {_MORE}"
+            f" the best scored {self.best:.3f}, the best tenth at least"
+            f" {self.top_tenth:.3f}{by_domain}; {remedy}; {_MORE}"
         )
 
 
@@ -93,11 +93,11 @@ _HUNDREDTHS: Final = f"""
     FROM traces INDEXED BY traces_counted
     WHERE score IS NOT NULL AND (:since IS NULL OR started_at >= :since)
     GROUP BY domain, gate, verdict, state, visibility
-"""  # as the index is ordered, and counted in Python: SQLite would sort all rows for it
+"""  # in index order, and counted in Python: SQLite would sort all rows
 
 
 class Slice(NamedTuple):
-    """The number of traces of one domain that reach ``hundredth / 100`` but not the next."""
+    """The number of traces of one domain from ``hundredth / 100`` up to the next."""
 
     domain: str
     hundredth: int

@@ -1,4 +1,4 @@
-"""Obstacles to sending: since when, until when, how long it takes; and the shared log."""
+"""Obstacles to sending, with times and durations; and the state of the shared log."""
 
 import math
 import time
@@ -23,7 +23,7 @@ BEING_SENT: Final = "being sent by another program; if that was killed, again at
 class Sending(NamedTuple):
     """The backlog of one registry, and how long it takes from ``next_at`` on, None for now.
 
-    ``claimed_until`` is when another program's claim on one of them ends, or None.
+    ``claimed_until`` is when another program's claim on an item ends, or None.
     """
 
     registry: str
@@ -37,7 +37,7 @@ class Sending(NamedTuple):
 
     @classmethod
     def of(cls, queue: Queue, paces: Sequence[Pace], now: float, *, stopped: bool) -> Self:
-        """Describe a backlog by the strictest pace."""
+        """Describe a backlog at the strictest pace."""
         pace = reduce(Pace.stricter, paces, Pace())
         next_at = max(now, queue.due_at, pace.ready_at, pace.paused_until)
         last_at = max(pace.full_at, next_at) - burst_at(pace.interval_s) * pace.interval_s
@@ -57,7 +57,7 @@ class Sending(NamedTuple):
         return self._asdict() | {"takes_s": round(self.takes_s), "in_words": self.in_words()}
 
     def in_words(self) -> str:
-        """Say how fast, whoever sends, and how long it takes."""
+        """Return the rate, for all senders, and the duration."""
         if self.stopped:
             return f"{self.waiting:,} {'waits' if self.waiting == 1 else 'wait'} until you act"
         busy = "a program is sending; " if self.busy else ""
@@ -67,14 +67,14 @@ class Sending(NamedTuple):
         return f"{busy}all of your programs together send {pace}: {self.takes()}"
 
     def takes(self) -> str:
-        """Return how long it takes in words."""
+        """Return the duration in words."""
         takes = "takes" if self.waiting == 1 else "take"
         unit_s, unit = next((unit for unit in _UNITS if self.takes_s <= 90 * unit[0]), _UNITS[-1])
         return f"{self.waiting:,} {takes} about {max(1, math.ceil(self.takes_s / unit_s)):,} {unit}"
 
 
 class Pause(NamedTuple):
-    """A registry that takes nothing until an epoch second; None: until the user acts."""
+    """A registry that accepts nothing until an epoch second; None: until the user acts."""
 
     pace: Pace
     until: float | None
@@ -82,7 +82,7 @@ class Pause(NamedTuple):
     problem: Problem
 
     def in_words(self) -> str:
-        """Return since when, until when and why nothing is sent, and what to do."""
+        """Return why nothing is sent, since and until when, and what to do."""
         pace, sending, facts = self.pace, self.sending, []
         if pace.tries:
             facts.append(f"since {instant(pace.problem_since)[:19]}Z")
@@ -111,7 +111,7 @@ class Pause(NamedTuple):
 
 
 class Obstacles(NamedTuple):
-    """What keeps the runs of one file from being sent, as far as this machine knows."""
+    """The obstacles to sending the runs of one file that this machine knows of."""
 
     sending: Sequence[Sending]
     pauses: Sequence[Pause]
@@ -149,7 +149,7 @@ def find_obstacles(backlog: Sequence[Queue], db: Path) -> Obstacles:
 
 
 def _pauses(rows: Sequence[AgentPace], now: float) -> Iterator[tuple[Pace, float | None]]:
-    """Yield what pauses sending to one registry; what was answered since then counts more."""
+    """Yield the pauses of one registry, except those ended by a later answer."""
     last_at = max((row.pace.noted_at for row in rows), default=0.0)
     for row in rows:
         pace = row.pace
@@ -165,7 +165,7 @@ def _pauses(rows: Sequence[AgentPace], now: float) -> Iterator[tuple[Pace, float
 
 
 def shared_log_as_row(url: str | None, unshared: SharedBacklog) -> dict[str, Any] | None:
-    """Return the state of the shared log; None if there is none and nothing waits for one."""
+    """Return the state of the shared log; None if there is none and no run waits for it."""
     address = state = problem = None
     if url is not None:
         with closing(Link(url, "status", writes=False)) as link:
@@ -176,6 +176,6 @@ def shared_log_as_row(url: str | None, unshared: SharedBacklog) -> dict[str, Any
                 problem = str(error)
     elif unshared.since is None:
         return None
-    words = problem or (f"{address}: {state}" if url else "not set here: KP_SHARED names it")
+    words = problem or (f"{address}: {state}" if url else "not set here: set KP_SHARED")
     row = {"url": address, "state": state, "problem": problem, **unshared._asdict()}
     return {**row, "in_words": words}

@@ -1,4 +1,4 @@
-"""Explain a score: why it is what it is, what would change the decision; compare two runs."""
+"""Explain a score, and what would change the decision; compare two runs."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,13 +20,12 @@ from kp_middleware.storage import Run, Scoring, StepRecord
 from kp_middleware.views import trace
 from kp_middleware.views.wording import counted, cut, one_line, outcome, short_id, zero_or_one
 
-_NOISE: Final = 1e-9  # less than this is the last bits of a sum, not a need
+_NOISE: Final = 1e-9  # smaller differences are rounding errors
 _WHOSE: Final = {"assumed": "an assumed confidence", "feedback": "feedback's confidence"}
 _RULES: Final = {
-    "single_thought": "it is one thought and nothing else: that scores 0.1,"
-    " whatever the signals say",
+    "single_thought": "a single thought scores 0.1, whatever the signals",
     "many_recoveries": "{ended} after {recoveries} recoveries, which is more than 2",
-    "single_tool": "all its tool calls are of one tool",
+    "single_tool": "it used only one tool",
 }
 _KNOWN: Final = {
     "tools": "tool_count",
@@ -37,7 +36,7 @@ _NO_THRESHOLD: Final = ("gate_failed", "daily_limit", "in_share", "below_share",
 
 
 class SignalExplanation(NamedTuple):
-    """One signal of a score: what it adds, why, and what another verdict would need.
+    """One signal of a score: its contribution, the reason, and what another verdict needs.
 
     ``least`` is the value, 0 to 1, that reaches the threshold if nothing else changes; None if no
     value does, or if the threshold did not decide.
@@ -77,7 +76,7 @@ class Explanation(NamedTuple):
     rules: list[RuleExplanation]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON shows it."""
+        """Return it for JSON."""
         run, view = self.run, trace.view_trace(self.run)
         return {
             "id": run.id,
@@ -103,7 +102,7 @@ class Explanation(NamedTuple):
 def explain_score(
     run: Run, *, threshold: float | None = None, weights: Weights | None = None
 ) -> Explanation:
-    """Explain the score of a run, against another threshold or with other weights if asked for."""
+    """Explain the score of a run, optionally with another threshold or other weights."""
     scoring, other_reason = run.scoring, None
     if threshold is None:
         threshold = trace.applied_threshold(run)
@@ -145,7 +144,7 @@ def _reason(run: Run, scoring: Scoring, signal: str) -> str:
             give = "gives" if kinds == 1 else "give"
             words = f"{kinds} of 4 kinds of step {give} {parts[0]:.3f}"
             if run.recovery_count:
-                words += f", having recovered from an error {parts[1]:.3f}"
+                words += f", error recovery {parts[1]:.3f}"
             return f"{words}, {steps} {parts[2]:.3f}{capped if math.fsum(parts) > 1 else ''}"
         case "novelty":
             return _novelty(scoring)
@@ -168,10 +167,10 @@ def _novelty(scoring: Scoring) -> str:
         return "no earlier run to compare with: 0.5 is assumed"
     similarity = f"{scoring.nearest_similarity:.3f}"
     if scoring.nearest_id is None:
-        return f"{similarity} like the nearest earlier run, which was removed since"
+        return f"{similarity} similar to the nearest earlier run, since removed"
     nearest = scoring.nearest_objective
     objective = "another host's" if nearest is None else cut(one_line(nearest), 60)
-    return f"{similarity} like {short_id(scoring.nearest_id)}, the nearest before it: {objective}"
+    return f"{similarity} similar to {short_id(scoring.nearest_id)}, its nearest: {objective}"
 
 
 def remedy(run: Run, parts: Parts, signal: str, threshold: float, *, measured: bool) -> str:
@@ -205,14 +204,14 @@ def shape_of(run: Run) -> Shape:
 def _values(
     parts: Parts, signal: str, threshold: float, *, measured: bool
 ) -> Iterator[tuple[str, float]]:
-    """Yield the value that a signal would have to have, and the score at its limit."""
+    """Yield the value that a signal would need, and the score at its limit."""
     cleared = parts.score >= threshold
     edge = _up(parts.min_signal(signal, threshold) or 0.0) - 0.001 * cleared
     words = f"{'at most ' * cleared}{edge:.3f} instead of {getattr(parts.signals, signal):.3f}"
     if signal == "novelty" and cleared:
-        words += f": an earlier run that is at least {1 - edge:.3f} like it"
+        words += f": an earlier run at least {1 - edge:.3f} similar"
     elif signal == "novelty" and measured:
-        words += f": the nearest earlier run would have to be at most {1 - edge:.3f} like it"
+        words += f": the nearest earlier run would have to be at most {1 - edge:.3f} similar"
     elif signal == "novelty":
         words += ": with a model it would be measured, from 0 to 1"
     yield words, parts.with_signal(signal, 0.0 if cleared else 1.0).score
@@ -258,7 +257,7 @@ _FACTS: Final = (
 
 
 class Pair(NamedTuple):
-    """A step of both runs, or of one; ``left`` and ``right`` are its numbers there, or None."""
+    """A step of both runs, or of one; ``left`` and ``right`` are its step numbers, or None."""
 
     place: Literal["same", "left", "right"]
     left: int | None
@@ -268,7 +267,7 @@ class Pair(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The amounts that a signal or rule adds to each score, or the scores; None without one."""
+    """The contribution of a signal or rule to each score, or the scores; None without one."""
 
     part: str
     left: float | None
@@ -287,7 +286,7 @@ class Comparison(NamedTuple):
     steps: list[Pair]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON shows it."""
+        """Return it for JSON."""
         parts, pairs = ([row._asdict() for row in rows] for rows in (self.scores, self.steps))
         return self._asdict() | {"scores": parts, "steps": pairs}
 
@@ -296,7 +295,7 @@ def compared(left: Run, right: Run) -> Comparison:
     """Compare two runs."""
     ours, theirs = ({line.part: line for line in trace.arithmetic(run)} for run in (left, right))
     scores = []
-    for name in sorted({**ours, **theirs}, key=lambda name: name == "score"):  # which is the last
+    for name in sorted({**ours, **theirs}, key=lambda name: name == "score"):  # the score is last
         a, b = ours.get(name), theirs.get(name)
         amounts = a and a.amount, b and b.amount
         difference = (amounts[1] or 0.0) - (amounts[0] or 0.0) if ours and theirs else None

@@ -13,7 +13,7 @@ from kp_middleware.views.wording import counted
 
 _SILENCE: Final = 50  # forwarded runs without any known outcome
 _REVIEW: Final = "kp-middleware review"
-_FEATURES: Final[Mapping[str, str]] = {  # whose names differ from their words
+_FEATURES: Final[Mapping[str, str]] = {  # those whose words differ from their names
     "failed_last_steps": "failures at the end",
     "transfer": "transfers",
     "words_per_thought": "words in a thought",
@@ -24,7 +24,7 @@ _FEATURES: Final[Mapping[str, str]] = {  # whose names differ from their words
 
 
 def p_in_words(p: float, reasons: Sequence[tuple[str, float, float]]) -> str:
-    """Word a probability of success: ``0.71: fewer steps than usual (for it)``."""
+    """Describe a probability of success: ``0.71: fewer steps than usual (for it)``."""
     words = []
     for feature, off, adds in reasons:
         name = _FEATURES.get(feature, feature.replace("_", " "))
@@ -36,7 +36,7 @@ def p_in_words(p: float, reasons: Sequence[tuple[str, float, float]]) -> str:
 
 
 def estimate_in_words(estimate: RunEstimate) -> str:
-    """Word the estimate of a run, with the track record of estimates for its kind."""
+    """Describe the estimate of a run, with the track record of estimates for its kind."""
     words = f"P(success) was estimated as {p_in_words(estimate.p, estimate.reasons)}."
     if estimate.known:
         words += f" So far right on {estimate.right:,} of {estimate.known:,};"
@@ -45,7 +45,7 @@ def estimate_in_words(estimate: RunEstimate) -> str:
 
 
 def unjudged_in_words(found: Unjudged) -> str:
-    """Describe the runs to review, and how to begin."""
+    """Describe the runs to review, with the command."""
     if not found.unjudged:
         return "nothing to review"
     runs = f"{found.unjudged:,} of the last {found.forwarded:,} runs that passed the gate"
@@ -75,7 +75,7 @@ def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
 
 
 def record_in_words(record: SuccessRecord) -> str | None:
-    """Say how often what was forwarded succeeded, beside all runs; None if no end is known."""
+    """Return how often forwarded runs, and all runs, succeeded; None if no outcome is known."""
     if not record.known:
         return None
     if not record.forwarded_known:
@@ -140,7 +140,7 @@ class Calibration(NamedTuple):
     settings: Sequence[SettingView]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON shows it."""
+        """Return it for JSON."""
         domains, settings = ([row._asdict() for row in rows] for rows in self[-2:])
         return self._asdict() | {"domains": domains, "settings": settings}
 
@@ -155,7 +155,7 @@ def calibrated(
     since_ms: int | None = None,
     reach: Callable[[int, int], None] = lambda *_: None,
 ) -> Calibration:
-    """Try settings of the gate on the scored runs of a file, in the order of recording.
+    """Try settings of the gate on the scored runs of a file, in recording order.
 
     Runs that are private, of another domain or older take part in decisions, but are not counted.
     """
@@ -213,6 +213,6 @@ def _view(
 
 
 def never_leave(private: int, if_not_private: int = 0) -> str:
-    """Say how many private runs are not counted, and how many of them would clear otherwise."""
-    would = f" If they were not, {if_not_private:,} would clear." if if_not_private else ""
-    return f"Not counted: {private:,} with a score, but private, which never leave.{would}"
+    """Return how many private runs are not counted, and how many would clear otherwise."""
+    would = f" If not private, {if_not_private:,} would clear." if if_not_private else ""
+    return f"Not counted: {counted(private, 'scored private run')}, never sent.{would}"

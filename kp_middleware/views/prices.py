@@ -29,7 +29,7 @@ class Spending(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """The prices of models; ``problem``: why there are none although there is a file."""
+    """The prices of models; ``problem``: why an existing file gives none."""
 
     models: Mapping[str, Price] = MappingProxyType({})
     currency: str = "USD"
@@ -43,7 +43,7 @@ class Prices(NamedTuple):
         return ((read or 0) * price.input + (wrote or 0) * price.output) / 1_000_000
 
     def spending(self, used: Iterable[ModelTokens]) -> Spending:
-        """Add up what runs cost."""
+        """Add up the costs of runs."""
         runs = defaultdict[int, float](float)
         days, models = defaultdict[str, float](float), defaultdict[str, float](float)
         unknown, unpriced = set[int](), set[str]()
@@ -60,15 +60,15 @@ class Prices(NamedTuple):
         return Spending(known, days, models, tuple(sorted(unpriced)))
 
     def costs(self, history: History, seqs: Collection[int]) -> Mapping[int, float]:
-        """Return the cost of each of these runs that has one."""
+        """Return the costs of these runs, without unknown ones."""
         return self.spending(history.tokens(seqs)).runs if self.models else {}
 
     def as_json(self, cost: float | None) -> dict[str, Any]:
-        """Return the cost of a run as JSON shows it; nothing if the user has set no prices."""
+        """Return the cost of a run for JSON; empty if the user has set no prices."""
         return {"cost": cost, "currency": self.currency} if self.models else {}
 
     def in_words(self, cost: float | None) -> str:
-        """Write an amount with its currency; empty for None."""
+        """Format an amount with its currency; empty for None."""
         if cost is None:
             return ""
         amount = f"{cost:,.2f}" if cost >= 1 or cost == 0 else distance(cost, least=4)
@@ -76,7 +76,7 @@ class Prices(NamedTuple):
 
 
 def read_prices() -> Prices:
-    """Read the user's prices; without a file, or with one that cannot be read, there are none."""
+    """Read the user's prices; none without a readable file."""
     path = locations.prices_file()
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -84,7 +84,7 @@ def read_prices() -> Prices:
         if not isinstance(currency, str) or not 0 < len(currency) <= 8:
             raise ValueError('currency is a short text, such as "USD"')
         if not isinstance(models, dict):
-            raise ValueError("models is no table")
+            raise ValueError("models is not a table")
         return Prices({name: _price(name, price) for name, price in models.items()}, currency)
     except (FileNotFoundError, NotADirectoryError):
         return Prices()

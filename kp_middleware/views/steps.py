@@ -1,4 +1,4 @@
-"""The steps of a run as they are shown, and its calls in time."""
+"""The steps of a run to display, and its calls over time."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _SEEN_AS: Final = {**STEP_NAMES, "error": "Error", "user": "User"}
 class StepView(NamedTuple):
     """One step of a run; a missing or unknown text is empty.
 
-    ``kind`` is the protocol's, ``user`` for a person's message, or ``error`` for what ended it.
+    ``kind`` is the protocol's, ``user`` for a user's message, or ``error`` for the fatal error.
     """
 
     number: int
@@ -35,7 +35,7 @@ class StepView(NamedTuple):
 
 
 def view_step(run: Run, step: StepRecord) -> StepView:
-    """Return what pages show of a step."""
+    """Return the view of a step for pages."""
     kind, at = step.type, ""
     if _ended(run, step):
         kind = "error"
@@ -64,13 +64,13 @@ def view_step(run: Run, step: StepRecord) -> StepView:
 
 
 def _ended(run: Run, step: StepRecord) -> bool:
-    """Return whether a step is the error that ended its run: recorded as an observation."""
+    """Return whether a step is the error that ended its run, which is an observation."""
     name = (step.output_summary or "").partition(":")[0]
     return step.type == "observation" and name == run.error_type
 
 
 class Call(NamedTuple):
-    """A call of a model or a tool; ``start_ms`` is from the beginning of the run."""
+    """A call of a model or a tool; ``start_ms`` counts from the start of the run."""
 
     kind: str  # ``model``, ``tool`` or ``error``
     name: str
@@ -82,12 +82,12 @@ class Call(NamedTuple):
 
     @property
     def end_ms(self) -> float:
-        """Its end, from the beginning of the run."""
+        """The end, from the start of the run."""
         return self.start_ms + self.length_ms
 
 
 def timed_calls(run: Run) -> list[Call]:
-    """Return the timed calls of a run in the order of their starts."""
+    """Return the timed calls of a run, ordered by start."""
     calls, began_s = [], epoch_s(run.started_at)
     for step in run.steps:
         if step.started_at is None:
@@ -107,7 +107,7 @@ def timed_calls(run: Run) -> list[Call]:
 
 
 def idle_times(calls: Sequence[Call], total_ms: float) -> Iterator[tuple[float, float]]:
-    """Yield the times, from the beginning of the run, at which none of the calls was going on."""
+    """Yield the periods, from the start of the run, without any of the calls."""
     end = 0.0
     for call in calls:
         if call.start_ms > end:

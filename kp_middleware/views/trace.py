@@ -1,4 +1,4 @@
-"""One run as it is shown: the sum behind its score, its verdict, where it went; as Markdown."""
+"""A run to display: the sum of its score, its verdict and delivery; also as Markdown."""
 
 import json
 import math
@@ -49,7 +49,7 @@ class ScoreLine(NamedTuple):
 
 
 class TraceView(NamedTuple):
-    """One run as pages and the report show it; ``objective`` is empty if the title has it all."""
+    """A run for pages and the report; ``objective`` is empty if the title has it all."""
 
     id: str
     title: str
@@ -68,7 +68,7 @@ class TraceView(NamedTuple):
 
 
 def view_trace(run: Run) -> TraceView:
-    """Return what pages show of a stored run."""
+    """Return the view of a stored run for pages."""
     threshold = applied_threshold(run)
     is_long, title = len(run.objective) > _TITLE, run.objective[:_TITLE]
     has_tokens = run.input_tokens is not None or run.output_tokens is not None
@@ -84,7 +84,7 @@ def view_trace(run: Run) -> TraceView:
         run.agent_name,
         run.model,
     )
-    counts = (run.outbox and run.outbox.redactions) or run.redactions  # of what leaves, or stays
+    counts = (run.outbox and run.outbox.redactions) or run.redactions  # sent, else stored
     return TraceView(
         id=run.id,
         title=f"{title} …" if is_long else title if title.strip() else "(no objective)",
@@ -104,7 +104,7 @@ def view_trace(run: Run) -> TraceView:
 
 
 def run_as_json(run: Run) -> dict[str, Any]:
-    """Return a run as JSON shows it; outcomes are 0 or 1, and None if they are only assumed."""
+    """Return a run for JSON; outcomes are 0 or 1, and None if they are only assumed."""
     scoring, decision = run.scoring, run.scoring and run.scoring.decision
     is_decided = scoring and (scoring.threshold is not None or decision is not None)
     feedback = [
@@ -205,16 +205,16 @@ def gate_in_words(run: Run) -> str | None:
     if threshold is None:
         return f"{gate}, by {_rank(run, run.scoring)}"
     is_said = gate.partition(",")[0] == f"threshold {exact(threshold)}"
-    return gate if is_said else f"{gate}, its bar for this run {short_bar(threshold)}"
+    return gate if is_said else f"{gate}, threshold {short_bar(threshold)}"
 
 
 def applied_threshold(run: Run) -> float | None:
-    """Return the score, 0 to 1, that the gate asked for; None where it failed to decide."""
+    """Return the score, 0 to 1, that the gate required; None if it failed to decide."""
     return None if run.reason_code == "gate_failed" else getattr(run.scoring, "threshold", None)
 
 
 def is_cleared(run: Run) -> bool:
-    """Return whether the score passed the gate, whatever else kept the run."""
+    """Return whether the score passed the gate, even if the run was not sent."""
     scoring = run.scoring
     if scoring is None or scoring.threshold is None:
         return scoring is not None and scoring.bar is not None and scoring.decision == "forward"
@@ -222,7 +222,7 @@ def is_cleared(run: Run) -> bool:
 
 
 def delivery_status(run: Run) -> str:
-    """Say in one sentence where the run was sent, or why it was not."""
+    """Return one sentence on where the run was sent, or why it was not."""
     outbox = run.outbox
     match run.state if outbox is None else outbox.state:
         case "paused":
@@ -241,7 +241,7 @@ def delivery_status(run: Run) -> str:
 
 
 def listed_state(run: Run) -> str:
-    """Return the state as a list has it: where the run is on its way, or why it has no score."""
+    """Return the state as in lists: the delivery state, or why there is no score."""
     if run.outbox is not None:
         return run.outbox.state
     if run.state != "scored":
@@ -250,7 +250,7 @@ def listed_state(run: Run) -> str:
 
 
 def feedback_in_words(feedback: FeedbackRecord) -> str:
-    """Return when feedback was given, its content, and what was assumed before."""
+    """Return the time and content of feedback, and the outcome before it."""
     parts = [] if feedback.success is None else [outcome(feedback.success)]
     parts += [] if feedback.confidence is None else [f"confidence {feedback.confidence:.3f}"]
     known = "not known to have failed" if feedback.success_before else outcome(success=False)
@@ -259,7 +259,7 @@ def feedback_in_words(feedback: FeedbackRecord) -> str:
 
 
 def markdown(run: Run, *, steps: int | None) -> Iterator[str]:
-    """Yield the lines of a run as Markdown: its texts stay texts. None: all steps."""
+    """Yield a run as lines of Markdown, its texts escaped; None means all steps."""
     title, gate = shortened(run.objective, 120), gate_in_words(run)
     yield from (f"# {_code(title)}", "")
     if title != run.objective:
@@ -293,7 +293,7 @@ def markdown(run: Run, *, steps: int | None) -> Iterator[str]:
 def chosen_steps(
     run: Run, most: int | None
 ) -> tuple[Sequence[StepRecord], Sequence[StepRecord], str]:
-    """Return the first and last steps to show, the last being a quarter, and what is left out."""
+    """Return the first and last steps to show, a quarter of them last, and a note on the rest."""
     first, last, kept = run.steps, run.steps[:0], len(run.steps)
     if most is not None and kept > most:
         first, last = run.steps[: most - most // 4], run.steps[kept - most // 4 :]
@@ -315,14 +315,14 @@ def _step_in_markdown(step: StepRecord) -> Iterator[str]:
 
 
 def _fenced(text: str, language: str = "text") -> Iterator[str]:
-    """Yield a text in a Markdown fence longer than any in it."""
+    """Yield a text in a Markdown fence, longer than any inside it."""
     fence = "`" * max(3, _longest(text) + 1)
     lines = (printable(line.expandtabs(4)) for line in text.splitlines() or [""])
     yield from (fence + language, *lines, fence)
 
 
 def _code(text: str) -> str:
-    """Return a text as inline code, between more backticks than it holds."""
+    """Return a text as inline code, between more backticks than it has."""
     text = one_line(text)
     marks = "`" * (_longest(text) + 1)
     return f"{marks} {text} {marks}" if "`" in text else f"{marks}{text}{marks}"

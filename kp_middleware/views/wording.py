@@ -3,63 +3,63 @@
 from collections.abc import Mapping
 from typing import Final
 
-_GLUED: Final = "\N{NO-BREAK SPACE}"  # a unit never stands on the line below its number
+_GLUED: Final = "\N{NO-BREAK SPACE}"  # no line break between a number and its unit
 _MONTHS: Final = (
     *("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
     *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
 )
 _JOINERS: Final = "\u200c\u200d"
-"""Many languages and emoji are not written without them."""
+"""Many languages and emoji need them."""
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, with nothing that controls a terminal."""
+    """Return a text on one line, without terminal control characters."""
     return printable(" ".join(text.split()))
 
 
 def printable(line: str) -> str:
-    """Replace what controls a terminal."""
+    """Replace terminal control characters."""
     return "".join(sign if sign.isprintable() or sign in _JOINERS else "?" for sign in line)
 
 
 def counted(count: int, noun: str) -> str:
-    """Word a number of things."""
+    """Return a count with its noun."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 OUTCOMES: Final = ("succeeded", "failed", "not known")
-"""The outcome of a run, as `Filters` names it."""
+"""The outcomes of a run, as in `Filters`."""
 
 
 def outcome(success: bool | None) -> str:  # noqa: FBT001 - an outcome
-    """Return one of `OUTCOMES`; None: nobody has said."""
+    """Return one of `OUTCOMES`; None means not known."""
     return OUTCOMES[2] if success is None else OUTCOMES[not success]
 
 
 def zero_or_one(value: bool | None) -> int | None:  # noqa: FBT001 - an outcome
-    """Return an answer as programs get it, 0 or 1; None is not known."""
+    """Return an outcome for programs: 0, 1, or None if unknown."""
     return None if value is None else int(value)
 
 
 def in_words(counts: Mapping[str, int]) -> str:
-    """Word counts, the largest first."""
+    """List counts in words, the largest first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count:,} {name}" for name, count in ordered if count)
 
 
 def short_bar(bar: float) -> str:
-    """Write a threshold with at most three digits, as scores have."""
+    """Format a threshold with at most three digits, like scores."""
     return f"{round(bar, 3):g}"
 
 
 def distance(margin: float, *, least: int = 3) -> str:
-    """Write a margin with so many digits, or as many as it takes to see one."""
+    """Format a margin with ``least`` digits, or more until one is not 0."""
     digits = next((digits for digits in range(least, 18) if round(margin, digits)), least)
     return f"{abs(margin):.{digits}f}"
 
 
 def percent(part: int, whole: int) -> str:
-    """Write a part of a whole; never 0% for some or 100% for not all."""
+    """Format a part of a whole; never 0% for some or 100% for not all."""
     if part in {0, whole}:
         return "100%" if part else "0%"
     if 1000 * part < whole:
@@ -68,12 +68,12 @@ def percent(part: int, whole: int) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """Write a part of a whole, as `percent` does, in one word."""
+    """Format as `percent` does, without a line break inside."""
     return percent(part, whole).replace("%", f"{_GLUED}%")
 
 
 def duration(milliseconds: float) -> str:
-    """Write how long something took."""
+    """Format a duration."""
     if milliseconds < 1000:
         return f"{f'{milliseconds:.0f}' if milliseconds >= 1 else '<1'}{_GLUED}ms"
     seconds = milliseconds / 1000
@@ -83,18 +83,18 @@ def duration(milliseconds: float) -> str:
 
 
 def day(text: str, *, year: bool = True) -> str:
-    """Write a day, the same on every machine."""
+    """Format a day, in any locale the same."""
     short = f"{int(text[8:10])} {_MONTHS[int(text[5:7]) - 1]}"
     return f"{short} {text[:4]}" if year else short
 
 
 def minute(instant: str) -> str:
-    """Write an instant to the minute."""
+    """Format an instant to the minute."""
     return instant[:16].replace("T", " ")
 
 
 def shortened(text: str, most: int) -> str:
-    """Cut a text between two words, with … where something is missing; never blank."""
+    """Cut a text between two words, marked with …; never blank."""
     text = " ".join(text.split())
     if len(text) <= most:
         return text or "(no objective)"
@@ -102,22 +102,22 @@ def shortened(text: str, most: int) -> str:
 
 
 def sentence(text: str) -> str:
-    """Begin with a capital and end with a full stop."""
+    """Add a capital and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."
 
 
 def signed(amount: float, digits: int = 3) -> str:
-    """Write a change with its sign."""
+    """Format a change with its sign."""
     return f"{amount:+,.{digits}f}".replace("-", "−")
 
 
 def short_id(trace_id: str) -> str:
-    """Shorten an id to what a person reads."""
+    """Shorten an id for people."""
     return trace_id.removeprefix("kp:trace:")[:8]
 
 
 def width_of(line: str) -> int:
-    """Count the columns a line takes: some characters take two, some none."""
+    """Return a line's width in columns: some characters take two, some none."""
     if line.isascii():
         return len(line)
     from rich.cells import cell_len
@@ -126,7 +126,7 @@ def width_of(line: str) -> int:
 
 
 def cut(line: str, width: int) -> str:
-    """Cut a line to a width, with … where something is missing."""
+    """Cut a line to a width, marked with …."""
     if width_of(line) <= width:
         return line
     from rich.cells import set_cell_size

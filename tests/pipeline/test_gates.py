@@ -118,7 +118,7 @@ def test_a_run_may_name_any_year(pulse, connection):
 
     kp.submit(trace_of(confidence=SURE, metadata={"created_at": "0001-01-01T00:00:00Z"}))
 
-    assert "which holds until" in rows(connection)[0][4]
+    assert "used until the domain has" in rows(connection)[0][4]
 
 
 TOLD = "nothing leaves: none of the last 100 scored runs cleared the gate"

@@ -44,7 +44,7 @@ def test_where_none_of_100_cleared_the_remedy_is_told_with_what_the_best_reach(d
 
     assert words() == (
         "none of the last 100 scored runs cleared the gate (threshold 0.75): the best scored 0.495,"
-        ' the best tenth 0.450 and more; KP_THRESHOLD="top 10%", or threshold="top 10%" in the'
+        ' the best tenth at least 0.450; KP_THRESHOLD="top 10%", or threshold="top 10%" in the'
         " program, lets the best tenth of each domain through; kp-middleware calibrate shows what"
         " each setting would do"
     )
@@ -77,18 +77,18 @@ def test_domains_of_ten_runs_or_more_are_told_apart(decide, words):
     decide(*[0.5] * 31, domain="chat\n")
     decide(*[0.7] * 9, domain="law")
 
-    assert "the best tenth 0.500 and more ('code' 0.250, 'chat\\n' 0.500);" in words()
+    assert "the best tenth at least 0.500 ('code' 0.250, 'chat\\n' 0.500);" in words()
 
 
 @pytest.mark.parametrize(
     ("gate", "reason", "remedy"),
     [
-        ("threshold 0.1", ReasonCode.DAILY_LIMIT, "for max_per_day: a higher one"),
-        ("every other", ReasonCode.GATE_FAILED, "the gate fails: the log"),
+        ("threshold 0.1", ReasonCode.DAILY_LIMIT, "hit max_per_day: raise it"),
+        ("every other", ReasonCode.GATE_FAILED, "the gate fails: see"),
         ("top 10%", ReasonCode.WARMING_UP, "nothing to do"),
         ("top 10%", ReasonCode.BELOW_SHARE, "a larger share lets more through"),
-        ("every other", ReasonCode.CUSTOM, "that rule is your program's own"),
-        ("top secret rule", ReasonCode.CUSTOM, "that rule is your program's own"),
+        ("every other", ReasonCode.CUSTOM, "the gate is your program's own"),
+        ("top secret rule", ReasonCode.CUSTOM, "the gate is your program's own"),
     ],
 )
 def test_the_remedy_is_that_of_the_gate_whatever_a_user_s_gate_says(
@@ -108,7 +108,7 @@ def test_a_full_day_is_named_before_all_that_a_setting_of_the_gate_could_mend(de
     decide(*[0.5] * 95, gate="top 10%", reason=ReasonCode.BELOW_SHARE)
     decide(*[0.9] * 5, gate="top 10%", reason=ReasonCode.DAILY_LIMIT)
 
-    assert "5 were good enough for it, and stayed for max_per_day: a higher one" in words()
+    assert "5 passed but hit max_per_day: raise it" in words()
 
 
 def test_an_empty_file_says_so(words):

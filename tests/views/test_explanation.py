@@ -292,7 +292,7 @@ class Rule:
     ("confidences", "verdict", "words"),
     [
         ([0.5] * 55 + [0.1], "below_share", "is below"),
-        ([0.5] * 55, "tied_with_share", "is only as good as the best"),
+        ([0.5] * 55, "tied_with_share", "only ties with the best"),
         ([0.1] * 55 + [0.9], "forwarded", "is among the best"),
     ],
     ids=["below", "as good", "among"],
@@ -324,7 +324,7 @@ def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided, told):
     (trace,) = decided([0.1], threshold="top 10%")
 
     assert run_as_json(trace)["verdict"] == "warming_up"
-    assert gate_in_words(trace) == "top 10%, its bar for this run 0.75"
+    assert gate_in_words(trace) == "top 10%, threshold 0.75"
     assert "To reach 0.75 with" in told(trace)
     assert explain_score(trace).threshold == 0.75
 

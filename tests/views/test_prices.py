@@ -93,7 +93,7 @@ def test_without_prices_nothing_costs_anything(called, costs):
     ("text", "why"),
     [
         ("[models", "Expected"),
-        ("models = 3", "models is no table"),
+        ("models = 3", "models is not a table"),
         ("[models.a]\ninput = 1", "a needs input and output"),
         ("[models.a]\ninput = -1\noutput = 1", "a needs input and output"),
         ("[models.a]\ninput = nan\noutput = 1", "a needs input and output"),

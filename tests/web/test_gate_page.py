@@ -45,8 +45,7 @@ def test_what_is_private_is_not_counted_and_said(work, gate_page, connection):
     assert ["".join(cell.itertext()) for cell in first][:2] == ["0.00", "2"]
     said = card(page, "Share by threshold").find("figcaption").text
     assert said.endswith(
-        "Not counted: 1 with a score, but private, which never leave."
-        " If they were not, 1 would clear."
+        "Not counted: 1 scored private run, never sent. If not private, 1 would clear."
     )
     in_each = card(page, "Scores by domain").findall("details/div/table/tbody/tr")
     assert ["".join(cell.itertext()) for cell in in_each[0]][:2] == ["medical", "2"]

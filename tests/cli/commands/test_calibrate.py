@@ -163,7 +163,7 @@ def test_what_is_private_is_left_out_and_that_is_said(fill, as_json, db):
     assert (found["runs"], found["private"], of(found, 0.4)["let_through"]) == (2, 1, 2)
     assert sum(domain["runs"] for domain in found["domains"]) == 2
     told = typed("--db", str(db), "calibrate")
-    assert "Not counted: 1 with a score, but private, which never leave." in told
+    assert "Not counted: 1 scored private run, never sent." in told
 
 
 def test_a_share_is_rounded_once(fill, db):

@@ -69,14 +69,14 @@ It scores 0.327: that is below 0.75 by 0.423.
 Its gate: threshold 0.75.
 
 Why
-  complexity          0.880 × 0.20 = 0.176   4 of 4 kinds of step give 0.500, having recovered from
-                                             an error 0.300, 8 steps 0.080
-  novelty             0.300 × 0.30 = 0.090   0.700 like a1b2c3d4, the nearest before it: Find the
-                                             memory leak in worker 46
+  complexity          0.880 × 0.20 = 0.176   4 of 4 kinds of step give 0.500, error recovery 0.300,
+                                             8 steps 0.080
+  novelty             0.300 × 0.30 = 0.090   0.700 similar to a1b2c3d4, its nearest: Find the memory
+                                             leak in worker 46
   tool diversity      0.375 × 0.30 = 0.112   1 different tool in 8 steps, times 3
   outcome confidence  0.240 × 0.20 = 0.048   0.3 of the agent's confidence of 0.800, because it
                                              failed
-  single tool                        -0.100  all its tool calls are of one tool
+  single tool                        -0.100  it used only one tool
 
 To reach 0.75 with one change:
   complexity          cannot alone: at most 0.351
@@ -102,7 +102,7 @@ Why
 To reach 0.75 with one change:
   complexity          0.600 instead of 0.280
   novelty             0.756 instead of 0.500: the nearest earlier run would have to be at most 0.244
-                      like it
+                      similar
   tool diversity      cannot alone: at most 0.686
   outcome confidence  cannot alone: at most 0.731
 """,
@@ -114,10 +114,9 @@ It scores 0.916: that reaches 0.75 by 0.166.
 Its gate: threshold 0.75.
 
 Why
-  complexity          0.870 × 0.15 = 0.131   4 of 4 kinds of step give 0.500, having recovered from
-                                             an error 0.300, 7 steps 0.070
-  novelty             0.800 × 0.20 = 0.160   0.200 like elsewher, the nearest before it: another
-                                             host's
+  complexity          0.870 × 0.15 = 0.131   4 of 4 kinds of step give 0.500, error recovery 0.300,
+                                             7 steps 0.070
+  novelty             0.800 × 0.20 = 0.160   0.200 similar to elsewher, its nearest: another host's
   tool diversity      0.857 × 0.10 = 0.086   2 different tools in 7 steps, times 3
   outcome confidence  0.800 × 0.55 = 0.440   the agent's confidence of 0.800; outcome: succeeded
   many recoveries                    +0.100  it succeeded after 3 recoveries, which is more than 2
