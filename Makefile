@@ -21,9 +21,9 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-# Killed processes, many at once, the worst registry, and a real browser.
+# Killed processes, many at once, the worst registry, and a real browser: mostly waiting, so three at a time.
 test-slow: $(READY) build/axe.min.js
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --numprocesses 3 --dist loadfile
 
 # Several hosts at a real PostgreSQL and pgbouncer, which fail in every way that docs/fleet.md names.
 test-fleet: $(READY)
