@@ -16,7 +16,7 @@ from kp_middleware.traces import ReasoningTrace, Step, Tool
 __all__ = ["Judge", "OfRun", "Told", "ToolResult", "checks", "refusal"]
 
 Told: TypeAlias = bool | float | None
-"""The outcome of a run: True, False, the probability of success from 0 to 1, or None: not known."""
+"""The outcome of a run: True, False, the probability of success, 0 to 1, or None if unknown."""
 
 LIKELY: Final = 0.5
 """The probability from which a run counts as a success."""

@@ -1,5 +1,5 @@
--- From version 6, whose rows were copied by the names of their columns, and stand in old_traces as they were.
--- Reasons are codes with arguments, and no longer sentences; who says how a run went.
+-- From version 6: its rows were copied by column name; old_traces has them unchanged.
+-- Reasons become codes with arguments instead of sentences; outcomes get a source.
 UPDATE traces SET
   reason_code = CASE
     WHEN reason IS NULL THEN NULL
@@ -34,7 +34,7 @@ UPDATE traces SET
   rank_key = 0.25 * min(1, max(0.01, -complexity_weight * complexity + novelty_weight * novelty + tool_diversity_weight * tool_diversity
     + outcome_confidence_weight * iif(confidence_source = 'assumed', 0.8, confidence) - iif(tool_count = 1, 0.1, 0)))
 WHERE score IS NOT NULL;
--- What a run is recalled by.
+-- User texts, for recall.
 INSERT INTO asked (trace_seq, said)
   SELECT seq, objective || coalesce((SELECT group_concat(char(10) || content, '') FROM (SELECT content FROM steps WHERE trace_seq = seq AND type = 'observation' AND tool IS NULL ORDER BY step_id)), '')
   FROM traces WHERE state <> 'paused';

@@ -323,7 +323,7 @@ def _unusable_proxy() -> Problem:
             return Problem(ProblemKind.PROXY_UNUSABLE, detail)
         except (httpx2.InvalidURL, ValueError):
             break
-    detail = f"{variable} its address is no URL such as http://proxy.example:3128"
+    detail = f"{variable} its address is not a URL such as http://proxy.example:3128"
     return Problem(ProblemKind.PROXY_UNUSABLE, detail)
 
 

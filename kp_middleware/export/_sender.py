@@ -145,7 +145,7 @@ class Sender:
             case errors.RegistryUnavailableError(status=429):
                 retry_after_s = answer.retry_after_s or 0
                 wait_s = self._pace.settle(lambda before, now: before.limited(now, retry_after_s))
-                self._warn("sending pauses for %.0f s, there is nothing to do: %s", wait_s, answer)
+                self._warn("sending pauses for %.0f s; no action is needed: %s", wait_s, answer)
                 self._postpone(item, answer, wait_s)
             case errors.RegistryUnavailableError():
                 self._put_off(item, answer, pace)
@@ -168,7 +168,7 @@ class Sender:
             self._note(partial(self._outbox.block, item, "retries_exhausted"))
             return
         wait_s = backoff_s(max(failures, attempts), jitter)
-        self._warn("nothing is sent for now, what waits is sent later: %s", error)
+        self._warn("nothing is sent for now; the queue is sent later: %s", error)
         self._postpone(item, error, max(wait_s, pause_s + wait_s / 2), counted=pace.answering)
 
     def _postpone(

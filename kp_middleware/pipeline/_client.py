@@ -235,13 +235,13 @@ class KnowledgePulse(Pipeline):
         """
         first = since_text(since or datetime.now(UTC))
         if send not in {"cleared", "all"}:
-            raise ValueError(f'send is "cleared" or "all", this is {send!r}')
+            raise ValueError(f'send must be "cleared" or "all", got {send!r}')
         named: Any = name or getattr(exporter, "name", None)
         own = OwnExporter(exporter, named if isinstance(named, str) else None)
         if not isinstance(self._store, SqliteStore):
             raise TypeError(NO_FILE)
         if any(one.exporter.url == own.url for one in self._senders if one is not self._sender):
-            raise ValueError(f"there is an {own.url} already: give each a name of its own")
+            raise ValueError(f"{own.url} exists already: give each exporter its own name")
         if self.settings.visibility != "private" and not self.settings.problems:
             more = partial(ExporterSender, self._store, self.settings, own, send=send, since=first)
             self._exporter_senders.append(more)
@@ -328,7 +328,7 @@ class KnowledgePulse(Pipeline):
         with self._history() as history:
             if history is None:
                 path = self.settings.db
-                raise TraceNotFoundError(f"there is no run yet in {path}: record a run")
+                raise TraceNotFoundError(f"{path} has no runs yet: record a run")
             return history.run(history.find(trace_id))
 
     def review_queue(self, limit: int = 10) -> tuple[ReviewItem, ...]:
@@ -346,7 +346,7 @@ class KnowledgePulse(Pipeline):
             DatabaseError: If the file cannot be read.
         """
         if limit < 1:
-            raise ValueError(f"limit is at least 1, this is {limit!r}")
+            raise ValueError(f"limit must be at least 1, got {limit!r}")
         with self._history() as history:
             return () if history is None else tuple(history.to_review(limit=limit))
 

@@ -1,4 +1,4 @@
-"""Queue traces that cleared the gate and may leave, and redact again what is queued."""
+"""Queue traces that cleared the gate, and redact queued ones again."""
 
 import json
 import logging
@@ -136,7 +136,7 @@ def is_transient(error: Exception) -> bool:
 
 
 def shape_of(stored: StoredRun, trace: ReasoningTrace) -> Shape:
-    """Return the counts of a stored run, also where the document has fewer steps."""
+    """Return the counts of a stored run, even if the document has fewer steps."""
     return Shape(stored.steps, trace.shape.types, stored.tools, stored.recoveries)
 
 
@@ -324,8 +324,8 @@ class Rescan:
     def retry(self, seq: int, *, force: bool) -> str:
         """Redact an item again and queue it; return its state, or another outcome.
 
-        ``force`` also resends a sent item, as it was sent and redacted by these settings, too; an
-        unsent item is then redacted by these settings alone. Raises if there is nothing to retry.
+        ``force`` also resends a sent item, redacted by these settings, too; it redacts an unsent
+        item by these settings alone. Raises if there is nothing to retry.
         """
         try:
             with self._outbox.transaction():
@@ -369,7 +369,7 @@ class Rescan:
         )
 
     def rescan_all(self, *, alone: bool = False) -> dict[int, Rescanned]:
-        """Rescan all unsent items, but none that a damaged file may hide as sent."""
+        """Rescan all items that are certainly unsent."""
         outcomes: dict[int, Rescanned] = {}
         for seq in self._outbox.seqs(*_NOT_SENT):
             is_lost = self._outbox.entry(seq).reason == MAY_HAVE_BEEN_SENT

@@ -46,27 +46,27 @@ class ImportRequest(NamedTuple):
     def from_paths(cls, format_: str, paths: Iterable[str | Path], **how: Any) -> Self:
         """Check the format and paths, by default where the tool stores its runs."""
         if format_ not in {"auto", *FORMATS}:
-            raise ValueError(f"{format_!r} is no format: use {', '.join([*FORMATS, 'auto'])}")
+            raise ValueError(f"unknown format {format_!r}: use {', '.join([*FORMATS, 'auto'])}")
         named, usual = [*map(Path, paths)], default_folders(format_)
         if not (named or usual):
             raise ValueError(f"name the files or folders: {format_} has no default location")
         there = tuple(path for path in named or usual if path.exists())
         if len(there) < (len(named) or 1):
             missing = [str(path) for path in named or usual if not path.exists()]
-            raise ValueError(f"there is no {', '.join(missing)}: name a file or a folder")
+            raise ValueError(f"{', '.join(missing)} not found: name a file or a folder")
         return cls(format_, there, **how)
 
 
 class Imported(NamedTuple):
-    """The runs that an import found, and those that it has added to the file.
+    """The result of an import.
 
     Attributes:
-        runs, sessions: How many are in the sources.
-        first_at, last_at: When the first and the last run began, ISO 8601; empty without any.
-        new: How many were not in the file, or have gone on since.
-        known: How many were imported before.
+        runs, sessions: The numbers in the sources.
+        first_at, last_at: The starts of the first and last run, ISO 8601; empty without runs.
+        new: The number of runs added or extended.
+        known: The number of runs imported before.
         files: Counts by format.
-        skipped: Counts of what cannot be read, by reason.
+        skipped: Counts of unreadable items, by reason.
     """
 
     runs: int
@@ -82,8 +82,8 @@ class Imported(NamedTuple):
 class Import:
     """One import; use it in a ``with`` statement.
 
-    What is read waits in a nameless file, to be written and scored in the order of its times. What
-    is written stays, also where the import is stopped.
+    Runs that were read are staged in an unnamed file, then written and scored by start. Written
+    runs stay if the import is stopped.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Import:
         return self._store.last_recorded() is not None
 
     def read(self) -> Iterator[int]:
-        """Read the sources; yield how many runs were found so far."""
+        """Read the sources; yield the number of runs found so far."""
         for root in self._wanted.paths:
             beside = ImportContext(self._wanted.format)
             for path in find_files(self._wanted.format, root, beside):
@@ -129,11 +129,11 @@ class Import:
             self._skipped += beside.skipped
 
     def write(self) -> Iterator[int]:
-        """Write and score the runs in order of their times; yield how many are done."""
+        """Write and score the runs by start; yield the number done so far."""
         yield from self._stages.import_runs(self._staged.by_start())
 
     def score_left(self) -> Iterator[int]:
-        """Score the runs an interrupted import left unscored; yield how many are done."""
+        """Score runs that an interrupted import left; yield the number done so far."""
         for done in count(1):
             if not self._stages.score_next(at_once=True):
                 return
@@ -185,9 +185,9 @@ _COUNTS: Final = {"steps": "step_count", "tools": "tool_count", "recoveries": "r
 
 
 def copy_log(link: shared_log.Link, db: Path, reach: Callable[[int, int], None]) -> int:
-    """Bring a copy of the log up to date, and return how many runs are new.
+    """Update a copy of the log, and return the number of new runs.
 
-    ``reach`` is told now and then how many rows of how many are there.
+    ``reach`` is called with the position reached, and the last one.
     """
     shared_log.load()
     store = SqliteStore.at(db)
@@ -205,7 +205,7 @@ def copy_log(link: shared_log.Link, db: Path, reach: Callable[[int, int], None])
     except shared_log.LogChangedError:
         problem = "is a copy of a log that has changed since, by a restore or a failover"
         raise DatabaseError(db, problem, "remove it and pull again") from None
-    waiting = runs.open_items(100_000)  # they had not been sent when they were copied
+    waiting = runs.open_items(100_000)  # unsent when they were copied
     for first in range(0, len(waiting), _AT_ONCE):
         runs.update_items(shared_log.item_states(link, waiting[first : first + _AT_ONCE]))
     store.close()

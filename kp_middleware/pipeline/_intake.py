@@ -86,7 +86,7 @@ def checked_outcome(
     if isinstance(confidence, bool) or not isinstance(confidence, Real):
         raise TypeError(f"confidence must be a number (0 to 1), got {confidence!r}")
     if not 0 <= float(confidence) <= 1:
-        raise ValueError(f"confidence is from 0 to 1, this is {confidence!r}")
+        raise ValueError(f"confidence must be from 0 to 1, got {confidence!r}")
     return said, float(confidence)
 
 

@@ -47,7 +47,7 @@ from kp_middleware.traces import ReasoningTrace
 
 
 class Stats(NamedTuple):
-    """Counts of traces; those of the file are of all processes that share it.
+    """Counts of traces; those in the file are of all processes that share it.
 
     Attributes:
         recorded: All in the file.
@@ -59,12 +59,12 @@ class Stats(NamedTuple):
         pending: Waiting to be sent, or being sent.
         sent: Accepted by the registry.
         rejected: Never to be accepted by the registry.
-        blocked: Not certainly clean, or given up after too many attempts.
+        blocked: Perhaps not clean, or given up after too many attempts.
         in_memory: Runs of this process that are not in the file yet.
-        dropped: Runs of this process that are lost, because too many waited.
-        swallowed: Failures of recording in this process, kept from the agent: counts by kind.
-        trouble: Why the file cannot be used now, or nothing be sent because a setting is wrong, and
-            what to do about it; None if all is well.
+        dropped: Runs of this process lost because the queue was full.
+        swallowed: Counts by kind of recording failures in this process, hidden from the agent.
+        trouble: Why the file cannot be used, or which wrong setting stops sending, with the
+            remedy; None if all is well.
     """
 
     recorded: int
@@ -114,7 +114,7 @@ class Pipeline:
         if isinstance(embedder, str):
             raise TypeError("embedder must be an Embedder or None; set names in KP_EMBEDDER")
         if gate is not None and not callable(getattr(gate, "decide", None)):
-            raise TypeError('gate is an object with a name that decides; threshold takes "top 10%"')
+            raise TypeError('gate must be a Gate or None; threshold takes "top 10%"')
         if embedder is ...:
             embedder = shared_embedder(usable.embedder, threads=usable.embedder_threads)
         self._limits = Limits.from_settings(usable)
@@ -296,7 +296,7 @@ class Pipeline:
         if self._shared is not None:
             self._shared.stop(LAST_STEP_S)
         if self._scorer.waiting:
-            why = self._scorer.trouble or f"{self.settings.db}: kp-middleware doctor looks into it"
+            why = self._scorer.trouble or f"{self.settings.db}: run kp-middleware doctor"
             words = "finished runs that could not be stored and are lost: %d; %s"
             logger.warning(words, self._scorer.waiting, why)
 
@@ -366,7 +366,7 @@ def _report_settings(settings: Settings) -> None:
     if wrong := _settings_trouble(settings):
         shield.log_once(logging.ERROR if settings.problems else logging.WARNING, wrong)
     if unknown := unknown_variables(Settings.model_fields):
-        told = "; ".join(f"{name} is no setting: {remedy}" for name, remedy in unknown.items())
+        told = "; ".join(f"{name} is not a setting: {fix}" for name, fix in unknown.items())
         shield.log_once(logging.WARNING, told)
 
 

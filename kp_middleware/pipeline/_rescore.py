@@ -24,7 +24,7 @@ RescoreResult: TypeAlias = Literal[
     "changed",  # its score or its decision
     "cleared",  # of these: clears now
     "queued",  # of these: added to the outbox
-    "withdrawn",  # of the changed: clears no longer
+    "withdrawn",  # of the changed: no longer clears
     "cancelled",  # of these: was pending in the outbox
     "unchanged",
     "left",  # was sent, is being sent, or was rejected
@@ -36,7 +36,7 @@ RescoreResult: TypeAlias = Literal[
 _BATCH: Final = 64  # documents in memory at once: 20 KB each, 1 MiB at most
 _PER_TRANSACTION: Final = 8  # runs in one transaction: 4 ms
 _ROUNDING: Final = 1e-6  # of a similarity: it depends on a vector's alignment
-_YIELD_S: Final = 0.001  # others want to write, too
+_YIELD_S: Final = 0.001  # to let others write
 
 
 class _Replayed(NamedTuple):
@@ -214,7 +214,7 @@ class Rescoring:
         return self._reevaluation.evaluate(now.seq, run, weights, now)
 
     def _is_unchanged(self, now: PastRun, evaluation: Evaluation) -> bool:
-        """Return whether score and decision stay as they are, and so a daily limit met."""
+        """Return whether score, decision and any daily limit reached are unchanged."""
         (score, verdict), before = evaluation, now.score
         if before is None or before.embedder != score.embedder:
             return False

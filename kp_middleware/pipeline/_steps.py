@@ -401,7 +401,7 @@ class Stages:
         return ending
 
     def _count_withheld(self) -> None:
-        """Warn if no recent run was forwarded: a look at the file each 100 withheld runs."""
+        """Warn if no recent run was forwarded; check once per 100 withheld runs."""
         self._withheld += 1  # other processes may have scored the rest
         if self._withheld == 1 or not self._withheld % _WARN_EVERY:
             warning = self._store.forwarding_warning(time.time())
@@ -411,10 +411,10 @@ class Stages:
     def _decide(
         self, seq: int, run: RunFacts, trace: ReasoningTrace, ending: Ending, started: float
     ) -> Evaluation | None:
-        """Store the score and the decision; None if it is left to the log of all hosts.
+        """Store the score and the decision; None if the shared log has to decide.
 
-        What a fixed threshold withholds here, it would withhold with the runs of all hosts, which
-        can only lower the novelty. So only runs that clear are left to the log; with a share or
+        A run that a fixed threshold withholds here would be withheld there, too, since more runs
+        can only lower its novelty. So only runs that clear are left to the log; with a share or
         another gate, all are.
         """
         metadata, gate = trace.metadata, self._gate

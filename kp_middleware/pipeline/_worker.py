@@ -34,13 +34,13 @@ TROUBLE_S: Final = 0.1
 
 _PATIENCE_S: Final = 10.0  # with a worker that stores no run and reports no error
 _NEVER_S: Final = 3600.0
-_HEAD_START_S: Final = 0.02  # for the agent to answer: two busy threads of Python share one lock
-_YIELD_S: Final = 0.05  # between two batches that are removed: others want to write, too
+_HEAD_START_S: Final = 0.02  # for the agent to answer: busy Python threads share one lock
+_YIELD_S: Final = 0.05  # between two pruned batches, to let others write
 _TICK_S: Final = 0.002  # the file's instants are cut to milliseconds
 _RESCUE_AGAIN_S: Final = 60.0
 _REPAIRED: Final = "%s was damaged: %d of its traces could be recovered; the damaged file is now %s"
 _OVERHEAD_BYTES: Final = 3072
-_STEP_BYTES: Final = 320  # of a dict with its texts, beside what is in them
+_STEP_BYTES: Final = 320  # of a dict with its texts, besides their contents
 _BUILT_STEP_BYTES: Final = 1024  # of a pydantic model
 
 
@@ -114,7 +114,7 @@ class Worker(ABC):
         except KnowledgePulseError as error:
             self._report(error)
         except Exception:
-            text = "%s until the next run: this is a defect of kp-middleware, please report it"
+            text = "%s until the next run: this is a bug in kp-middleware, please report it"
             logger.warning(text, self._consequence, exc_info=True)
         finally:
             with self._starting:  # else a thread that ends at once would still be set by `start`
@@ -325,7 +325,7 @@ class ScoringWorker(Worker):
         except Exception as error:
             if is_transient(error):
                 raise
-            logger.exception("a run was lost: this is a defect of kp-middleware, please report it")
+            logger.exception("a run was lost: this is a bug in kp-middleware, please report it")
             self.drop()
         with self._changed:
             self.waiting -= 1
@@ -337,7 +337,7 @@ class ScoringWorker(Worker):
     def _score_next(self, stages: Stages) -> float:
         """Score the next run; only those of this process while agents wait for them.
 
-        Return how long there is nothing more to do.
+        Return the seconds until there is more to do.
         """
         asks, scored, left_in_s, ready_in_s = self._asks, False, math.inf, _NEVER_S
         try:

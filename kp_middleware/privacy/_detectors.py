@@ -280,7 +280,7 @@ MIN_LENGTH: Final = 8
 _MAX_VALUES: Final = 1_000
 _MAX_LENGTH: Final = 4096
 _MAX_PIECES: Final = 100
-_CUT_LABEL: Final = "cut"  # what stood before a cut is any word
+_CUT_LABEL: Final = "cut"  # before a cut, it may be any word
 
 _PUNCTUATION = " \t\r\n\"'`.,:;!?()[]{}<>\\"
 _JOINTS = re.compile(r"[\s;,\"'`]+")

@@ -209,8 +209,8 @@ def _kingfisher(_: str, __: tuple[str, ...]) -> Finder:
     return find
 
 
-_LONG_RUN = re.compile(r"\d{25,}")  # 17 digits, 3 of a country, 4 to dial abroad
-_JOINT = r"(?:/|\s-\s?|-\s|[\u2012-\u2015\uff0d])"  # tried again and again with all that follows
+_LONG_RUN = re.compile(r"\d{25,}")  # 17 digits, 3 of a country code, 4 of a prefix
+_JOINT = r"(?:/|\s-\s?|-\s|[\u2012-\u2015\uff0d])"  # retried with all that follows
 _NUMBER_LIST = re.compile(rf"\d{{1,24}}(?:{_JOINT}\d{{1,24}}){{8,}}")
 
 

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from unicodedata import normalize
 
 Group: TypeAlias = Literal["secret", "sensitive", "identity", "contact"]
-"""Secrets and what is as good as one (a payment card, a user's own rules) go at every level; what
-says who somebody is (national ids, bank accounts), and what reaches them, where others read."""
+"""Secrets and sensitive values (payment cards, a user's own rules) are redacted at every level;
+identities (national ids, bank accounts) and contacts, only if others read the text."""
 
 Check: TypeAlias = Callable[[re.Match[str]], bool]
 
@@ -24,7 +24,7 @@ Check: TypeAlias = Callable[[re.Match[str]], bool]
 TABLE: Final[dict[str, Any]] = tomllib.loads(
     re.sub(r"\n {4}", "", files(__package__).joinpath("rules.toml").read_text("utf-8"))
 )
-"""The contents of ``rules.toml``, with its broken lines joined."""
+"""The contents of ``rules.toml``, with wrapped lines joined."""
 
 
 class Hit(NamedTuple):
@@ -372,4 +372,4 @@ CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "is_short_phone": partial(is_phone, least=9, most=12),
     "is_unlike_words": lambda value: has_digits(value) or case_changes(value) >= 3,
 }
-"""Those that only a rule names."""
+"""The checks that only rules use."""

@@ -14,7 +14,7 @@ from kp_middleware.instants import epoch_s, instant
 from kp_middleware.recall_text import COMPARED_OBJECTIVES, word_weight
 
 EXTERNAL_SQL: Final = ", ".join(f"'{source}'" for source in sorted(EXTERNAL_SOURCES))
-_RECORD: Final = 200  # known runs that a track record counts
+_RECORD: Final = 200  # known runs in a track record
 _KIND: Final = "score IS NOT NULL AND domain = :domain AND framework IS :framework AND seq < :seq"
 _SEEN: Final = (
     f"(SELECT seq FROM traces WHERE {_KIND} ORDER BY seq DESC LIMIT :most) t"
@@ -120,9 +120,9 @@ class EstimateTable(Queries):
         )
 
 
-_MIN_P: Final = 0.8  # the least estimate that counts as a success
+_MIN_P: Final = 0.8  # the minimum estimate of a success
 _MIN_LABELLED: Final = 20  # runs behind such an estimate
-_SAMPLE: Final = 1000  # newest runs, in which words are counted
+_SAMPLE: Final = 1000  # newest runs whose words are counted
 _MAX_ROWS: Final = 3_000  # to rank
 _MAX_WORDS: Final = 64
 _READ_CHARS: Final = 4_000

@@ -28,7 +28,7 @@ _BEGINNING: Final = """
 
 
 def whole_id(name: str) -> str:
-    """Return the beginning of an id with the ``kp:trace:`` that people omit."""
+    """Add the ``kp:trace:`` that people omit to the beginning of an id."""
     return _ID_PREFIX + name.removeprefix(_ID_PREFIX)
 
 
@@ -73,7 +73,7 @@ SORTS: Final[Mapping[str, str]] = {
 }
 """The values by which a page of runs is sorted; runs without the value come last."""
 
-_RECENT: Final = 2_000  # runs that offer values to filter by
+_RECENT: Final = 2_000  # runs whose values are offered as filters
 _MOST_TOOLS: Final = 100
 
 COUNTED: Final = 100_000
@@ -262,7 +262,7 @@ class Listing(Queries):
         (where, values), key = self._where(filters), SORTS[sort]
         way, sign = ("DESC", "<") if descending else ("ASC", ">")
         values["limit"] = limit + 1
-        with suppress(ValueError):  # another text in its place is no page
+        with suppress(ValueError):  # any other text means no page
             match json.loads(after or "null"):
                 case [None, int() as seq]:
                     values["seq"] = seq
@@ -327,10 +327,7 @@ class Listing(Queries):
         return self._column(f"SELECT t.seq {FROM} WHERE {where} ORDER BY t.seq", values)
 
     def tail(self, *, first: int = 0) -> Iterator[list[RunSummary]]:
-        """Yield the runs that have ended since the last time, in the order in which they began.
-
-        The first time, these are so many of the last ones.
-        """
+        """Yield the last ``first`` runs that ended, then those that ended since, by start."""
         last, begun = self._row(_BEGIN, {"first": first})
         unfinished = json.loads(begun)
         while True:

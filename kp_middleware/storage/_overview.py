@@ -174,7 +174,7 @@ class NoveltyDay(NamedTuple):
     high: float
 
 
-_ENOUGH: Final = 10  # forwarded runs that say something about a gate
+_ENOUGH: Final = 10  # forwarded runs needed to judge a gate
 UNJUDGED: Final = """(
     coalesce(t.success_source, 'assumed') = 'assumed'
     OR t.success_source = 'said' AND t.reason_args ->> 'delivery' = 'unconfirmed'
@@ -182,7 +182,7 @@ UNJUDGED: Final = """(
 """The runs ``t`` without a known outcome, or with only the agent's own word."""
 
 RECENT: Final = 500
-"""The last runs that are asked about: the estimate forgets what was said of older ones."""
+"""The number of last runs to review: the estimate forgets older feedback."""
 
 _SUCCESSES: Final = f"""
     SELECT count(*), coalesce(sum(success), 0), coalesce(sum(chosen), 0),
@@ -197,7 +197,7 @@ _SUCCESSES: Final = f"""
 
 
 class Unjudged(NamedTuple):
-    """The number of the last runs that a gate let through and nobody has judged."""
+    """The number of the last forwarded runs, and of unreviewed ones among them."""
 
     unjudged: int
     forwarded: int
@@ -208,13 +208,13 @@ class SuccessRecord(NamedTuple):
 
     known: int = 0  # without private ones
     succeeded: int = 0
-    forwarded_known: int = 0  # of them: chosen before that was told
+    forwarded_known: int = 0  # of them: chosen before it was known
     forwarded_succeeded: int = 0
     some_stay: bool = False  # chosen, but awaiting a confirmation
 
     @property
     def is_worse_than_chance(self) -> bool:
-        """True if of ten or more forwarded ones a smaller share succeeded than of all."""
+        """True if of ten or more forwarded runs a smaller share succeeded than of all."""
         return (
             self.forwarded_known >= _ENOUGH
             and self.forwarded_succeeded * self.known < self.succeeded * self.forwarded_known
@@ -335,7 +335,7 @@ class Overviews(Listing, Statistics):
         return ScoreSlices(threshold, (*slices,))
 
     def unjudged(self) -> Unjudged:
-        """Count the last runs that a gate let through, and those of them that nobody judged."""
+        """Count the last forwarded runs, and the unreviewed ones among them."""
         sql = (
             f"SELECT coalesce(sum(un), 0), count(*) FROM (SELECT {UNJUDGED} AS un FROM traces t"
             " WHERE decision = 'forward' AND visibility <> 'private' ORDER BY seq DESC LIMIT ?)"
@@ -343,7 +343,7 @@ class Overviews(Listing, Statistics):
         return Unjudged(*self._row(sql, (RECENT,)))
 
     def success_record(self, *, first: int = 0) -> SuccessRecord:
-        """Count the known endings, of scored runs and of those forwarded, from ``first`` on."""
+        """Count the known outcomes of scored and of forwarded runs, from ``first`` on."""
         return self._all(SuccessRecord, _SUCCESSES, (RECENT, first))[0]
 
     def last_decisions(self) -> LastDecisions:

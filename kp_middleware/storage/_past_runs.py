@@ -41,7 +41,7 @@ _CHOSEN: Final = f"FROM traces t WHERE {_SCORED} AND {_SELECTED}"
 
 
 class PastRun(NamedTuple):
-    """A run that was scored, or whose scoring failed: what evaluating it again needs."""
+    """A run that was scored, or whose scoring failed, with the inputs of an evaluation."""
 
     seq: int
     id: str
@@ -75,10 +75,10 @@ class PastRun(NamedTuple):
         return self.success_before is not None
 
     def p_success_then(self, p: float | None) -> float | None:
-        """Return the probability of success before any feedback, from an estimate of today."""
+        """Return the probability of success before any feedback, given a new estimate."""
         if not self.has_feedback:
             p = self.ending.p_success(p)
-        elif self.p_success in {0.0, 1.0}:  # somebody had told
+        elif self.p_success in {0.0, 1.0}:  # it was known
             p = self.p_success
         if p is None or self.p_success is None:
             return p
@@ -176,7 +176,7 @@ class PastRuns(Queries):
         return self.add_vector(run, run.vector)
 
     def rank(self, seq: int, key: float | None, p_success: float | None) -> None:
-        """Note by what a run is ranked, whose score and decision stay."""
+        """Store the rank key of a run whose score and decision stay."""
         self._run(
             "UPDATE traces SET rank_key = :key, p_success = :p WHERE seq = :seq"
             " AND (rank_key IS NOT :key OR p_success IS NOT :p)",

@@ -55,7 +55,7 @@ _TAKE_LEASE: Final = """
 
 
 class DecisionRequest(NamedTuple):
-    """A run that the gate would forward; the shared log has the last word."""
+    """A run that the gate would forward, for the shared log to decide."""
 
     seq: int
     id: str

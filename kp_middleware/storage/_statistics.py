@@ -142,7 +142,7 @@ _TOOLS: Final = """
                 OR trace_seq IN (SELECT seq FROM traces WHERE domain = :domain))
           GROUP BY tool, type)
     GROUP BY tool ORDER BY calls DESC, tool
-"""  # as the index is ordered, which has each use of a tool
+"""  # in the order of the index, which has each use of a tool
 _GATES: Final = f"""
     SELECT gate, sum(runs), {
     ", ".join(f"sum(iif(verdict = '{verdict}', runs, 0))" for verdict in ("forwarded", *_WITHHELD))
@@ -191,7 +191,7 @@ class Period(NamedTuple):
 class Failure(NamedTuple):
     """An error of a tool, or of a whole run if ``tool`` is None, and how often it happened.
 
-    A tool's errors that differ only in decimals and long numbers are one, told by the commonest.
+    A tool's errors that differ only in decimals and long numbers count as one, the most frequent.
     """
 
     tool: str | None  # None: of a whole run
@@ -208,7 +208,7 @@ class Endings(NamedTuple):
 
 
 class ModelTokens(NamedTuple):
-    """The tokens of one model in one run; those that no step tells count for the run's model."""
+    """The tokens of one model in one run; those without a step count for the run's model."""
 
     seq: int
     day: str
@@ -220,7 +220,7 @@ class ModelTokens(NamedTuple):
 class SeenRun(NamedTuple):
     day: str
     model: str | None
-    success: bool | None  # None: nobody has said
+    success: bool | None  # None: not known
     duration_ms: int | None
     tokens: int
     score: float | None

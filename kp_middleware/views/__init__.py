@@ -1,1 +1,1 @@
-"""View models: typed values and sentences about them; each is loaded when it is asked for."""
+"""View models: typed values and sentences about them; each is loaded when used."""

@@ -1,1 +1,1 @@
-"""Show the file in a browser: each part is loaded when it is asked for."""
+"""Show the file in a browser; each part is loaded when used."""

@@ -455,7 +455,7 @@ def test_stopped_in_the_middle_it_ends_the_parcel_that_is_under_way_and_begins_n
     [
         ([REJECTED] * 3, "stays local", "kp-middleware outbox --failed"),
         ([DEAD], "nothing more is sent", "kp-middleware outbox retry --failed"),
-        ([LIMITED] * 3, "sending pauses", "nothing to do"),
+        ([LIMITED] * 3, "sending pauses", "no action is needed"),
         ([REFUSED, TROUBLE, REFUSED], "is sent later", "correct KP_REGISTRY_URL"),
     ],
     ids=["rejected", "forbidden", "limited", "in trouble"],

@@ -256,7 +256,7 @@ def test_what_a_killed_process_was_giving_is_given_again_and_two_at_once_are_non
 def test_two_of_one_name_are_refused(exporting):
     kp = exporting([].append)
 
-    with pytest.raises(ValueError, match="name of its own"):
+    with pytest.raises(ValueError, match="its own name"):
         kp.add_exporter([].append, name="mine")
     with pytest.raises(ValueError, match="cleared"):
         kp.add_exporter([].append, send="some")

@@ -285,7 +285,7 @@ def test_neither_an_unknown_variable_nor_an_empty_one_stops_anything(
     record(threshold=0.1)
 
     told = [one for one in caplog.messages if "KP_TRESHOLD" in one]
-    assert told == ["KP_TRESHOLD is no setting: did you mean KP_THRESHOLD?"]
+    assert told == ["KP_TRESHOLD is not a setting: did you mean KP_THRESHOLD?"]
     assert errors(caplog) == []
     assert len(registry.documents) == 2
 

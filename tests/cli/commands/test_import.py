@@ -128,7 +128,7 @@ def test_a_hook_that_names_nothing_is_told_so(hook, told):
         (["chatgpt"], "use claude-code, codex"),
         (["messages"], "name the files or folders"),
         (["codex"], "name a file or a folder"),
-        (["messages", "/no/such/file"], "there is no /no/such/file: name"),
+        (["messages", "/no/such/file"], "/no/such/file not found: name"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_a_remedy(type_command, words, told):
