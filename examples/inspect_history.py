@@ -1,4 +1,4 @@
-"""The file of traces is plain SQLite: ask it anything, with nothing of ours.
+"""Query the trace database, which is plain SQLite, without our library.
 
 python examples/inspect_history.py [kp.db]
 """
@@ -17,7 +17,7 @@ QUESTIONS = {
 
 
 def main() -> None:
-    """Print the answer to each question."""
+    """Print the answers."""
     path = sys.argv[1] if len(sys.argv) > 1 else _default_path()
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         for question, sql in QUESTIONS.items():

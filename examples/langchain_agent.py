@@ -1,9 +1,9 @@
-"""A LangChain agent with one callback: each run of it becomes a trace.
+"""A LangChain agent with one callback, which records each run.
 
     python examples/langchain_agent.py
 
 With OPENAI_API_KEY or ANTHROPIC_API_KEY (and `pip install langchain-openai` or
-`langchain-anthropic`) it asks that provider's model, else a scripted one.
+`langchain-anthropic`) it uses that provider's model, else a scripted one.
 """
 
 import os
@@ -40,12 +40,12 @@ SCRIPT = [
 
 @tool
 def trains(start: str, goal: str) -> list[str]:
-    """The morning's trains from one city to another."""
+    """Return the morning trains between two cities."""
     return TIMETABLE[start, goal]
 
 
 def main() -> None:
-    """Ask the agent once; wait until its run is scored; say where to look."""
+    """Ask the agent once, and wait until its run is scored."""
     agent = create_agent(model(), [trains])
     with KnowledgePulse(domain="travel") as kp:
         answer = agent.invoke(
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def model() -> BaseChatModel:
-    """The model of a provider whose key is there, else one that follows the script."""
+    """Return a model of a provider whose key is set, else a scripted one."""
     for key, name in PROVIDERS.items():
         if os.environ.get(key):
             return init_chat_model(name)

@@ -2,7 +2,7 @@
 
     python examples/langgraph_graph.py
 
-The writer drafts, the critic judges, and the writer tries again until the critic is content.
+The writer drafts, the critic judges, and the writer tries again until the critic approves.
 """
 
 from operator import add
@@ -25,7 +25,7 @@ CRITIC = ScriptedModel(script=[AIMessage("How big? Give a number."), AIMessage("
 
 
 class State(TypedDict):
-    """What the two hand to one another."""
+    """The state that both nodes share."""
 
     messages: Annotated[list[tuple[str, str]], add]
     drafts: Annotated[list[AIMessage], add]
@@ -33,23 +33,23 @@ class State(TypedDict):
 
 
 def write(state: State) -> dict[str, list[AIMessage]]:
-    """One more draft."""
+    """Add a draft."""
     return {"drafts": [WRITER.invoke([*state["messages"], *state["drafts"]])]}
 
 
 def judge(state: State) -> dict[str, list[AIMessage]]:
-    """A verdict on the last draft."""
+    """Judge the last draft."""
     draft = ("user", state["drafts"][-1].text)
     return {"verdicts": [CRITIC.invoke([draft, *state["verdicts"]])]}
 
 
 def content(state: State) -> Literal["write", "__end__"]:
-    """Where to go from here."""
+    """Return the next node."""
     return END if state["verdicts"][-1].text == "Good." else "write"
 
 
 def main() -> None:
-    """Run the graph once; wait until its run is scored; say where to look."""
+    """Run the graph once, and wait until its run is scored."""
     graph = (
         StateGraph(State)
         .add_node(write)

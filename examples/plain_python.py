@@ -1,8 +1,8 @@
-"""A plain Python agent: one decorator makes each call of it a trace.
+"""A plain Python agent: one decorator records each call.
 
     python examples/plain_python.py
 
-Its runs are in the file that `kp-middleware status` names; look at them with `kp-middleware`.
+Its runs are in the file shown by `kp-middleware status`; list them with `kp-middleware`.
 """
 
 from kp_middleware import KnowledgePulse, current_trace
@@ -14,19 +14,19 @@ RATES = {"EUR": 1.0, "USD": 1.08, "JPY": 171.3}
 
 @kp.tool
 def rate(currency: str) -> float:
-    """How many units of a currency one euro buys."""
+    """Return the price of a euro in a currency."""
     return RATES[currency]
 
 
 @kp.tool
 def convert(amount: float, per_euro: float) -> float:
-    """An amount of a currency in euros."""
+    """Convert an amount to euros."""
     return round(amount / per_euro, 2)
 
 
 @kp.capture
 def in_euros(question: str, amount: float, currency: str) -> float:
-    """What an amount is worth in euros; a rate that nobody knows is taken from its old name."""
+    """Convert an amount to euros; retry an unknown currency with its first three letters."""
     trace = current_trace()
     trace.thought(f"{question} I need the rate of {currency}, then I can convert {amount}.")
     try:
@@ -39,7 +39,7 @@ def in_euros(question: str, amount: float, currency: str) -> float:
 
 
 def main() -> None:
-    """Ask two questions, wait until both are scored, and say where to look."""
+    """Ask two questions, and wait until both are scored."""
     with kp:
         print(in_euros("What are 50 dollars in euros?", 50, "USD"))
         print(in_euros("What are 9000 yen in euros?", 9000, "JPY (yen)"))

@@ -1,7 +1,7 @@
 # ruff: noqa: ARG002 - little_agents' own signatures
 """Record runs of little_agents: ``Agent(…, listeners=[KPListener(kp)])``.
 
-An adapter to copy: events become spans, whose steps the recorder bounds and copies as plain JSON.
+An adapter to copy. Events become spans; the recorder copies their steps as bounded JSON.
 """
 
 from contextvars import ContextVar
@@ -14,7 +14,7 @@ _span: Final[ContextVar[Span | None]] = ContextVar("kp_little_agents_span", defa
 
 
 def _run_here() -> Here | None:
-    """For ``current_trace()`` and ``@kp.tool`` inside a run; what comes after it is no part."""
+    """Return the current run for ``current_trace()`` and ``@kp.tool``, until it ends."""
     span = _span.get()
     over = span is None or span.root.recorder.finished
     return None if span is None or over else Here(span.root.recorder, span.place_inside)
@@ -24,11 +24,11 @@ register_finder(_run_here)
 
 
 class KPListener:
-    """Hears little_agents, in the agent's own thread.
+    """Records little_agents' events, in the agent's thread.
 
     Args:
-        kp: Takes the traces; None means ``KnowledgePulse.default()``.
-        domain: Picks the weights of the score; None means the pipeline's.
+        kp: Records the runs; None means ``KnowledgePulse.default()``.
+        domain: Selects the weights of the score; None means the pipeline's.
     """
 
     def __init__(self, kp: KnowledgePulse | None = None, *, domain: str | None = None) -> None:
@@ -43,7 +43,7 @@ class KPListener:
 
     @shield
     def on_model(self, run_id: str, text: str, tokens: tuple[int, int]) -> None:
-        call_id = f"{run_id} model"  # heard of only when it has answered
+        call_id = f"{run_id} model"  # reported only after its answer
         self._spans.start(call_id, run_id, "model")
         self._spans.finish(call_id, turn=Turn(text=text, tokens=tokens))
 

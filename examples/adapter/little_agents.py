@@ -1,7 +1,7 @@
-"""A little agent framework, only to have one that an adapter can be written for.
+"""A little agent framework, to write an adapter for.
 
-It does what the large ones do: tells listeners what happens, in the run's own thread and context;
-runs the tools of a turn at once; lets an agent be the tool of another; can be cancelled.
+Like the large ones, it notifies listeners in the run's thread and context, runs the tools of a
+turn concurrently, lets an agent be the tool of another, and can be cancelled.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ _run_id: ContextVar[str | None] = ContextVar("little_agents_run_id", default=Non
 
 
 class Call(NamedTuple):
-    """A tool that a model wants to be called."""
+    """A tool call that a model requests."""
 
     tool: str
     arguments: dict[str, Any]
 
 
 class Turn(NamedTuple):
-    """What a model says; without calls, it is the answer."""
+    """A model's turn; without calls, it is the answer."""
 
     text: str
     calls: Sequence[Call] = ()
@@ -32,10 +32,10 @@ class Agent:
     """A model with tools.
 
     Args:
-        name: As listeners hear it.
-        model: From the conversation so far to the next turn.
-        tools: Async functions by name; another agent's ``run`` is one, too.
-        listeners: Are told of what happens; see the calls below for what.
+        name: The name that listeners get.
+        model: Returns the next turn of a conversation.
+        tools: Async functions by name, such as another agent's ``run``.
+        listeners: Receive the events; see the calls below.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Agent:
         self.name, self._model, self._tools, self._listeners = name, model, tools, listeners
 
     async def run(self, task: str) -> str:
-        """Do a task; what a model or a tool raises ends it."""
+        """Do a task; an error of a model or a tool ends it."""
         run_id = uuid.uuid4().hex
         parent_id = _run_id.get()
         token = _run_id.set(run_id)
