@@ -10,7 +10,7 @@ from typing import TypeAlias
 from kp_middleware.errors import MissingExtraError
 
 Pattern: TypeAlias = re.Pattern[str]
-"""RE2's own has the same methods."""
+"""RE2's type has the same methods."""
 
 
 def is_pattern(text: str) -> bool:

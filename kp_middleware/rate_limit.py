@@ -169,7 +169,7 @@ class Pace:
     def plausible(self, now: float) -> Self:
         """Return the pace without instants that are possible only if the clock was set back.
 
-        Past events cannot lie ahead, and no pause is longer than a day and the margin.
+        Past events are not in the future, and no pause exceeds a day and the margin.
         """
         paused_until = min(self.paused_until, now + _DAY_S + _MARGIN_S)
         refilled_s = max(_REFILL_S, self.interval_s)

@@ -98,7 +98,7 @@ _Absent = (
     Field(exclude_if=partial(operator.is_, None)),
     GetPydanticSchema(lambda source, handler: handler(source)["schema"]),  # null is none
 )
-_AnySequence = Field(strict=False)  # strict Python input would refuse a list where a tuple is kept
+_AnySequence = Field(strict=False)  # strict Python input would refuse a list for a tuple
 
 
 class DocumentPart(BaseModel):

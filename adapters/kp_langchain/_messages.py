@@ -167,7 +167,7 @@ def objective_of(inputs: object) -> object | None:
 
 
 def last_human_text(messages: Sequence[object]) -> str | None:
-    """Return the last human text, else the last text of anyone, else None."""
+    """Return the last human text, else the last text, else None."""
     last = None
     for message in islice(reversed(messages), _MOST_READ):
         said = read(message)
@@ -183,7 +183,7 @@ _CONTEXT_KEYS: Final = frozenset((*TASK_KEYS, "context", "history"))
 
 
 def answer_of(output: object) -> tuple[object | None, object | None]:
-    """Return the final answer of a run, and its structured response; None where there is none.
+    """Return the final answer of a run and its structured response, each None if missing.
 
     The answer is the structured response, else the last message, else a known key, else the output.
 

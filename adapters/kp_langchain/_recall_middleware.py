@@ -81,7 +81,7 @@ class KPRecallMiddleware(Middleware):
         tasks = dict.fromkeys(["\n".join(said[-_TURNS:]), *said[-1:]])
         recalled = (self._kp.recall(task, owner=owner, **self._terms) for task in tasks)
         found = next(filter(None, recalled), [])
-        return {"kp_quote": quotes(found)}  # an empty one, too: a thread's state has the last one's
+        return {"kp_quote": quotes(found)}  # also if empty: a thread's state keeps the last one
 
     async def abefore_agent(self, state: RecallState, runtime: "Runtime[Any]") -> dict[str, Any]:
         """Look for a past run, without blocking the event loop."""

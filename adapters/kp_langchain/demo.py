@@ -101,7 +101,7 @@ def tools_for(domain: str) -> list[BaseTool]:
 class ScriptedModel(BaseChatModel):
     """A fake chat model that returns one turn of its script after another.
 
-    ``{convert}`` in a turn stands for what the tool ``convert`` returned last.
+    ``{convert}`` in a turn is the last result of the tool ``convert``.
     """
 
     script: list[AIMessage]
@@ -140,7 +140,7 @@ def run_tasks(kp: Recording) -> None:
     for task in _TASKS:
         agent = create_agent(ScriptedModel(script=task.script), tools_for(task.domain))
         handler = KPCallbackHandler(kp, domain=task.domain, confidence=how_sure)
-        with suppress(PermissionError):  # one task fails, and its trace will say so
+        with suppress(PermissionError):  # one task fails; its trace records that
             agent.invoke(
                 {"messages": [HumanMessage(task.objective)]},
                 config=RunnableConfig(callbacks=[handler]),

@@ -32,7 +32,7 @@ _MAX_CREDIT: Final = _BAND + 1  # clipping at the band itself would lose credit
 
 
 class ReasonCode(StrEnum):
-    """The kind of reason for a decision, with the arguments that come with it."""
+    """The kind of reason for a decision, with its arguments."""
 
     ABOVE_THRESHOLD = "above_threshold"
     """``score``, ``threshold``; while a share warms up also ``runs`` and ``needed``."""

@@ -57,7 +57,7 @@ class DialogueTurn:
 
 
 class Dialogue:
-    """A run as turns; ``losses`` counts what is no message, or had to be made up."""
+    """A run as turns; ``losses`` counts what is not a message or was made up."""
 
     def __init__(self, trace: ReasoningTrace, records: Sequence[StepRecord] = ()) -> None:
         self.turns: list[DialogueTurn] = []

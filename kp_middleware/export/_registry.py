@@ -184,7 +184,7 @@ class Registry:
                 timeout=self.timeout_s,
                 limits=httpx2.Limits(keepalive_expiry=_IDLE_S),
                 verify=_named_trust() or True,
-                trust_env=not is_loopback(self._address.host),  # a proxy has a loopback of its own
+                trust_env=not is_loopback(self._address.host),  # a proxy has its own loopback
             )
         except RegistryUnavailableError as exc:
             raise self._unavailable(exc.problem) from exc
@@ -233,7 +233,7 @@ class _Request:
                 timer.join()  # or it could end the next request
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Follow what httpx2 does, and raise an OSError before it goes on with what has ended."""
+        """Follow httpx2's events, and raise OSError if the request has ended."""
         match event.partition(".")[2]:
             case "connect_tcp.complete" | "start_tls.complete":
                 self._socket = info["return_value"].get_extra_info("socket")

@@ -68,7 +68,7 @@ def check_search(answer: RegistryResponse) -> None:
 
 
 def check_complaint(answer: RegistryResponse, status: int) -> None:
-    """Check that a registry complained with this status, as it does of a request by a valid key."""
+    """Check that a registry answered with this error, as it does to a valid key."""
     if answer.status != status or _complaint(answer) is None:
         raise _refusal(answer)
 

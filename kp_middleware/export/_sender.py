@@ -157,7 +157,7 @@ class Sender:
     ) -> None:
         jitter, attempts, failures = self._jitter(), item.attempts + 1, pace.failures + 1
         pause_s = backoff_s(failures, jitter) / 2
-        if item.trace_seq == self._failed_last:  # the others shall not wait for one document
+        if item.trace_seq == self._failed_last:  # one document must not delay the others
             pause_s = min(pause_s, _LONGEST_PAUSE_FOR_ONE_S)
         self._failed_last = item.trace_seq
         pause_s = max(pause_s, error.retry_after_s or 0)

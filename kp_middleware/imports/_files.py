@@ -79,7 +79,7 @@ _SKIPPED_FOLDERS: Final = frozenset({"subagents", "tool-results"})  # of Claude 
 
 
 def default_folders(format_: str) -> list[Path]:
-    """Return the folders where the tool of a format, or of any, stores its runs."""
+    """Return the default folders of a format's tool, or of all tools."""
     return [
         Path(os.environ.get(variable) or Path.home() / default) / folder
         for name, (variable, default, folders) in _DEFAULT_FOLDERS.items()

@@ -120,7 +120,7 @@ class KnowledgePulse(Pipeline):
             function: With ``@kp.capture``; or use ``@kp.capture(domain="finance")``.
             name: Name of the agent; by default the function's.
             objective: Name of the parameter with the task; by default the first string argument.
-            domain: Picks the weights of the score; by default the pipeline's.
+            domain: Selects the weights of the score; by default the pipeline's.
             confidence: Function from a result to the agent's confidence, 0 to 1, or None if
                 unknown; or several, of which the first answer counts. Not called if the agent
                 states its confidence. See `kp_middleware.confidence`.
@@ -218,7 +218,7 @@ class KnowledgePulse(Pipeline):
     ) -> None:
         """Add an exporter, which gets runs redacted as for the registry.
 
-        It is called in a thread of its own, at least once for each run that is scored, failed or
+        It is called in a separate thread, at least once for each run that is scored, failed or
         incomplete; its position is stored in the file. Later feedback is not exported.
 
         Args:

@@ -41,7 +41,7 @@ class SubmittedTrace(NamedTuple):
     """A trace that a user built."""
 
     trace: ReasoningTrace
-    owner: str | None  # None: nobody's
+    owner: str | None  # None: no owner
 
 
 class ThreadEnd(NamedTuple):

@@ -169,9 +169,9 @@ class Pipeline:
         """End a thread: its paused runs become one trace, which is scored.
 
         Args:
-            thread_id: As LangGraph's ``configurable`` has it.
-            success: Whether its task was done; None means as its last run ended; a run that waits
-                for a person is then incomplete.
+            thread_id: The one in LangGraph's ``configurable``.
+            success: Whether its task was done; None means as its last run ended, incomplete if
+                that waits for a person.
             confidence: How sure you are, 0 to 1; None means what the last run stated.
 
         Raises:
@@ -199,7 +199,7 @@ class Pipeline:
 
         Raises:
             ValueError: If the confidence is not from 0 to 1, or both are None.
-            TypeError: If the id is not a string, the confidence no number, or success no boolean: a
+            TypeError: If the id is not a string, confidence not a number, or success not a bool: a
                 non-empty string would count as a success.
         """
         feedback = Feedback.of(trace_id, success=success, confidence=confidence)

@@ -104,7 +104,7 @@ def _full_name(match: re.Match[str]) -> str:
 
 
 def after_name(check: Check) -> Check:
-    """Return the check, applied only to names that end in a secret's and are no page tokens."""
+    """Return the check, applied only to names that end in a secret's and are not page tokens."""
 
     @wraps(check)
     def checked(match: re.Match[str]) -> bool:
@@ -117,7 +117,7 @@ def after_name(check: Check) -> Check:
 
 
 def is_secret_in_prose(match: re.Match[str]) -> bool:
-    """Return whether a value in prose, where any word may follow, is no dictionary word."""
+    """Return whether a value in prose, where any word may follow, is not a dictionary word."""
     value = value_of(match).rstrip(".,:;!?)\"'")
     if not any(sign.isascii() and not sign.isalpha() for sign in value) and not value.isascii():
         return False  # a word of another language
@@ -131,7 +131,7 @@ def is_secret_in_prose(match: re.Match[str]) -> bool:
 
 
 def is_secret_argument(match: re.Match[str]) -> bool:
-    """Return whether an argument in a secret's position is no placeholder or usual word."""
+    """Return whether an argument in a secret's position is not a placeholder or usual word."""
     value = value_of(match)
     if is_harmless(value) or _ESCAPED.search(value):
         return False
@@ -145,7 +145,7 @@ def _is_quoted(match: re.Match[str]) -> bool:
 
 
 def is_strong_named_value(match: re.Match[str]) -> bool:
-    """Return whether the value of a probable name is no word, number, path or id."""
+    """Return whether the value of a probable name is not a word, number, path or id."""
     value = value_of(match)
     if "\n" in _separator(match):
         return False
@@ -203,7 +203,7 @@ def is_shell_default(match: re.Match[str]) -> bool:
 
 
 def is_opaque_value(match: re.Match[str]) -> bool:
-    """Return whether the value after any name looks random and is no hash or id."""
+    """Return whether the value after any name looks random and is not a hash or id."""
     value = value_of(match)
     name = _NAME_BEFORE.search(_before(match, 48))
     if name is None or _NAME_OF_HASH.search(name[1]) or _NOT_SECRET.match(value):
@@ -223,7 +223,7 @@ def is_doubtful_token(match: re.Match[str]) -> bool:
 
 
 def is_assigned_secret(match: re.Match[str]) -> bool:
-    """Return whether the value of a secret's name is no code, word or placeholder."""
+    """Return whether the value of a secret's name is not code, a word or a placeholder."""
     text, (start, end) = match.string, matched_value(match)
     value, sign, name = text[start:end], _separator(match), _full_name(match)
     is_bare = match["value_bare"] is not None

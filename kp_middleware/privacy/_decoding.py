@@ -114,7 +114,7 @@ class DecodedText:
         self, text: str, signs: re.Pattern[str], parent: "DecodedText | None" = None
     ) -> None:
         self._parent = parent  # another reading, of which this is one
-        self._places = [0]  # of each piece in what is read
+        self._places = [0]  # of each piece in the decoded text
         self._pieces = [(0, 1)]  # its place in the original, and the size of a character
         parts: list[str] = []
         replacements: dict[str, str] = {}  # a text has the same few escapes
@@ -151,9 +151,9 @@ class DecodedText:
 def readings(text: str) -> list[DecodedText]:
     r"""Return the text as displayed and, if it has escapes, also with them decoded.
 
-    ``%3D`` hides where a value begins, and so do ``\n`` in a string that was written down, and
-    the end of a colour: the last letter of each seems to belong to what follows. JSON that was
-    written as a string more than three times is read again with three levels less.
+    ``%3D`` hides the start of a value, as do ``\n`` in a serialized string and the end of a
+    colour: the last letter of each seems to belong to what follows. JSON nested in more than
+    three strings is read again with three levels less.
     """
     decoded: list[DecodedText] = []
     unescaped = None
@@ -200,7 +200,7 @@ def _replacement(sign: re.Match[str]) -> str:
 
 
 def unique_members(members: list[tuple[str, object]]) -> dict[str, object]:
-    """Return the members of a JSON object, or raise ValueError if a key comes twice."""
+    """Return the members of a JSON object, or raise ValueError for a duplicate key."""
     document = dict(members)
     if len(document) < len(members):
         raise ValueError("duplicate key")
@@ -259,11 +259,11 @@ ANY_NAME = rf"(?P<name>{_SIGN}{{2,40}}+(?: (?![\d-]){_SIGN}{{2,10}}+){{0,2}}?)"
 PART_OF_NAME = rf"(?P<name>{_SIGN}{{2,40}}?)"
 """The same before a sign that names may have."""
 
-_LAST_WORDS = (  # the words at which names have a blank before or in them
+_LAST_WORDS = (  # the words with a blank before or inside names
     *("keys?", "phrase", "passe", "access", "ordine", "schl.{1,3}ssel", "cl[eé]", "clave", "sandi"),
     *("kh[aẩ]u", "المرور", "السر", "السري", "عبور"),
 )
-_ENDS = (  # or is followed by what a name of a secret ends in
+_ENDS = (  # or is followed by the end of a secret's name
     "(?:(?![a-z])|access|key|val|hash|digest|salt|plain|text|confirm|repeat|again|new|old|b0|base"
     "|encrypted|data|string|test|qa|uat|local|default|main|current|prev|prod|dev|stag|live|pem|der"
     "|field|input|box)"
@@ -343,5 +343,5 @@ def is_counter(name: str) -> bool:
 
 
 def is_account_field(name: str, value: str) -> bool:
-    """Return whether a field beside a password only describes the account."""
+    """Return whether a field next to a password only describes the account."""
     return name.lower() in _ACCOUNT_FIELDS and not is_strong(value)

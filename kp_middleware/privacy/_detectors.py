@@ -350,7 +350,7 @@ def _forms(value: str) -> Iterator[str]:
     """Yield the other spellings of a secret, and the secret part of ``sid=x`` or ``user:x``."""
     bytewise = value.encode(errors="replace").decode("latin-1")  # as URL escapes are decoded
     for form in dict.fromkeys((value, fully_decoded(value), bytewise)):
-        if "; " not in form:  # in a cookie header, each cookie is a secret of its own
+        if "; " not in form:  # in a cookie header, each cookie is a secret
             yield form
             yield form.strip(_PUNCTUATION)
         if password := _USERINFO.search(form):
@@ -388,6 +388,6 @@ def _is_unmistakable(value: str) -> bool:
 
 
 def alternates(value: str) -> bool:
-    """Return whether letters and digits alternate more often than in anything people write."""
+    """Return whether letters and digits alternate more than in human text."""
     kinds = [character.isdigit() for character in value if character.isalnum()]
     return sum(a != b for a, b in pairwise(kinds)) >= max(3, 0.2 * len(kinds))

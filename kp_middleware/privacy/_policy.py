@@ -90,7 +90,7 @@ def _version(engine: str) -> str:
             return hashlib.sha256(content).hexdigest()[:12]
         package = _KINDS[kind].package if kind in _KINDS else kind
         return " ".join(map(metadata.version, filter(None, (package, argument))))
-    except (OSError, ValueError, ModuleNotFoundError):  # of a package, too
+    except (OSError, ValueError, ModuleNotFoundError):  # also of a package
         return ""
 
 

@@ -150,7 +150,7 @@ def is_model_token(token: str, around: str) -> bool:
 
 
 def is_strong(value: str) -> bool:
-    """Return whether a value has at least 8 characters and is no word, number, path or code."""
+    """Return whether a value has 8 or more characters and is not a word, number, path or code."""
     if len(value) < 8 or value.isdecimal() or any(map(str.isspace, value)):
         return False
     if is_words(value.strip(_PUNCTUATION)) and not is_hexadecimal(value):
@@ -188,7 +188,7 @@ def is_strong_mix(value: str) -> bool:
 
 
 def is_user_and_password(value: str) -> bool:
-    """Return whether ``user:password``, or a key as the user, is no template."""
+    """Return whether ``user:password``, or a key as the user, is not a template."""
     user, _, password = value.partition(":")
     password = password.strip("\"'")
     if not password:
@@ -206,7 +206,7 @@ def is_kubernetes_secret_data(value: str) -> bool:
 
 
 def is_credential(value: str) -> bool:
-    """Return whether the value after ``Bearer`` or the like is no word or placeholder."""
+    """Return whether the value after ``Bearer`` or similar is not a word or placeholder."""
     words = [word.strip(".,:;!?()") for word in value.split()]
     if is_dummy(value) or (len(words) > 1 and all(map(is_wordy, words))):
         return False
@@ -267,7 +267,7 @@ def is_issued_token(value: str) -> bool:
 
 
 def is_vendor_token(value: str, *, alone: bool, names_key: bool) -> bool:
-    """Return whether a value is a key: after only a vendor's name, or one that tells of keys."""
+    """Return whether a value is a key, after only a vendor's name or one that mentions keys."""
     if _HEX_KEY.match(value):
         return names_key and len(set(value)) > 6
     digits = sum(map(str.isdigit, value))

@@ -284,7 +284,7 @@ def ended(
 
 
 def alone(run: RecordedRun) -> RecordedRun | None:
-    """Return a part whose earlier parts are missing, or None if it has no steps of its own.
+    """Return a part whose earlier parts are missing, or None if it has no new steps.
 
     Results of calls made in the missing parts are left out.
     """

@@ -16,7 +16,7 @@ _MAX_ROOTS: Final = 2048
 _REMEMBERED: Final = 4096  # spans at least: enough to recognise late reports
 
 Kind: TypeAlias = Literal["agent", "model", "tool", "chain"]
-"""The kind of a span; a ``chain`` has no step of its own."""
+"""The kind of a span; a ``chain`` is not a step."""
 
 
 class Recording(Protocol):
@@ -233,7 +233,7 @@ class SpanTree:
         return len(self._live)
 
     def trace_id(self, span_id: SpanId) -> str | None:
-        """Return the trace id of a root, live or ended; None if it is no root or too old."""
+        """Return the trace id of a live or ended root; None if it is too old or not a root."""
         return self._trace_ids.get(span_id)
 
     def join(self, span_id: SpanId, parent_id: SpanId | None) -> Span | None:

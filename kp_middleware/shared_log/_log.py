@@ -35,7 +35,7 @@ _SHIP: Final = f"""
     INSERT INTO kp.log (seq, {COLUMNS})
     SELECT h.head - (SELECT count(*) FROM fresh) + k, {VALUES} FROM fresh, h RETURNING id, seq
 """
-# Where people have deleted a run's row but not yet its revision, it is decided on anew.
+# A run whose row was deleted, but not yet its revision, is decided on again.
 _DECIDE: Final = _SHIP.replace("l.id = r.id", "l.id = r.id AND l.rev = 0")
 _PLACES: Final = "SELECT id, seq FROM kp.log WHERE id = ANY(%s) AND rev = 0"
 _UNIQUE_VIOLATION: Final = "23505"

@@ -93,7 +93,7 @@ class SharedItem(NamedTuple):
 
 class ItemState(NamedTuple):
     id: str
-    state: str  # ``gone`` where its run was deleted in the log
+    state: str  # ``gone`` if its run was deleted in the log
     reason: str | None
     attempts: int
     http_status: int | None

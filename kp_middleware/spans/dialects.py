@@ -1,4 +1,4 @@
-"""Parse spans in the dialects of OpenTelemetry; the keys of each span tell which it is.
+"""Parse spans in the dialects of OpenTelemetry, identified by the keys of each span.
 
 The GenAI conventions have messages as attributes, and before 1.37 as events; OpenLLMetry had flat
 keys before 0.6; OpenInference flattens messages into attributes whose indexes may have gaps.
@@ -28,7 +28,7 @@ from kp_middleware.spans.messages import (
 )
 
 Kind: TypeAlias = Literal["agent", "model", "tool", "retriever", "chain"]
-"""The kind of a span; a ``chain`` is no step."""
+"""The kind of a span; a ``chain`` is not a step."""
 
 Attributes: TypeAlias = Mapping[str, Any]
 

@@ -119,7 +119,7 @@ def find_roots(top: BufferedSpan) -> Iterator[BufferedSpan]:
     spans = [top]
     for span in spans:
         if span.kind is None and span.ended_s is None and span.scope.is_of_agents and span.children:
-            span.kind = "agent"  # its kind comes with its end
+            span.kind = "agent"  # its kind is known at its end
         if span.kind in ROOT_KINDS:
             if span.parent is not None:
                 outer = span.outermost()
@@ -291,7 +291,7 @@ class _Replay:
         return span.kind != "model"
 
     def _is_step(self, span: BufferedSpan) -> bool:
-        """Return whether a span is a step of its own, and not a detail of another."""
+        """Return whether a span is a step, and not a detail of another."""
         if span is self._root or span.kind == "agent":
             return True
         if span.kind == "retriever":

@@ -105,7 +105,7 @@ _OF_A_SEARCH: Final = ("text", "first", "begin", "end")
 _SIDES: Final = {"t.margin >= 0": "margin", "t.margin < 0": "margin DESC"}
 
 _UNSENT: Final = "o.state IS NULL AND t.state = :state"
-_WAITING: Final = "t.score IS NULL AND " + _UNSENT  # as the index has it
+_WAITING: Final = "t.score IS NULL AND " + _UNSENT  # as in the index
 _SCORED: Final = "o.state IS NULL AND t.state = 'scored' AND t.decision"
 _ENDED: Final = frozenset(("scored", "incomplete", "failed"))
 _BEGIN: Final = """
@@ -381,7 +381,7 @@ class Listing(Queries):
 
 
 def _summary(row: tuple[Any, ...]) -> RunSummary:
-    """Create a summary; the outbox may give a reason of its own in place of the code."""
+    """Create a summary; an outbox item's reason replaces the code."""
     run, args = RunSummary._make(row[: len(RunSummary._fields)]), row[len(RunSummary._fields)]
     reason = reason_text(run.reason_code, args) if run.reason == run.reason_code else run.reason
     return run._replace(success=bool(run.success), reason=reason)

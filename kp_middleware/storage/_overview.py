@@ -107,7 +107,7 @@ class Slice(NamedTuple):
 
 
 class ScoreSlices(NamedTuple):
-    """The distribution of scores in all domains; private runs are in slices of their own."""
+    """The distribution of scores in all domains; private runs are in separate slices."""
 
     threshold: float | None  # of the last decision; None: relative, or missing
     slices: tuple[Slice, ...] = ()

@@ -133,7 +133,7 @@ class PacingTable:
 
 
 def _set_aside(path: Path) -> None:
-    """Rename a damaged file, or else each trace file would fall back to a rate limit of its own."""
+    """Rename a damaged file, or each trace file would fall back to its own rate limit."""
     with closing(open_to_write(path)) as connection:
         if soundness_of(connection) == "sound":
             return  # another process was first

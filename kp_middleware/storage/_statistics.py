@@ -303,7 +303,7 @@ class Statistics(Queries):
         return self._all(GroupCounts, sql)
 
     def states(self) -> dict[str, int]:
-        """Return the numbers of runs by state, as the view ``history`` has it, the most first."""
+        """Return the numbers of runs by state, as in the view ``history``, the largest first."""
         return dict(self._run(_STATES))
 
     def gates(self) -> list[GateCounts]:

@@ -131,7 +131,7 @@ class Obstacles(NamedTuple):
 
 
 def find_obstacles(backlog: Sequence[Queue], db: Path) -> Obstacles:
-    """Read the outbox of a file, the rate limits beside it, and the login."""
+    """Read the outbox of a file, the rate limits, and the login."""
     now = time.time()
     rows = [row for path in locations.pacing_files(db) for row in read_paces(path)]
     pauses: list[Pause] = []

@@ -95,7 +95,7 @@ def label(text: str, x: float, y: float, anchor: str = "start", style: str = "qu
 
 
 def group(title: str, marks: Iterable[Mark], href: str | None = None) -> Mark:
-    """Return marks with a tooltip and an optional link, which is in the table below, too."""
+    """Return marks with a tooltip and an optional link, which the table below also has."""
     link: dict[str, str | float] = {} if href is None else {"href": href, "tabindex": -1}
     return Mark("a" if link else "g", link, title=title, inside=(*marks,))
 

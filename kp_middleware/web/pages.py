@@ -63,7 +63,7 @@ def overview_html(
     prices: Prices = NO_PRICES,
     every: str | None = None,
 ) -> Markup:
-    """Render the overview; ``every`` is the address of that of all runs, if this one is limited."""
+    """Render the overview; ``every`` links a limited one to the overview of all runs."""
     scores, spent = overview.scores, prices.spending(used)
     amounts = {**spent.days, **spent.models}
     costs = {name: prices.in_words(amount) for name, amount in amounts.items()}

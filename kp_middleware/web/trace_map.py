@@ -81,7 +81,7 @@ def trace_map(
         marks.append(group(title, (spot,), links.trace(point.id)))
     totals = ("all", f"{len(points):,}", f"{cleared:,}")
     rows, keys = [TableRow(totals, None if nearest else links.runs())], []
-    for colour in SHAPES:  # domains without a colour of their own are merged
+    for colour in SHAPES:  # domains without their own colour are merged
         alike = [point for point in points if colours[point.domain] == colour]
         if not alike:
             continue
