@@ -383,9 +383,14 @@ class Stages:
         if evaluation is None:
             return None
         score, verdict = evaluation
-        if verdict.decision == "withhold" and trace.metadata.visibility != "private":
-            self._count_withheld()
-        is_local = verdict.decision == "withhold" or "delivery" in verdict.reason.args
+        is_withheld = verdict.decision == "withhold"
+        if is_withheld and trace.metadata.visibility != "private":
+            self._withheld += 1  # other processes may have scored the rest
+            if self._withheld == 1 or not self._withheld % _WARN_EVERY:
+                warning = self._store.forwarding_warning(time.time())
+                if warning is not None:
+                    logger.warning("nothing leaves: %s", warning)
+        is_local = is_withheld or "delivery" in verdict.reason.args
         return None if is_local else (trace, score.value)
 
     def _ending_with_estimate(
@@ -399,14 +404,6 @@ class Stages:
             if ending != before:
                 self._store.save_ending(seq, ending)
         return ending
-
-    def _count_withheld(self) -> None:
-        """Warn if no recent run was forwarded; check once per 100 withheld runs."""
-        self._withheld += 1  # other processes may have scored the rest
-        if self._withheld == 1 or not self._withheld % _WARN_EVERY:
-            warning = self._store.forwarding_warning(time.time())
-            if warning is not None:
-                logger.warning("nothing leaves: %s", warning)
 
     def _decide(
         self, seq: int, run: RunFacts, trace: ReasoningTrace, ending: Ending, started: float
