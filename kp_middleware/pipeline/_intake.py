@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 from uuid import UUID
 
 from kp_middleware import privacy, recording
@@ -328,16 +328,15 @@ def _redacted(
 
     From a run that is not new, remove only the ``known`` secrets.
     """
-    redact_values = privacy.redact_jsonable if is_new else privacy.redact_known_in_jsonable
-    redact_trace = privacy.redact_trace if is_new else privacy.redact_known_in_trace
+    how: Any = {"level": "private", "policy": policy, "known": known, "only_known": not is_new}
     named = [name for step in run.facts for name in (step.agent, step.parent, step.model)]
     names = [*dict.fromkeys(name for name in named if name is not None)]
     facts = {**{name: getattr(run, name) for name in _TEXT_FIELDS}, "names": names}
-    values = redact_values(facts, level="private", policy=policy, known=known)
+    values = privacy.redact_jsonable(facts, **how)
     count = len(known)
-    redacted = redact_trace(run.trace, level="private", policy=policy, known=known)
+    redacted = privacy.redact_trace(run.trace, **how)
     if len(known) > count:
-        values = redact_values(facts, level="private", policy=policy, known=known)
+        values = privacy.redact_jsonable(facts, **how)
     clean: dict[str | None, str | None] = {None: None}
     clean.update(zip(names, values.value.pop("names"), strict=True))
     steps = tuple(

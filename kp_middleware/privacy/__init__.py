@@ -7,13 +7,7 @@ Names, postal addresses and birth dates are not found by rules. A `Policy` adds 
 
 from kp_middleware.privacy._decoding import count_placeholders, parse_json
 from kp_middleware.privacy._detectors import KnownSecrets
-from kp_middleware.privacy._documents import (
-    check_clean,
-    redact_jsonable,
-    redact_known_in_jsonable,
-    redact_known_in_trace,
-    redact_trace,
-)
+from kp_middleware.privacy._documents import check_clean, redact_jsonable, redact_trace
 from kp_middleware.privacy._policy import ENGINE_TROUBLE, Policy
 from kp_middleware.privacy._rules import REDACTOR
 from kp_middleware.privacy._ruleset import (
@@ -37,8 +31,6 @@ __all__ = [
     "count_placeholders",
     "parse_json",
     "redact_jsonable",
-    "redact_known_in_jsonable",
-    "redact_known_in_trace",
     "redact_text",
     "redact_trace",
 ]

@@ -324,28 +324,21 @@ def redact_trace(
     level: "PrivacyLevel",
     policy: Policy = _NO_POLICY,
     known: KnownSecrets | None = None,
+    only_known: bool = False,
 ) -> RedactedTrace:
     """Redact a trace for a privacy level.
 
     A secret found in one place is redacted in every place, as are the ``known`` secrets of other
-    documents of the run, to which those found here are added.
+    documents of the run, to which those found here are added. With ``only_known``, the trace is
+    redacted already, and only secrets that became known later are.
 
     Raises:
         RedactionError: If the result may not be clean and valid: do not share it.
     """
     with _fail_closed(policy):
         walk = Walk(trace, level, policy, known, skip=_SAFE_FIELDS)
-        content = walk.redact_known(walk.clean(trace.model_dump(mode="json")))
-        return _checked(trace, walk, content) if walk.found else RedactedTrace(trace, ())
-
-
-def redact_known_in_trace(
-    trace: "ReasoningTrace", *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
-) -> RedactedTrace:
-    """Redact secrets that became known later from a redacted trace. Raises as `redact_trace`."""
-    with _fail_closed(policy):
-        walk = Walk(trace, level, policy, known, skip=_SAFE_FIELDS)
-        content = walk.redact_known(trace.model_dump(mode="json"))
+        content = trace.model_dump(mode="json")
+        content = walk.redact_known(content if only_known else walk.clean(content))
         return _checked(trace, walk, content) if walk.found else RedactedTrace(trace, ())
 
 
@@ -355,6 +348,7 @@ def redact_jsonable(
     level: "PrivacyLevel",
     policy: Policy = _NO_POLICY,
     known: KnownSecrets | None = None,
+    only_known: bool = False,
 ) -> RedactedValue:
     """Redact dicts, lists, tuples, strings and numbers for a privacy level.
 
@@ -368,19 +362,8 @@ def redact_jsonable(
     """
     with _fail_closed(policy):
         walk = Walk(value, level, policy, known)
-        return RedactedValue(walk.redact_known(walk.clean(value)), tuple(walk.found))
-
-
-def redact_known_in_jsonable(
-    value: object, *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
-) -> RedactedValue:
-    """Redact secrets that became known later from a redacted structure.
-
-    Raises as `redact_jsonable`.
-    """
-    with _fail_closed(policy):
-        walk = Walk(value, level, policy, known)
-        return RedactedValue(walk.redact_known(value), tuple(walk.found))
+        clean = walk.redact_known(value if only_known else walk.clean(value))
+        return RedactedValue(clean, tuple(walk.found))
 
 
 def check_clean(body: bytes, *, level: "PrivacyLevel", policy: Policy = _NO_POLICY) -> None:

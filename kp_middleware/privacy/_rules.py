@@ -142,7 +142,6 @@ def _number_rules(row: dict[str, Any], check: Check | None) -> Iterator[Rule]:
 
 
 def _near_cue(cues: str, check: Check | None) -> Check:
-    """Return a check for a cue near the match."""
     pattern = rf"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:{cues})(?![a-z])"
 
     def announced(match: re.Match[str]) -> bool:
