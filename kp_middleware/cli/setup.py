@@ -19,7 +19,7 @@ from kp_middleware import errors, storage
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import ATTENTION, UNREACHABLE
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
-from kp_middleware.embedding import describe_source, shared_embedder
+from kp_middleware.embedding import shared_embedder
 from kp_middleware.locations import unknown_variables
 from kp_middleware.pipeline import KnowledgePulse
 from kp_middleware.privacy import Policy, redact_text
@@ -216,7 +216,7 @@ def _model(settings: Settings) -> Finding:
     except errors.EmbedderError as error:
         return Finding("model", f"{error}; without it novelty is 0.5", ok=False)
     took_s = time.perf_counter() - started
-    return Finding("model", f"{embedder.name}, from {describe_source()}, ready in {took_s:.1f} s")
+    return Finding("model", f"{embedder.name}, ready in {took_s:.1f} s")
 
 
 def _registry(settings: Settings) -> Finding:

