@@ -63,7 +63,6 @@ _runs_by_pipeline: Final[WeakValueDictionary[int, SpanTree]] = WeakValueDictiona
 
 
 def default_pulse() -> "KnowledgePulse":
-    """Return the pipeline of this process."""
     from kp_middleware import KnowledgePulse
 
     return KnowledgePulse.default()
@@ -76,7 +75,6 @@ def runs_of(kp: Recording) -> SpanTree:
 
 
 def current_run_id() -> int | None:
-    """Return the id of the current LangChain run, or None."""
     manager = (var_child_runnable_config.get() or {}).get("callbacks")
     run_id: UUID | None = getattr(manager, "parent_run_id", None)
     return None if run_id is None else run_id.int
@@ -260,7 +258,6 @@ class Root(RootSpan):
 
     @shield
     def guess_objective(self, messages: Sequence[object]) -> None:
-        """Guess the objective from the messages to the first model."""
         if not self._has_objective and not self.recorder.objective:
             self.recorder.set_objective(last_human_text(messages) or "")
             self.recorder.thread_notes.has_guessed_objective = self._is_resumed
@@ -277,14 +274,12 @@ class Root(RootSpan):
         self.pause(span)
 
     def fail(self, error: BaseException) -> None:
-        """End with an error."""
         is_given_up = isinstance(error, GIVEN_UP)
         if not (is_given_up and self.began_late and not self.recorder.log.count):
             super().fail(error)  # else it was cancelled with its parent
 
     @shield
     def conclude(self, output: object, *_: object) -> None:
-        """Set the result, and the confidence in it."""
         text = final_text(output)
         if text and not self.began_late and self.recorder.extractors.is_own_field_alone:
             self.recorder.outcome(text)  # nearly always

@@ -42,12 +42,10 @@ class DialogueTurn:
 
     @property
     def role(self) -> str:
-        """The role of a chat message."""
         return "assistant" if self.is_agent else "user"
 
     @property
     def text(self) -> str:
-        """The text of the message."""
         return self.texts[-1] if self.texts else ""
 
     @property

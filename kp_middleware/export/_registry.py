@@ -219,7 +219,6 @@ class _Request:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Limit a request to these seconds."""
         self.asked = self.is_late = False
         timer = threading.Timer(seconds, self._come_late)
         timer.daemon = True

@@ -74,7 +74,6 @@ def check_complaint(answer: RegistryResponse, status: int) -> None:
 
 
 def exported_ids(answer: RegistryResponse) -> frozenset[str]:
-    """Return the ids of all units in an agent's export."""
     match answer.status, answer.json:
         case 200, {"data": {"knowledge_units": [*units]}}:
             ids = [unit["id"] for unit in units if isinstance(unit, dict) and "id" in unit]

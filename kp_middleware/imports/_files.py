@@ -152,7 +152,6 @@ def _detect_value(value: object) -> str | None:
 
 
 def read_runs(path: Path, context: ImportContext) -> Iterator[SourceRun | ReasoningTrace]:
-    """Yield the runs of a file in the context's format."""
     try:
         if _is_sqlite(path):
             yield from read_session(path, context)

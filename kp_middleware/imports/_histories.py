@@ -96,7 +96,6 @@ def read_session(path: Path, context: ImportContext) -> Iterator[SourceRun]:
 
 
 def read_atif(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
-    """Yield the run of each trajectory."""
     for value in values:
         document = as_dict(value)
         if not as_list(document.get("steps")):
@@ -125,7 +124,6 @@ def _read_atif_verdict(document: Json, path: Path | None) -> bool | None:
 
 
 def _read_step(run: SourceRun, step: Json, model: str | None) -> None:
-    """Add a step as messages."""
     calls = [
         {**call, "name": call.get("function_name"), "id": call.get("tool_call_id")}
         for call in as_dicts(step.get("tool_calls"))

@@ -233,5 +233,4 @@ class _CodexSession:
 
 
 def is_codex(line: Json) -> bool:
-    """Return whether an object is a line of a rollout."""
     return as_text(line.get("type")) in _LINE_TYPES and isinstance(line.get("payload"), dict)

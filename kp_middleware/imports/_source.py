@@ -139,7 +139,6 @@ class SourceRun:
             self.has_activity = True
 
     def count_tokens(self, call: ModelCall) -> None:
-        """Add the model and the tokens of a call."""
         if call.model is not None:
             self.recorder.model = call.model
         if call.input_tokens is not None or call.output_tokens is not None:
@@ -232,7 +231,6 @@ class ImportContext:
             self.run = SourceRun(self, key, session, requires_answer=True)
 
     def end_run(self) -> Iterator[SourceRun]:
-        """Yield the open run, if any."""
         if self.run is not None:
             yield self.run
         self.run = None

@@ -113,10 +113,8 @@ def _build_trees(rows: list[Json], format_: _Format, context: ImportContext) -> 
     spans: dict[int | str, BufferedSpan] = {}
     parents: dict[int | str, str | None] = {}
     for count, (row, start_s) in enumerate(zip(rows, starts, strict=True)):
-        key, end_s = (
-            _field(row, format_.id, as_name) or f"#{count}",
-            _epoch_s(_field(row, format_.end)),
-        )
+        key = _field(row, format_.id, as_name) or f"#{count}"
+        end_s = _epoch_s(_field(row, format_.end))
         at_s = first_s if start_s is None else start_s
         end_s = at_s if end_s is None and start_s is None else end_s
         content, scope = format_.read(row), Scope(as_text(row.get("scope")))
@@ -309,11 +307,8 @@ def _agent_name(row: Json) -> str | None:
 
 def _read_langsmith_run(row: Json) -> SpanContent:
     """Read a run of LangSmith; a chain is an agent if it is outermost or of another agent."""
-    extra, agent, parent = (
-        as_dict(row, "extra"),
-        _agent_name(row),
-        as_name(row.get("parent_run_id")),
-    )
+    extra, agent = as_dict(row, "extra"), _agent_name(row)
+    parent = as_name(row.get("parent_run_id"))
     metadata, params = as_dict(extra, "metadata"), as_dict(extra, "invocation_params")
     kind = _KINDS.get(as_text(row.get("run_type")), "chain")
     if kind == "chain" and (parent is None or (agent and row["parent_agent"] != agent)):

@@ -99,7 +99,6 @@ class Recalled:
 
 
 def recalled(run: Run, policy: Policy, similarity: float = 0.0) -> Recalled:
-    """Convert a stored run to a recalled one."""
     source = run.success_source or "assumed"
     if source == "assumed" and run.confidence_source == "estimated":
         source = "estimated"

@@ -285,7 +285,6 @@ class StepLog:
 
     @property
     def count(self) -> int:
-        """The number of steps of the run."""
         return self.kept + self._left_out.total()
 
     def append(self, step: StepFields, size_bytes: int) -> None:
@@ -392,6 +391,5 @@ class StepLog:
 
 
 def is_marker(step: Step) -> bool:
-    """Return whether a step is a marker for steps left out."""
     is_bare = step.type == "observation" and step.tool is None and step.content is None
     return is_bare and _MARKER.fullmatch(step.output_summary or "") is not None

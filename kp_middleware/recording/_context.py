@@ -55,7 +55,6 @@ class Shield:
             return self.failures[kind] == 1
 
     def log_once(self, level: int, message: str) -> None:
-        """Log a message once per process."""
         if message not in self.logged:
             self.logged.add(message)
             logger.log(level, "%s", message)

@@ -112,7 +112,6 @@ class CallRecording:
 
     @shield
     def yielded(self, item: object) -> None:
-        """Copy an item that a generator yielded."""
         self._count += 1
         self._is_text = self._is_text and isinstance(item, str)
         if self._copy.left_bytes > 0:

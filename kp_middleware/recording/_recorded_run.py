@@ -115,7 +115,6 @@ def assemble(
 
 
 def _numbered(steps: Sequence[StepFields]) -> tuple[Step, ...]:
-    """Return the numbered steps of a document, at least one."""
     documents = []
     for at, step in enumerate(steps or [{"type": "observation"}]):
         fields = {name: value for name, value in step.items() if name not in STEP_METADATA}

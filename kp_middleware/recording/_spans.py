@@ -404,10 +404,8 @@ class RootSpan:
         is_paused = span.paused or span.paused_inside
         if is_paused or self.awaits_turn:
             notes = self.recorder.thread_notes
-            notes.awaits, notes.pending_calls = (
-                "human" if is_paused else "turn",
-                span.conversation.pending_calls,
-            )
+            notes.awaits = "human" if is_paused else "turn"
+            notes.pending_calls = span.conversation.pending_calls
             notes.questions = tuple(self._questions) if is_paused else ()
 
     def succeed(self, output: object, *, complete: bool = True) -> None:

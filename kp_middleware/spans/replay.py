@@ -123,11 +123,8 @@ def find_roots(top: BufferedSpan) -> Iterator[BufferedSpan]:
         if span.kind in ROOT_KINDS:
             if span.parent is not None:
                 outer = span.outermost()
-                span.outer_recorder, span.place, span.parent = (
-                    outer.outer_recorder,
-                    outer.place,
-                    None,
-                )
+                span.outer_recorder, span.place = outer.outer_recorder, outer.place
+                span.parent = None
             yield from (root for root in _split(span) if root.kind == "agent" or _has_work(root))
         elif span.kind is None:
             spans += span.children.values()
@@ -412,9 +409,8 @@ class _Replay:
             self._tree.finish(root.id, error=self._error(error), at_s=at_s)
             return
         errors = (span.content.error for span in self._spans)
-        cancelled = next(
-            (error.type for error in errors if error and error.type in CANCELLED), None
-        )
+        types = (error.type for error in errors if error is not None)
+        cancelled = next(filter(CANCELLED.__contains__, types), None)
         if cancelled is not None and self._owns_run:
             recorder.unfinished = cancelled
         outputs = [agent.content.output for agent in reversed(self._agents)]
