@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.formula import (
     Nearest,
@@ -30,6 +30,7 @@ EXTERNAL_SOURCES: Final = frozenset({"extracted", "feedback", "verdict"})  # not
 _UNKNOWN_SUCCESS: Final = 0.5
 _DEFAULT_CONFIDENCE: Final = 0.8
 _MIN_CALM: Final = 0.01
+_OF_VERDICT: Final = ("gate", "threshold", "decision", "bar", "credit", "chosen")
 
 
 def known_success(success: bool, source: str | None) -> bool | None:  # noqa: FBT001 - an outcome
@@ -181,6 +182,21 @@ class Evaluation(NamedTuple):
 
     score: Score
     verdict: Verdict
+
+    def as_columns(self) -> dict[str, Any]:
+        """Return the values of the columns that the file and the shared log have in common."""
+        near, (code, args) = self.score.nearest, self.verdict.reason
+        return {
+            **{name: getattr(self.verdict, name) for name in _OF_VERDICT},
+            "rank_key": self.verdict.key,
+            "reason_code": code,
+            "reason_args": json.dumps(dict(args), ensure_ascii=False),
+            "score": self.score.value,
+            "rules": json.dumps([adjustment._asdict() for adjustment in self.score.adjustments]),
+            "embedder": self.score.embedder,
+            "nearest": near and near.id,
+            "nearest_similarity": near and near.similarity,
+        }
 
 
 def evaluate(

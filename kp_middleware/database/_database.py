@@ -297,6 +297,9 @@ class Queries:
         """Return the first row as a record; None if there is none."""
         return next(iter(self._all(kind, sql, values)), None)
 
+    def _meta(self, key: str) -> str | None:
+        return self._text("SELECT value FROM meta WHERE key = ?", (key,))
+
     def _named(self, sql: str, values: Values = ()) -> list[dict[str, Any]]:
         cursor = self._run(sql, values)
         names = [column[0] for column in cursor.description]

@@ -51,23 +51,8 @@ class SharedRun:
     redactor: str | None = None
 
     def evaluated(self, evaluation: Evaluation) -> Self:
-        score, verdict = evaluation
-        near, (code, args) = score.nearest, verdict.reason
-        names = ("threshold", "gate", "decision", "bar", "credit", "chosen")
-        return replace(
-            self,
-            **{name: getattr(verdict, name) for name in names},
-            signals=tuple(score.signals),
-            weights=tuple(score.weights),
-            rules=json.dumps([one._asdict() for one in score.adjustments]),
-            score=score.value,
-            reason_code=code,
-            reason_args=json.dumps(dict(args), ensure_ascii=False),
-            rank_key=verdict.key,
-            embedder=score.embedder,
-            nearest=near and near.id,
-            nearest_similarity=near and near.similarity,
-        )
+        signals, weights = tuple(evaluation.score.signals), tuple(evaluation.score.weights)
+        return replace(self, **evaluation.as_columns(), signals=signals, weights=weights)
 
     @property
     def evaluation(self) -> Evaluation:

@@ -153,13 +153,12 @@ class ExportCursor(Queries, LeasedOutbox):
             until = found[-1].seq
 
     def _place(self) -> CursorState:
-        sql = "SELECT value FROM meta WHERE key = ?"
-        stored = self._text(sql, (self._key,))
+        stored = self._meta(self._key)
         if stored is None:
             before = "SELECT coalesce(max(seq), 0) FROM traces WHERE started_at < ?"
             stored = json.dumps(CursorState(self._value(before, (self._since,))))
             self._run("INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)", (self._key, stored))
-            stored = self._text(sql, (self._key,)) or stored
+            stored = self._meta(self._key) or stored
         until, left, *rest = json.loads(stored)
         return CursorState(until, tuple(left), *rest)
 

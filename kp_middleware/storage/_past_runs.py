@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.evaluation import Ending
 from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, Weights
-from kp_middleware.database import Connection, Queries, from_row
+from kp_middleware.database import Connection, Queries, VectorTable, from_row
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage._records import ENDING
 from kp_middleware.storage._store import CANCELLED_BY_HAND, MAY_HAVE_BEEN_SENT
@@ -166,8 +166,8 @@ class PastRuns(Queries):
 
     def add_vector(self, run: PastRun, vector: bytes) -> int:
         """Store a run's vector with the run's own time; return the vector's ``seq``."""
-        row = {"embedder": self._embedder, "added_at_ms": run.ended_ms, "vector": vector}
-        return self._add("vectors", trace_seq=run.seq, key=run.id, **row)
+        vectors, embedder = VectorTable(self._connection), self._embedder or ""
+        return vectors.insert(embedder, vector, key=run.id, added_at_ms=run.ended_ms)
 
     def move_vector(self, run: PastRun) -> int:
         """Store a run's vector again as the newest, because readers take the newest ones."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import SIGNALS
-from kp_middleware.database import Connection, Queries, from_row, transaction
+from kp_middleware.database import Connection, Queries, VectorTable, from_row, transaction
 from kp_middleware.outbox_items import lease_holder
 from kp_middleware.shared_log import ItemState, LoggedVector, LogPosition, SharedItem, SharedRun
 from kp_middleware.storage._store import CANCELLED_BY_HAND
@@ -257,9 +257,8 @@ class SharedRuns(Queries):
             (place, run.pod, run.scorer, run.decided_at, seq),
         )
         if run.vector is not None and run.embedder is not None:
-            now_ms = int(time.time() * 1000)
-            row = {"embedder": run.embedder, "added_at_ms": now_ms, "vector": run.vector}
-            self._add("vectors", trace_seq=seq, key=run.id, **row)
+            vectors, now_ms = VectorTable(self._connection), int(time.time() * 1000)
+            vectors.insert(run.embedder, run.vector, key=run.id, added_at_ms=now_ms)
         if is_forwarded:
             unknown = dict.fromkeys(("idempotency_key", "registry", "redactor"), "")
             self._add("outbox", trace_seq=seq, state="pending", claimed_by=_HANDED_OVER, **unknown)
@@ -314,6 +313,3 @@ class SharedRuns(Queries):
                     self._run(_CLOSE, values)
                 if item.state not in {"pending", "sending"}:
                     self._run(_DETACH, values)
-
-    def _meta(self, key: str) -> str | None:
-        return self._text("SELECT value FROM meta WHERE key = ?", (key,))

@@ -69,15 +69,16 @@ _SAVE: Final = f"""
     UPDATE traces SET
       state = 'scored', score = :score, rules = :rules, scorer = :scorer, embedder = :embedder,
       scored_ms = coalesce(:took_ms, scored_ms),
-      p_success = iif(:key IS NULL, p_success, :p_success),
+      p_success = iif(:rank_key IS NULL, p_success, :p_success),
       {", ".join(f"{name} = :{name}, {name}_weight = :{name}_weight" for name in SIGNALS)},
-      nearest_seq = (SELECT seq FROM traces WHERE id = :nearest), nearest_similarity = :similarity,
+      nearest_seq = (SELECT seq FROM traces WHERE id = :nearest),
       nearest_id = iif(EXISTS (SELECT 1 FROM traces WHERE id = :nearest), NULL, :nearest),
-      rank_key = coalesce(:key, rank_key), bar = :bar,
-      chosen = iif(:key IS NULL AND gate = :gate, chosen, :chosen),
-      credit = iif(:key IS NULL AND gate = :gate, credit, :credit),
+      nearest_similarity = :nearest_similarity,
+      rank_key = coalesce(:rank_key, rank_key), bar = :bar,
+      chosen = iif(:rank_key IS NULL AND gate = :gate, chosen, :chosen),
+      credit = iif(:rank_key IS NULL AND gate = :gate, credit, :credit),
       gate = :gate, threshold = :threshold, decision = :decision,
-      reason_code = :code, reason_args = :args,
+      reason_code = :reason_code, reason_args = :reason_args,
       decided_at = CASE WHEN decision = :decision THEN coalesce(decided_at, :now) ELSE :now END
     WHERE seq = :seq AND state = :state
 """
@@ -308,28 +309,20 @@ class SqliteStore(Queries):
         took_ms: float | None = None,
         p_success: float | None = None,
     ) -> None:
-        score, verdict = evaluation
-        nearest = score.nearest
+        score = evaluation.score
         values = {
             **dict(zip(SIGNALS, score.signals, strict=True)),
             **{f"{name}_weight": getattr(score.weights, name) for name in SIGNALS},
-            **verdict._asdict(),
+            **evaluation.as_columns(),
             "took_ms": None if took_ms is None else round(took_ms, 3),
             "p_success": p_success,
-            "score": score.value,
-            "rules": json.dumps([adjustment._asdict() for adjustment in score.adjustments]),
             "scorer": self._scorer,
-            "embedder": score.embedder,
-            "nearest": nearest and nearest.id,
-            "similarity": nearest and nearest.similarity,
-            "code": verdict.reason.code,
-            "args": json.dumps(verdict.reason.args, ensure_ascii=False),
             "now": instant(time.time()),
             "seq": seq,
             "state": "scored" if took_ms is None else "recorded",
         }
         self._run(_SAVE, values)
-        if took_ms is not None and verdict.credit is not None:
+        if took_ms is not None and evaluation.verdict.credit is not None:
             self._run(_SHARE_CREDIT, values)  # a later run may be ranked already
 
     def fail(self, seq: int, code: str, error: object) -> None:
@@ -348,8 +341,7 @@ class SqliteStore(Queries):
         )
 
     def ending(self, seq: int) -> Ending:
-        success, *rest = self._row(f"SELECT {ENDING} FROM traces t WHERE seq = ?", (seq,))
-        return Ending(bool(success), *rest)
+        return self._all(Ending, f"SELECT {ENDING} FROM traces t WHERE seq = ?", (seq,))[0]
 
     def unconfirmed_thread(self, seq: int) -> str | None:
         sql = "SELECT coalesce(thread_id, id) FROM traces WHERE seq = ?"

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
@@ -26,16 +26,20 @@ from kp_middleware.views.wording import (
     zero_or_one,
 )
 
-_COLUMNS: Final = (
+_KEYS: Final = (
     *("seq", "id", "state", "started_at", "duration_ms", "domain", "objective", "result_summary"),
     *("success", "confidence", "error_type", "framework", "agent_id", "agent_name", "model"),
     *("thread_id", "tags", "privacy_level", "visibility", "step_count", "tool_count"),
-    *("recovery_count", "input_tokens", "output_tokens"),
+    *("recovery_count", "input_tokens", "output_tokens", *SIGNALS),
+    *(f"{name}_weight" for name in SIGNALS),
+    *("rules", "score", "threshold", "p_success", "rank_key", "bar", "gate", "decision", "scorer"),
+    *("embedder", "nearest_seq", "nearest_similarity", "scored_ms", "day", "margin", "above"),
+    *("base_score", "redactions", "decided_at", "reason_code", "reason_args", "verdict"),
+    *("confidence_source", "success_source", "nearest_id", "nearest_objective", "reason", "steps"),
+    *("outbox", "feedback"),
 )
-_SCORING: Final = (
-    *("score", "threshold", "p_success", "rank_key", "bar", "gate", "decision", "scorer"),
-    *("embedder", "nearest_seq", "nearest_similarity"),
-)
+"""The keys of a run in JSON: its own, and those of its score, which are None without one."""
+
 _TITLE: Final = 300
 _BACKTICKS: Final = re.compile("`+")
 
@@ -105,43 +109,30 @@ def view_trace(run: Run) -> TraceView:
 
 def run_as_json(run: Run) -> dict[str, Any]:
     """Return a run for JSON; outcomes are 0 or 1, and None if they are only assumed."""
-    scoring, decision = run.scoring, run.scoring and run.scoring.decision
-    is_decided = scoring and (scoring.threshold is not None or decision is not None)
-    feedback = [
-        asdict(record)
-        | {name: zero_or_one(getattr(record, name)) for name in ("success", "success_before")}
-        for record in run.feedback
-    ]
-    return {
-        **{name: getattr(run, name) for name in _COLUMNS},
+    told: dict[str, Any] = dict.fromkeys(_KEYS) | asdict(run)
+    if (scoring := run.scoring) is not None:
+        told |= told["scoring"] | told["scoring"]["signals"]
+        told |= {f"{name}_weight": value for name, value in told["weights"].items()}
+        is_forwarded = scoring.decision == "forward"
+        told["verdict"] = "forwarded" if is_forwarded else scoring.decision and run.reason_code
+        if scoring.threshold is not None or scoring.decision is not None:
+            told["above"] = int(is_cleared(run))
+        told["scored_ms"] = scoring.took_ms
+    told |= {
         "success": zero_or_one(run.known_success),
-        **{name: scoring and getattr(scoring.signals, name) for name in SIGNALS},
-        **{f"{name}_weight": scoring and getattr(scoring.weights, name) for name in SIGNALS},
         "rules": [rule._asdict() for rule in scoring.rules] if scoring else [],
-        **{name: getattr(scoring, name, None) for name in _SCORING},
-        "scored_ms": scoring and scoring.took_ms,
         "day": run.started_at[:10],
-        "margin": scoring and scoring.margin,
-        "above": int(is_cleared(run)) if is_decided else None,
-        "base_score": scoring and scoring.base_score,
-        "redactions": run.redactions,
-        "decided_at": scoring and scoring.decided_at,
-        "reason_code": run.reason_code,
-        "reason_args": run.reason_args,
-        "verdict": "forwarded" if decision == "forward" else decision and run.reason_code,
-        "confidence_source": run.confidence_source,
-        "success_source": run.success_source,
-        "nearest_id": scoring and scoring.nearest_id,
-        "nearest_objective": scoring and scoring.nearest_objective,
-        "reason": run.reason,
-        "steps": [*map(_step_as_json, run.steps)],
-        "outbox": asdict(run.outbox) if run.outbox else None,
-        "feedback": feedback,
+        "steps": [*map(_step_as_json, told["steps"])],
     }
+    told["feedback"] = [
+        one | {name: zero_or_one(one[name]) for name in ("success", "success_before")}
+        for one in told["feedback"]
+    ]
+    return {name: told[name] for name in _KEYS}
 
 
-def _step_as_json(step: StepRecord) -> dict[str, Any]:
-    known = {name: value for name, value in asdict(step).items() if value is not None}
+def _step_as_json(step: Mapping[str, Any]) -> dict[str, Any]:
+    known = {name: value for name, value in step.items() if value is not None}
     return {"step_id": known.pop("number"), **known}
 
 
