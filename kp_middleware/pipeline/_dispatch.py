@@ -50,15 +50,11 @@ class Dispatch:
     """Queues traces for one registry, or for the exporter in its place."""
 
     def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        policy: privacy.Policy,
-        exporter: OwnExporter | None = None,
+        self, store: Store, settings: Settings, exporter: OwnExporter | None = None
     ) -> None:
         self.store = store
+        self.policy = privacy.Policy.from_settings(settings)
         self._settings = settings
-        self._policy = policy
         destination = settings.registry_url if exporter is None else exporter.url
         self.outbox = store.outbox(destination, settings.agent_id)
         self._has_no_destination = settings.api_key is None and exporter is None
@@ -89,7 +85,7 @@ class Dispatch:
             body, counts, error_text = self.prepared(trace, score)
             if error_text is not None:
                 logger.warning("trace %s is not sent: %s", trace.id, error_text)
-            redactor = self._policy.redactor
+            redactor = self.policy.redactor
             with self.store.transaction():
                 self.outbox.add(seq, body, redactor=redactor, redactions=counts, reason=error_text)
                 self.outbox.sync(seq)
@@ -127,7 +123,7 @@ class Dispatch:
         return self._settings.forward_only == "confirmed" and not ending.is_confirmed
 
     def prepared(self, trace: ReasoningTrace, score: float) -> PreparedBody:
-        return prepared(trace, score, self._settings.agent_id, self._policy)
+        return prepared(trace, score, self._settings.agent_id, self.policy)
 
 
 def is_transient(error: Exception) -> bool:
@@ -163,7 +159,7 @@ class Reevaluation:
     @classmethod
     def from_settings(cls, store: Store, settings: Settings) -> Self:
         """Create one for a command, which has no pipeline."""
-        dispatch = Dispatch(store, settings, privacy.Policy.from_settings(settings))
+        dispatch = Dispatch(store, settings)
         return cls(store, dispatch, settings.gate, partial(warn_once, set(), GATE_FAILED))
 
     def apply(self, feedback: Feedback) -> bool:

@@ -154,10 +154,10 @@ class ExporterSender(SendingWorker):
     def _outbox_and_pace(self, store: Store, _: Link | None, /) -> tuple[Outbox, LocalPace]:
         assert isinstance(store, SqliteStore)  # noqa: S101 - as it was made with
         assert isinstance(self.exporter, OwnExporter)  # noqa: S101
-        policy, name = privacy.Policy.from_settings(self._settings), self.exporter.url
-        dispatch = Dispatch(store, self._settings, policy, self.exporter)
-        choose, prepare = partial(self._selects, dispatch), partial(self._prepare, policy)
-        cursor = store.export_cursor(name, choose=choose, prepare=prepare, since=self._since)
+        dispatch = Dispatch(store, self._settings, self.exporter)
+        choose, prepare = partial(self._selects, dispatch), partial(self._prepare, dispatch.policy)
+        name, since = self.exporter.url, self._since
+        cursor = store.export_cursor(name, choose=choose, prepare=prepare, since=since)
         return cursor, _unlimited()
 
     def _selects(self, dispatch: Dispatch, run: ExportCandidate) -> bool | None:
@@ -193,7 +193,7 @@ class ExporterSender(SendingWorker):
             idempotency_key(body, agent_id=self._settings.agent_id),
             attempts,
             trace_id=run.id,
-            score=scoring.score if scoring else None,
+            score=run.score,
             signals=dict(zip(SIGNALS, scoring.signals, strict=True)) if scoring else {},
             decision=scoring.decision if scoring else None,
             gate=scoring.gate if scoring else None,

@@ -34,7 +34,6 @@ from kp_middleware.pipeline._dispatch import (
 from kp_middleware.pipeline._imports import sync_shared_outbox
 from kp_middleware.pipeline._sending import shared_link
 from kp_middleware.pipeline._worker import LAST_STEP_S, Worker
-from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
 from kp_middleware.shared_log import LockedLog, LoggedVector, SharedItem, SharedRun
 from kp_middleware.storage import DATABASE_ERRORS, DecisionRequest, SqliteStore, fork_lock
@@ -74,7 +73,6 @@ class Exchange:
         self._store = store
         self._settings = settings
         self._gate = gate or settings.gate
-        self._policy = Policy.from_settings(settings)
         self._runs = store.shared_runs()
         self._pod = self._runs.pod()
         link = shared_link(settings, self._pod)
@@ -87,7 +85,7 @@ class Exchange:
         newest = settings.cache_size
         self._log = shared_log.PostgresLog(self.link, self._pod, newest=newest, outbox=self._items)
         own = exporter if isinstance(exporter, OwnExporter) else None
-        self._dispatch = Dispatch(store, settings, self._policy, own)
+        self._dispatch = Dispatch(store, settings, own)
         self._weights = Scorer(profiles=settings.profiles).weights
         self._warn = partial(warn_once, set(), GATE_FAILED)
         self._pull_at_s = self._beat_at_s = 0.0
@@ -190,7 +188,7 @@ class Exchange:
             case "full":
                 return replace(run, redactor="full")
             case "redacted" if body is not None:
-                return replace(run, body=body.decode(), redactor=self._policy.redactor)
+                return replace(run, body=body.decode(), redactor=self._dispatch.policy.redactor)
         return replace(run, body=None)
 
     def _revise(self) -> None:
@@ -282,7 +280,7 @@ class Exchange:
         body = with_score(body, score)
         key = idempotency_key(body, agent_id=self._settings.agent_id)
         counts = json.dumps(dict(redactions))
-        return SharedItem(one.row.id, body, self._policy.redactor, counts, key)
+        return SharedItem(one.row.id, body, self._dispatch.policy.redactor, counts, key)
 
     def _evaluated(self, one: _Applicant, known: LockedLog) -> tuple[SharedRun, SharedItem | None]:
         domain = one.row.domain
@@ -310,7 +308,7 @@ class Exchange:
             if verdict.decision != "forward" or "delivery" in verdict.reason.args:
                 return
             item, why = self._item(one, evaluation.score.value), one.prepared.error_text
-            redactor, outbox = self._policy.redactor, self._dispatch.outbox
+            redactor, outbox = self._dispatch.policy.redactor, self._dispatch.outbox
             outbox.add(seq, item and item.body, redactor=redactor, redactions={}, reason=why)
             if item is not None and self._items is not None:
                 self._runs.mark_handed_over([(seq, item)])

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kp_middleware import privacy
 from kp_middleware.core.evaluation import Ending, Evaluation, RunFacts, evaluate
 from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, SettingsGate
@@ -243,10 +242,9 @@ class Stages:
         self._withheld = 0
         self._warn = partial(warn_once, set(), GATE_FAILED)
         self._warned: set[str] = set()
-        policy = privacy.Policy.from_settings(settings)
         self.next = RunPicker(store)
-        self.intake = Intake(store, settings, policy, self.next)
-        self.dispatch = Dispatch(store, settings, policy, exporter)
+        self.dispatch = Dispatch(store, settings, exporter)
+        self.intake = Intake(store, settings, self.dispatch.policy, self.next)
         self._reevaluation = Reevaluation(store, self.dispatch, self._gate, self._warn)
         self._retention = Retention(store, settings.retention_days)
         self._judge_runner = JudgeRunner(on_answer)

@@ -85,7 +85,6 @@ class ExportCursor(Queries, LeasedOutbox):
                 return None
             seq, place = self._next(before)
             if seq is None:
-                self._move(before, place)
                 return None
             document = self._history.document(seq)
             item = document and self._prepare(self._history.run(seq), document, before.attempts)
@@ -97,9 +96,7 @@ class ExportCursor(Queries, LeasedOutbox):
 
     def next_due(self) -> float | None:
         before, now = self._place(), self._clock()
-        seq, place = self._next(before)
-        if seq is None:
-            self._move(before, place)
+        if self._next(before)[0] is None:
             return None
         is_claimed = self._is_claimed(before, now)
         return min(before.claimed_until, now + _LOOK_AGAIN_S) if is_claimed else before.retry_at
@@ -131,7 +128,7 @@ class ExportCursor(Queries, LeasedOutbox):
         return not is_ours and now < place.claimed_until <= now + 2 * LEASE_S
 
     def _next(self, place: CursorState) -> tuple[int | None, CursorState]:
-        """Return the next run for the exporter, and the position before it."""
+        """Return the next run for the exporter, and the position before it, stored if none is."""
         found, left, until = None, list[int](), place.until
         for candidate in self._candidates(place):
             wanted = self._choose(candidate)
@@ -142,7 +139,10 @@ class ExportCursor(Queries, LeasedOutbox):
             if wanted is None:
                 left.append(candidate.seq)
             until = max(until, candidate.seq)
-        return found, place._replace(until=until, left=tuple(left)[-_MOST_LEFT:])
+        after = place._replace(until=until, left=tuple(left)[-_MOST_LEFT:])
+        if found is None:
+            self._move(place, after)
+        return found, after
 
     def _candidates(self, place: CursorState) -> Iterator[ExportCandidate]:
         among = f"{_CANDIDATES} WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq"

@@ -23,7 +23,7 @@ from kp_middleware.storage._overview import RECENT, UNJUDGED, Overviews
 from kp_middleware.storage._records import (
     OutboxItemSummary,
     Run,
-    SimilarRun,
+    RunSummary,
     StepRecord,
     build_run,
     document_sql,
@@ -147,8 +147,8 @@ class History(Overviews, Maintenance):
 
     def similar(
         self, seq: int, *, limit: int, reach: Callable[[int, int], None] = lambda *_: None
-    ) -> list[SimilarRun] | None:
-        """Return the runs most similar to a run; None if it has no embedding.
+    ) -> list[tuple[float, RunSummary]] | None:
+        """Return the runs most similar to a run, with the cosines; None if it has no embedding.
 
         ``reach`` is called with the number of runs compared so far, and of all.
         """
@@ -169,7 +169,7 @@ class History(Overviews, Maintenance):
             found = heapq.nlargest(limit, [*found, *zip(similarities, seqs, strict=True)])
             reach(done := done + len(batch), total)
         runs = {run.seq: run for run in self.runs_at([seq for _, seq in found])}
-        return [SimilarRun(similarity, runs[seq]) for similarity, seq in found]
+        return [(similarity, runs[seq]) for similarity, seq in found]
 
     def exporters(self) -> list[ExporterStatus]:
         """Return the status of each exporter besides the outbox, by name."""

@@ -88,13 +88,6 @@ class Embedding(NamedTuple):
     vector: bytes
 
 
-class SimilarRun(NamedTuple):
-    """A run, and the cosine similarity of its embedding, from -1 to 1."""
-
-    similarity: float
-    run: RunSummary
-
-
 class OutboxItemSummary(NamedTuple):
     id: str
     state: str
