@@ -132,21 +132,13 @@ class SettingProblem(NamedTuple):
 
 @dataclass
 class Source:
-    """A source of settings outside of the program.
-
-    Attributes:
-        values: The settings.
-        places: The location of each value, as shown to users.
-        origin: A short name for all locations; empty if they are short.
-        problems: The invalid parts.
-        unreadable: Settings that an unreadable part may have set.
-    """
+    """A source of settings outside of the program."""
 
     values: dict[str, Any]
-    places: dict[str, str]
-    origin: str = ""
-    problems: list[SettingProblem] = field(default_factory=list)
-    unreadable: set[str] = field(default_factory=set)
+    places: dict[str, str]  # the location of each value, as shown to users
+    origin: str = ""  # a short name for all locations; empty if they are short
+    problems: list[SettingProblem] = field(default_factory=list)  # the invalid parts
+    unreadable: set[str] = field(default_factory=set)  # settings of an unreadable part
 
 
 def variables(settings_cls: "type[BaseSettings]") -> Source:

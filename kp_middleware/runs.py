@@ -46,46 +46,27 @@ class ThreadPart(BaseModel, frozen=True):
     """A run that continues one waiting in its thread, or waits there itself, or both.
 
     Ids and names are fingerprints, because they may contain secrets.
-
-    Attributes:
-        awaits: The event that it waits for; None if it has ended.
-        was_asked: True if its input has an objective, which in a later part is a user's turn.
-        questions: Ids of its questions to a person.
-        answers: Ids of the questions that its input answers; empty for the last questions.
-        owed: Ids of the pending tool calls.
-        calls: The id of the call or question of a step, by its position, if an earlier part may
-            have the same step.
     """
 
     thread: str
     follows: bool = False
-    awaits: Awaited | None = None
-    was_asked: bool = False
-    questions: tuple[str, ...] = ()
-    answers: tuple[str, ...] = ()
+    awaits: Awaited | None = None  # the event that it waits for; None if it has ended
+    was_asked: bool = False  # its input has an objective, which in a later part is a user's turn
+    questions: tuple[str, ...] = ()  # ids of its questions to a person
+    answers: tuple[str, ...] = ()  # the questions that its input answers; empty: the last ones
     agent: str | None = None
     tools: tuple[str, ...] = ()
-    owed: tuple[str, ...] = ()
-    calls: dict[int, str] = {}
+    owed: tuple[str, ...] = ()  # ids of the pending tool calls
+    calls: dict[int, str] = {}  # call or question ids by step, if an earlier part may have it too
 
 
 class RecordedRun(BaseModel, frozen=True):
-    """A recorded run, as the pipeline receives it.
+    """A recorded run, as the pipeline receives it."""
 
-    Attributes:
-        trace: The document, as it was recorded; ``metadata.quality_score`` is 0.
-        shape: The counts of all its steps, including those left out of the document.
-        complete: False if it was cancelled, timed out or abandoned: it is stored, but not scored.
-        facts: The facts of each step of the document, in order; empty if unknown.
-        redactions: Counts of the redactions before it was stored, by label.
-        owner: Fingerprint of its owner, such as a customer, or None.
-        recalled: Ids of the traces recalled in it.
-    """
-
-    trace: ReasoningTrace
-    shape: Shape
+    trace: ReasoningTrace  # as it was recorded; ``metadata.quality_score`` is 0
+    shape: Shape  # the counts of all its steps, including those left out of the document
     duration_ms: int | None = None
-    complete: bool = True
+    complete: bool = True  # False: cancelled, timed out or abandoned; stored, but not scored
     error_type: str | None = None
     agent_name: str | None = None
     model: str | None = None
@@ -93,13 +74,13 @@ class RecordedRun(BaseModel, frozen=True):
     tags: tuple[str, ...] = ()
     input_tokens: int | None = None
     output_tokens: int | None = None
-    facts: tuple[StepFacts, ...] = ()
+    facts: tuple[StepFacts, ...] = ()  # of each step of the document, in order; empty if unknown
     confidence_source: Source = "said"
     success_source: Source = "said"
     part: ThreadPart | None = None
-    redactions: dict[str, int] = {}
-    owner: str | None = None
-    recalled: tuple[str, ...] = ()
+    redactions: dict[str, int] = {}  # counts before it was stored, by label
+    owner: str | None = None  # the fingerprint of its owner, such as a customer
+    recalled: tuple[str, ...] = ()  # ids of the traces recalled in it
 
 
 def fingerprint(name: str) -> str:

@@ -96,31 +96,19 @@ class Ending(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """The facts of a run that decide its score and verdict.
-
-    Attributes:
-        nearest: The most similar earlier run; None if there is none.
-        embedder: The fingerprint of the embedder; None if nothing was compared.
-        measured: The signals measured earlier, of which only the outcome is measured again; None to
-            measure all four.
-        p_success: The probability of success, 1 or 0 if confirmed; None if unknown.
-        is_stated: Whether the confidence was reported, not assumed or estimated.
-        key: The rank key of the first ranking; None if this is the first.
-        first_ending: Success and confidence at the first ranking; None if unchanged.
-        was_chosen: Whether the gate chose the run at the first ranking; None to recompute it.
-    """
+    """The facts of a run that decide its score and verdict."""
 
     shape: Shape
     confidence: float
     success: bool
-    nearest: Nearest | None = None
-    embedder: str | None = None
-    measured: Signals | None = None
-    p_success: float | None = None
-    is_stated: bool = True
-    key: float | None = None
-    first_ending: tuple[bool, float] | None = None
-    was_chosen: bool | None = None
+    nearest: Nearest | None = None  # the most similar earlier run
+    embedder: str | None = None  # its fingerprint; None if nothing was compared
+    measured: Signals | None = None  # earlier: only the outcome is measured again; None: all
+    p_success: float | None = None  # the probability, 1 or 0 if confirmed; None if unknown
+    is_stated: bool = True  # the confidence was reported, not assumed or estimated
+    key: float | None = None  # the rank key of the first ranking; None if this is the first
+    first_ending: tuple[bool, float] | None = None  # success and confidence then; None if unchanged
+    was_chosen: bool | None = None  # by the gate at the first ranking; None to recompute it
 
     @property
     def signals(self) -> Signals:
@@ -151,25 +139,16 @@ class RunFacts:
 
 
 class Verdict(NamedTuple):
-    """A gate's decision on a run, as stored.
-
-    Attributes:
-        threshold: The score required; None where a share ranked the run.
-        key: The rank key of the first ranking.
-        bar: The rank key required by a share; None if none ranked the run.
-        credit: The number of runs that the share owes after this run; None for other gates.
-        chosen: Whether the gate chose the run at first, even if a daily limit withheld it; a later
-            decision does not change it.
-    """
+    """A gate's decision on a run, as stored."""
 
     gate: str
-    threshold: float | None
+    threshold: float | None  # the score required; None where a share ranked the run
     decision: str
     reason: Reason
-    key: float | None = None
-    bar: float | None = None
-    credit: float | None = None
-    chosen: bool | None = None
+    key: float | None = None  # the rank key of the first ranking
+    bar: float | None = None  # the rank key required by a share; None if none ranked the run
+    credit: float | None = None  # the runs that the share owes after this run; None for other gates
+    chosen: bool | None = None  # by the gate at first, also if a daily limit withheld it; stays
 
     def with_delivery(self, delivery: str) -> "Verdict":
         """Return the verdict with the reason why the run is not sent, a key of `DELIVERY`."""

@@ -57,15 +57,10 @@ class ReasonCode(StrEnum):
 
 
 class Reason(NamedTuple):
-    """The reason for a gate's decision.
-
-    Attributes:
-        code: The kind of reason.
-        args: Its arguments, as `ReasonCode` lists them; JSON.
-    """
+    """The reason for a gate's decision."""
 
     code: ReasonCode
-    args: Mapping[str, Any]
+    args: Mapping[str, Any]  # as `ReasonCode` lists them; JSON
 
 
 class Decision(NamedTuple):

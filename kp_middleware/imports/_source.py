@@ -203,23 +203,16 @@ class SourceRun:
 
 @dataclass
 class ImportContext:
-    """The options and the state of reading one file.
-
-    Attributes:
-        at_s: The time of runs without timestamps.
-        run: The open run of a session.
-        skipped: Counts of skipped items, by reason.
-        retracted: The ids of runs whose branch was abandoned later in the session.
-    """
+    """The options and the state of reading one file."""
 
     source: str
     limits: Limits = field(default_factory=Limits)
     whole_sessions: bool = False
-    at_s: float | None = None
+    at_s: float | None = None  # the time of runs without timestamps
     path: Path | None = None
-    run: SourceRun | None = None
-    skipped: Counter[str] = field(default_factory=Counter)
-    retracted: list[str] = field(default_factory=list)
+    run: SourceRun | None = None  # the open run of a session
+    skipped: Counter[str] = field(default_factory=Counter)  # counts by reason
+    retracted: list[str] = field(default_factory=list)  # ids of runs whose branch was abandoned
 
     def skip(self, reason: str) -> None:
         self.skipped[reason] += 1

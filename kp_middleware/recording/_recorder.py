@@ -55,25 +55,17 @@ Sink: TypeAlias = Callable[["Recorder"], None]
 
 @dataclass(slots=True)
 class ThreadNotes:
-    """The state of a run in its thread, set by an adapter; see `ThreadPart`.
-
-    Attributes:
-        has_guessed_objective: True if its objective is not from its own input, but from messages
-            before it resumed.
-        repeats_calls: True if steps may repeat those of an earlier part, with the same call ids.
-        pending_calls: The tool names of the calls without a result at its end, by call id.
-        last_decision_input: The input of the last recorded decision: several roots receive it.
-    """
+    """The state of a run in its thread, set by an adapter; see `ThreadPart`."""
 
     agent: str | None = None
     follows: bool = False
-    has_guessed_objective: bool = False
+    has_guessed_objective: bool = False  # from messages before it resumed, not its own input
     answers: tuple[str, ...] = ()
     awaits: Awaited | None = None
     questions: tuple[str, ...] = ()
-    pending_calls: Mapping[str, str] = field(default_factory=dict)
-    repeats_calls: bool = False
-    last_decision_input: object = None
+    pending_calls: Mapping[str, str] = field(default_factory=dict)  # tool names by id
+    repeats_calls: bool = False  # steps may repeat those of an earlier part, with the same ids
+    last_decision_input: object = None  # of the last recorded decision: several roots receive it
 
     def resume(self, answers: tuple[str, ...] = ()) -> Mapping[str, str]:
         """Resume a paused run; return its pending calls if this recorder has them."""

@@ -103,33 +103,23 @@ class SpanError(NamedTuple):
 
 
 class SpanContent(NamedTuple):
-    """The content of a span.
-
-    Attributes:
-        name: The name of the agent, the model or the tool; empty if unknown.
-        request, results: The user's texts and the tools' results since the model's last turn.
-        arguments: The arguments of a tool; None if the span has none.
-        failed: True if the result of a tool reports a failure.
-        output: The raw output of an agent, used if no model answered.
-        task: The user's task for an agent.
-        complete: True if an agent finished, False if not, None if unknown.
-    """
+    """The content of a span."""
 
     kind: Kind | None
-    name: str = ""
+    name: str = ""  # of the agent, the model or the tool; empty if unknown
     turn: Turn | None = None
-    request: str = ""
-    results: tuple[Result, ...] = ()
+    request: str = ""  # the user's texts since the model's last turn
+    results: tuple[Result, ...] = ()  # the tools' results since then
     call_id: str | None = None
-    arguments: Mapping[str, object] | None = None
+    arguments: Mapping[str, object] | None = None  # of a tool; None if the span has none
     result: object = None
-    failed: bool = False
+    failed: bool = False  # the result of a tool reports a failure
     answer: object = None
-    output: object = None
-    task: str = ""
+    output: object = None  # of an agent, raw: used if no model answered
+    task: str = ""  # the user's, for an agent
     conversation: str | None = None
     error: SpanError | None = None
-    complete: bool | None = None
+    complete: bool | None = None  # whether an agent finished; None if unknown
 
 
 def model_content(

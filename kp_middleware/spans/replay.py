@@ -23,51 +23,35 @@ _WORK_KINDS: Final = frozenset({"model", "tool", "retriever"})
 
 
 class Scope(NamedTuple):
-    """The instrumentation that made a span.
-
-    Attributes:
-        content_setting: The setting that makes it record message texts.
-        is_of_agents: Whether all its spans belong to agents, even without an attribute for it.
-        leaves_open: Whether it never ends the span of an agent whose model failed.
-    """
+    """The instrumentation that made a span."""
 
     name: str
     framework: str = ""
-    content_setting: str = ""
-    is_of_agents: bool = False
-    leaves_open: bool = False
+    content_setting: str = ""  # makes it record message texts
+    is_of_agents: bool = False  # all its spans belong to agents, even without an attribute for it
+    leaves_open: bool = False  # it never ends the span of an agent whose model failed
 
 
 @dataclass(slots=True, eq=False)
 class BufferedSpan:
-    """A span, from its start until the end of its run.
-
-    Attributes:
-        number: The position among all started spans.
-        started_s, ended_s: Epoch seconds; None if it is still open.
-        buffered_bytes: For a span without a parent, the size of its subtree's content.
-        read, loaded: A function that returns the content, and its result.
-        outer_recorder, place: For a span without a parent, the captured run around it.
-        recorder: The recorder of a run that was looked up before its end.
-        input_count: For an agent, the number of its models whose input is buffered.
-    """
+    """A span, from its start until the end of its run."""
 
     id: int | str
     parent: "BufferedSpan | None"
-    number: int
+    number: int  # the position among all started spans
     scope: Scope
     name: str
     kind: Kind | None
     started_s: float
-    ended_s: float | None = None
+    ended_s: float | None = None  # None if it is still open
     size_bytes: int = 0
-    buffered_bytes: int = 0
-    read: Callable[[], SpanContent] | None = None
+    buffered_bytes: int = 0  # of its subtree's content, if it has no parent
+    read: Callable[[], SpanContent] | None = None  # returns the content
     children: "dict[int | str, BufferedSpan]" = field(default_factory=dict)
-    outer_recorder: Recorder | None = None
-    place: Place | None = None
-    recorder: Recorder | None = None
-    input_count: int = 0
+    outer_recorder: Recorder | None = None  # the captured run around a span without a parent
+    place: Place | None = None  # in that run
+    recorder: Recorder | None = None  # of a run that was looked up before its end
+    input_count: int = 0  # for an agent, the number of its models whose input is buffered
     loaded: SpanContent = field(default_factory=lambda: SpanContent(None))
 
     @property
