@@ -224,7 +224,7 @@ class Conversation:
         if span is not None and not span.is_over:  # it was given up
             tool, span.answered = span.tool, result.failed
         if tool is not None:
-            return result._replace(name=tool)
+            return Message(*result[:4], tool, result.failed)  # quicker than `_replace`
         if not self.follows or call_id in self._reported:
             return None
         if result.name in self._reported:
