@@ -165,12 +165,7 @@ def _refuses_an_answer(error: BaseException, errors: ModuleType) -> bool:
 
 
 class Root(RootSpan):
-    """A root run being recorded, maybe ``within`` a graph or in another root's background.
-
-    Attributes:
-        around: If it ``began_late``, the agent that it ran in.
-        is_unnamed: True until the first run inside it names its agent.
-    """
+    """A root run being recorded, maybe ``within`` a graph or in another root's background."""
 
     def __init__(self, recorder: Recorder, *, owned: bool, scope: Scope) -> None:
         super().__init__(recorder, owned=owned, conversation=_conversation)
@@ -178,8 +173,9 @@ class Root(RootSpan):
         self.awaits_turn = owned and scope == "thread"
         self._has_objective = not owned
         self._is_resumed = False
-        self.around: object = None
-        self.began_late = self.is_unnamed = False
+        self.around: object = None  # if it ``began_late``, the agent that it ran in
+        self.began_late = False
+        self.is_unnamed = False  # until the first run inside it names its agent
 
     def failure_of(self, error: BaseException) -> SpanFailure:
         """Classify an exception; LangGraph's own are recognized once LangGraph is loaded."""

@@ -107,13 +107,10 @@ class Ranking:
 
     Args:
         size: The maximum number of runs; adding another drops the oldest.
-
-    Attributes:
-        credit: The number of runs that the gate owes; negative if it chose too many.
     """
 
     def __init__(self, size: int) -> None:
-        self.credit = 0.0
+        self.credit = 0.0  # the runs that the gate owes; negative if it chose too many
         self._size = size
         self._runs: deque[tuple[float, bool]] = deque()
         self._keys: list[float] = []
@@ -225,9 +222,6 @@ class SettingsGate:
 
     >>> SettingsGate(0.75).name, SettingsGate("top 10%", 20).name
     ('threshold 0.75', 'top 10%, at most 20 a day')
-
-    Attributes:
-        window: The number of a domain's runs that it ranks; 0 with a threshold.
     """
 
     def __init__(self, threshold: float | str, max_per_day: int | None = None) -> None:
@@ -236,6 +230,7 @@ class SettingsGate:
             self._threshold = float(threshold)
             self.name, self.window = f"threshold {exact(self._threshold)}", 0
         else:
+            # the window: the last runs of a domain, which it ranks
             self.name, self.window = format_share(self._share), window_size(self._share)
         if max_per_day is not None:
             self.name += f", at most {max_per_day} a day"

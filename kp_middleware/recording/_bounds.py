@@ -268,10 +268,6 @@ class StepLog:
 
     Steps beyond the limits are left out after the first half, where a marker counts towards the
     limit. The last step is always retained.
-
-    Attributes:
-        kept: The number of retained steps.
-        size_bytes: Their approximate size in the document.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -281,7 +277,8 @@ class StepLog:
         self._is_cut = False
         self._left_out: Counter[StepType] = Counter()
         self._left_out_tools: set[str] = set()
-        self.kept = self.size_bytes = 0
+        self.kept = 0  # steps
+        self.size_bytes = 0  # about their size in the document
 
     @property
     def count(self) -> int:

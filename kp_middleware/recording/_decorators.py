@@ -81,12 +81,7 @@ def recorded_tool(function: F, name: str | None) -> F:
 
 
 class CallRecording:
-    """A recording of one call, which never raises: outside any run, it records nothing.
-
-    Attributes:
-        result: The result of the call.
-        runs_later: True if the result is a coroutine or generator that runs in another block.
-    """
+    """A recording of one call, which never raises: outside any run, it records nothing."""
 
     def __init__(self, recorder: Recorder | None, place: Place | None) -> None:
         self._current, self._inside = recorder, place
@@ -97,7 +92,7 @@ class CallRecording:
 
     def __enter__(self) -> Self:
         self.result: object = None
-        self.runs_later = False
+        self.runs_later = False  # as a coroutine or generator that runs in another block does
         return self
 
     def __exit__(self, *raised: object) -> None:

@@ -24,12 +24,6 @@ class Extractors:
 
     An async function is a `Judge`.
 
-    Attributes:
-        uses_logprobs: True if the log-probabilities of each model's answer are needed.
-        judge: The first judge, which the worker asks about the stored run, or None.
-        of_run: The extractors that read the whole finished run.
-        is_own_field_alone: True if none is given.
-
     Raises:
         TypeError: If an extractor is not callable.
     """
@@ -38,6 +32,7 @@ class Extractors:
         if given is None or callable(given) or isinstance(given, OfRun):
             given = () if given is None else (given,)
         each = [Judge(item) if iscoroutinefunction(item) else item for item in given]
+        # the worker asks it about the stored run; the extractors ``of_run`` read the finished one
         self.judge = next((item for item in each if isinstance(item, Judge)), None)
         self.of_run = [item for item in each if isinstance(item, OfRun) and type(item) is not Judge]
         self._of_result = [item for item in each if not isinstance(item, OfRun)]
