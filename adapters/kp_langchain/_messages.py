@@ -16,6 +16,7 @@ from kp_middleware.recording import (
     fields_of,
     text_of,
 )
+from kp_middleware.spans.messages import ANSWER_KEYS, TASK_KEYS
 
 QUOTE: Final = "kp_past_run"
 """The ``lc_source`` of a message that quotes a past run, which is not recorded."""
@@ -135,10 +136,6 @@ def _with_text(value: object) -> object:
     return value
 
 
-TASK_KEYS: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
-"""The input keys that may hold the objective, in order of preference."""
-
-
 def objective_of(inputs: object) -> object | None:
     """Return the last human message of a run's input, else a known key, else all of it, or None.
 
@@ -177,7 +174,6 @@ def last_human_text(messages: Sequence[object]) -> str | None:
     return last or None
 
 
-_ANSWERS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
 _CONTEXT_KEYS: Final = frozenset((*TASK_KEYS, "context", "history"))
 """The keys of an answer's inputs."""
 
@@ -214,7 +210,7 @@ def _result(output: object) -> object | None:
         return said
     if not isinstance(output, Mapping):
         return output
-    answers = (key for key in _ANSWERS if isinstance(output.get(key), str) and output[key])
+    answers = (key for key in ANSWER_KEYS if isinstance(output.get(key), str) and output[key])
     answer = next(answers, None)
     others = (value for key, value in output.items() if key != answer and key not in _CONTEXT_KEYS)
     is_one_of_many = any(isinstance(one, str | Mapping | BaseMessage) and one for one in others)

@@ -141,10 +141,8 @@ def run_tasks(kp: Recording) -> None:
         agent = create_agent(ScriptedModel(script=task.script), tools_for(task.domain))
         handler = KPCallbackHandler(kp, domain=task.domain, confidence=how_sure)
         with suppress(PermissionError):  # one task fails; its trace records that
-            agent.invoke(
-                {"messages": [HumanMessage(task.objective)]},
-                config=RunnableConfig(callbacks=[handler]),
-            )
+            given: Any = {"messages": [HumanMessage(task.objective)]}
+            agent.invoke(given, config=RunnableConfig(callbacks=[handler]))
 
 
 def how_sure(output: Any) -> float | None:

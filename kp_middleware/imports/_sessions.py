@@ -124,15 +124,13 @@ class _ClaudeSession:
         parsed = parse_message(message, "assistant")
         if run is None or parsed is None:
             return
-        call, id, usage = None, as_text(message.get("id")), as_dict(message, "usage")
+        call, id, usage = ModelCall(), as_text(message.get("id")), as_dict(message, "usage")
         if usage and id not in self._counted_ids:
             self._counted_ids.add(id)
             kinds = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
             counts = sum_tokens(*map(usage.get, kinds)), sum_tokens(usage.get("output_tokens"))
             call = ModelCall(as_name(message.get("model")), *counts)
-        parsed = parsed._replace(
-            role="assistant", model=None, input_tokens=None, output_tokens=None
-        )
+        parsed = parsed._replace(role="assistant")
         run.add_message(parsed, as_time_s(line.get("timestamp")), call=call, place=_place(line))
 
 

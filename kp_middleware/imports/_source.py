@@ -87,9 +87,7 @@ class SourceRun:
         self._has_answered = False
         self._id_counts: Counter[str] = Counter()
         # by the source's id, the calls without a result: their unique ids, tools and times
-        self._pending_calls: defaultdict[str, deque[tuple[str, Tool, float | None]]] = defaultdict(
-            deque
-        )
+        self._pending_calls = defaultdict[str, deque[tuple[str, Tool, float | None]]](deque)
         self.result = ""
         self.has_activity = False
         self.interrupted = False
@@ -264,11 +262,8 @@ def _select_reader(head: str) -> Callable[[BinaryIO, ImportContext], Iterator[ob
     if _MESSAGE_LIST.match(head):  # a bare list of messages, per line or per file
         return _read_lines if is_complete else _read_documents
     if head.startswith("["):
-        return (
-            _read_lines
-            if first.startswith("[[") and _is_json(first)
-            else partial(_read_documents, at=1)
-        )
+        has_lists = first.startswith("[[") and _is_json(first)
+        return _read_lines if has_lists else partial(_read_documents, at=1)
     spans_lines = head.startswith("{") and not is_complete and first.rstrip()[-1:] in "{[,"
     return _read_documents if spans_lines else _read_lines
 

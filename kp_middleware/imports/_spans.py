@@ -23,6 +23,8 @@ from kp_middleware.spans.dialects import (
     span_kind,
 )
 from kp_middleware.spans.messages import (
+    ANSWER_KEYS,
+    TASK_KEYS,
     Json,
     as_dict,
     as_dicts,
@@ -384,24 +386,16 @@ _LANGFUSE: Final = _Format(
     _read_observation, ("trace_id", "traceId"), _PARENT_KEYS, _START_KEYS, _START_KEYS, _END_KEYS
 )
 
-_TASK_KEYS: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
-_ANSWER_KEYS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
 _ERROR: Final = re.compile(r"([^\W\d]\w*)(?:\((.*)\)|: (.*))", re.DOTALL)
 
 
 def _span_content(
-    kind: Kind,
-    label: str,
-    input_: Any,
-    output: Any,
-    model: str | None,
-    input_tokens: object,
-    output_tokens: object,
+    kind: Kind, label: str, input_: Any, output: Any, model: str | None, *tokens: object
 ) -> SpanContent:
     """Return the content of a span from its input and output in a tracing service."""
     inputs, outputs = parse_messages(input_, "user"), parse_messages(output, "assistant")
     if kind == "model":
-        return model_content(inputs, outputs, model, input_tokens, output_tokens)
+        return model_content(inputs, outputs, model, *tokens)
     if kind in {"tool", "retriever"}:
         return _tool_content(kind, label, input_, output)
     requests = [message.texts[-1] for message in inputs if message.role == "user" and message.texts]
@@ -409,9 +403,9 @@ def _span_content(
     return SpanContent(
         kind,
         label if kind == "agent" else "",
-        answer=last_text(answers) or _by_key(output, _ANSWER_KEYS) or None,
+        answer=last_text(answers) or _by_key(output, ANSWER_KEYS) or None,
         complete=True if output is not None else None,
-        task=requests[-1] if requests else _by_key(input_, _TASK_KEYS),
+        task=requests[-1] if requests else _by_key(input_, TASK_KEYS),
     )
 
 

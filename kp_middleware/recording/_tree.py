@@ -27,13 +27,13 @@ class Recording(Protocol):
 
 
 def recordings(
-    kp: Recording, *, domain: str | None, confidence: Confidences
+    kp: Recording | None, *, domain: str | None, confidence: Confidences
 ) -> Callable[[str], Recorder | None]:
     """Return a function that starts a recorder for a framework, in a domain, with extractors."""
     extractors = Extractors(confidence)
 
     def begin(framework: str) -> Recorder | None:
-        recorder = kp.start_recording(framework)
+        recorder = None if kp is None else kp.start_recording(framework)
         if recorder is not None:
             recorder.domain, recorder.extractors = domain, extractors
         return recorder
@@ -49,7 +49,7 @@ class SpanTree:
     roots, the oldest are given up.
 
     Args:
-        kp: The pipeline that records the runs.
+        kp: The pipeline that records the runs; None starts no runs.
         framework: The framework's name, stored with each run.
         domain: The domain, which selects the weights of the score; None means the pipeline's.
         confidence: Extractors of the confidence from a run's result.
@@ -73,7 +73,7 @@ class SpanTree:
 
     def __init__(
         self,
-        kp: Recording,
+        kp: Recording | None,
         framework: str = "",
         *,
         domain: str | None = None,

@@ -123,22 +123,18 @@ class SpanContent(NamedTuple):
 
 
 def model_content(
-    inputs: list[ChatMessage],
-    outputs: list[ChatMessage],
-    model: str | None,
-    input_tokens: object,
-    output_tokens: object,
+    inputs: list[ChatMessage], outputs: list[ChatMessage], model: str | None, *tokens: object
 ) -> SpanContent:
-    """Return the content of a model's span; its messages may have the model and the tokens."""
-    counts = sum_tokens(input_tokens), sum_tokens(output_tokens)
-    if counts == (None, None):
+    """Return the content of a model's span; its messages may have the model and the ``tokens``."""
+    counts = [sum_tokens(count) for count in tokens]
+    if counts == [None, None]:
         read = sum_tokens(*(message.input_tokens for message in outputs))
-        counts = read, sum_tokens(*(message.output_tokens for message in outputs))
+        counts = [read, sum_tokens(*(message.output_tokens for message in outputs))]
     turn = Turn(
         text=last_text(outputs),
         calls=tuple(call for message in outputs for call in message.calls),
         model=model or next((message.model for message in outputs if message.model), None),
-        tokens=None if counts == (None, None) else (counts[0] or 0, counts[1] or 0),
+        tokens=None if counts == [None, None] else (counts[0] or 0, counts[1] or 0),
         thoughts=tuple(thought for message in outputs for thought in message.thoughts),
     )
     results = tuple(result for message in after_last_answer(inputs) for result in message.results)
@@ -291,18 +287,15 @@ def _messages(attributes: Attributes, events: Iterable[Event], direction: str) -
         if event.name == _DETAILS_EVENT and key in event.attributes:
             messages = parse_json(event.attributes[key])
         elif direction == "input" and event.name in _MESSAGE_EVENTS:
-            legacy.append(
-                _legacy_message(_MESSAGE_EVENTS[event.name], event.attributes.get("content"))
-            )
+            role, content = _MESSAGE_EVENTS[event.name], event.attributes.get("content")
+            legacy.append(_legacy_message(role, content))
         elif direction == "output" and event.name == "gen_ai.choice":
             legacy = [_legacy_message("assistant", event.attributes.get("message"))]
     if messages is None:
-        numbered = _unflatten(
-            attributes, "gen_ai.prompt." if direction == "input" else "gen_ai.completion."
-        )
+        start = "gen_ai.prompt." if direction == "input" else "gen_ai.completion."
         return legacy or [
             _legacy_message(as_text(row.get("role")), row.get("content"), row["tool_calls"])
-            for row in numbered
+            for row in _unflatten(attributes, start)
         ]
     if direction == "input" and isinstance(messages, str):  # truncated
         return []

@@ -14,6 +14,10 @@ from kp_middleware.recording import ToolCall, bounded_text, text_of
 
 Json: TypeAlias = dict[str, Any]
 
+TASK_KEYS: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
+ANSWER_KEYS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
+"""The keys that may hold the task of an agent's input, and its answer, in order of preference."""
+
 _MAX_TEXT_BYTES: Final = 1_000_000
 _MAX_EXACT_INT: Final = 2**53
 _EARLIEST_S: Final = 631_152_000.0  # 1990: earlier and later times are invalid

@@ -203,17 +203,13 @@ def _without_duplicates(root: BufferedSpan) -> list[BufferedSpan]:
     return spans
 
 
-class _NullRecording:  # a replay starts no other run
-    def start_recording(self, _: str, /) -> None: ...
-
-
 class _Replay:
     def __init__(self, root: BufferedSpan, spans: list[BufferedSpan], recorder: Recorder) -> None:
         self._root, self._spans, self._recorder = root, spans, recorder
         agents = (span for span in spans if span.kind == "agent")
         self._agents = [agent for agent in agents if agent.enclosing_tool is None]
         self._has_tools = any(span.kind in {"tool", "retriever"} for span in spans)
-        self._tree = SpanTree(_NullRecording())
+        self._tree = SpanTree(None)  # a replay starts no other run
         self._owns_run = root.outer_recorder is None
         self._owner = RootSpan(recorder, owned=self._owns_run)
         self._owner.place = root.place
