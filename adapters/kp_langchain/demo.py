@@ -130,11 +130,7 @@ class DemoTask(NamedTuple):
 
 
 def run_tasks(kp: Recording) -> None:
-    """Run the agent on each task, and record it.
-
-    Args:
-        kp: A `KnowledgePulse`, which takes the traces.
-    """
+    """Run the agent on each task, and record it."""
     from langchain.agents import create_agent  # the tools need langchain-core alone
 
     for task in _TASKS:

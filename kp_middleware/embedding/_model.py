@@ -117,12 +117,7 @@ class MiniLMEmbedder:
         return task_first_text(trace, self._model().window)
 
     def embed(self, text: str, /) -> Vector:
-        """Return the vector of a text: float32, shape ``(384,)``, of length 1.
-
-        Raises:
-            EmbedderUnavailableError: If this process has no model; the message says what to do.
-            EmbedderNotReadyError: If the model is being downloaded.
-        """
+        """Return the vector of a text, of shape ``(384,)``. Raises as `Embedder.embed`."""
         return self._model().embed(text)[0]
 
     def embed_with(self, text: str, said: str) -> tuple[Vector, Vector | None]:
@@ -173,15 +168,8 @@ def embed_many(texts: Iterable[str], embedder: Embedder) -> Iterator[Vector]:
 
     MiniLM embeds two to four texts in parallel, as the processors allow, without batches, which
     would pad all texts to the longest. Any other embedder, which may not be thread-safe, is called
-    in the caller's thread.
-
-    Args:
-        texts: Read in the caller's thread, at most 8 ahead.
-        embedder: Shared by the threads.
-
-    Raises:
-        EmbedderUnavailableError, EmbedderNotReadyError: Instead of a text's vector; the remaining
-            texts are dropped.
+    in the caller's thread, which also reads the texts, at most 8 ahead. Raises as `Embedder.embed`
+    instead of yielding a vector; the remaining texts are dropped.
     """
     return embed_each(embedder.embed, texts, embedder)
 

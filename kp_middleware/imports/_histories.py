@@ -64,7 +64,7 @@ def read_messages(values: Iterable[object], context: ImportContext) -> Iterator[
                 )
                 parsed = parsed._replace(results=tuple(results))
             run.add_message(parsed, as_time_s(as_dict(message).get("timestamp")))
-        run.success = verdict(document)
+        run.recorder.success = verdict(document)
         yield run
 
 
@@ -106,7 +106,7 @@ def read_atif(values: Iterable[object], context: ImportContext) -> Iterator[Sour
         run = SourceRun(context, key, session)
         for step in as_dicts(document.get("steps")):
             _read_step(run, step, as_name(agent.get("model_name")))
-        run.success = _read_atif_verdict(document, context.path)
+        run.recorder.success = _read_atif_verdict(document, context.path)
         yield run
 
 
@@ -158,11 +158,11 @@ def read_swe_agent(values: Iterable[object], context: ImportContext) -> Iterator
         else:
             _read_messages(run, messages)
         success = verdict(document)
-        run.success = verdict(info) if success is None else success
+        run.recorder.success = verdict(info) if success is None else success
         run.result = as_text(info.get("submission")) or run.result
         status = as_text(info.get("exit_status")) or as_text(document.get("exit_status"))
         if status and not status.lower().startswith("submitted"):
-            run.success, run.error_type = bool(run.success), status
+            run.recorder.success, run.recorder.error_type = bool(run.recorder.success), status
         yield run
 
 

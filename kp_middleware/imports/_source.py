@@ -91,8 +91,6 @@ class SourceRun:
         self.result = ""
         self.has_activity = False
         self.interrupted = False
-        self.success: bool | None = None
-        self.error_type: str | None = None
 
     def replay_spans(
         self, root: BufferedSpan, *, success: bool | None = None
@@ -181,8 +179,7 @@ class SourceRun:
             now_s = time.time() if self._context.at_s is None else self._context.at_s
             recorder.started_at_s = min(times_s, default=now_s)
             recorder.clock_started_s = recorder.started_at_s  # steps have epoch seconds
-            recorder.outcome(self.result, success=self.success)
-            recorder.error_type = self.error_type
+            recorder.outcome(self.result)
             has_end = self._has_answered or not self._requires_answer
             recorder.finish(complete=has_end and not self.interrupted)
             took_ms = round((max(times_s) - min(times_s)) * 1000) if times_s else None
