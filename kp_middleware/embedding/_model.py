@@ -117,7 +117,7 @@ class MiniLMEmbedder:
         return task_first_text(trace, self._model().window)
 
     def embed(self, text: str, /) -> Vector:
-        """Return the vector of a text, of shape ``(384,)``. Raises as `Embedder.embed`."""
+        """Return a float32 vector of shape ``(384,)`` and length 1. Raises as `Embedder.embed`."""
         return self._model().embed(text)[0]
 
     def embed_with(self, text: str, said: str) -> tuple[Vector, Vector | None]:
