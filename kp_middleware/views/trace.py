@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
@@ -109,30 +109,33 @@ def view_trace(run: Run) -> TraceView:
 
 def run_as_json(run: Run) -> dict[str, Any]:
     """Return a run for JSON; outcomes are 0 or 1, and None if they are only assumed."""
-    told: dict[str, Any] = dict.fromkeys(_KEYS) | asdict(run)
-    if (scoring := run.scoring) is not None:
-        told |= told["scoring"] | told["scoring"]["signals"]
-        told |= {f"{name}_weight": value for name, value in told["weights"].items()}
+    scoring = run.scoring
+    told = {name: getattr(run, name, getattr(scoring, name, None)) for name in _KEYS}
+    if scoring is not None:
+        told |= zip(SIGNALS, scoring.signals, strict=True)
+        told |= {f"{name}_weight": getattr(scoring.weights, name) for name in SIGNALS}
         is_forwarded = scoring.decision == "forward"
         told["verdict"] = "forwarded" if is_forwarded else scoring.decision and run.reason_code
         if scoring.threshold is not None or scoring.decision is not None:
             told["above"] = int(is_cleared(run))
         told["scored_ms"] = scoring.took_ms
-    told |= {
+    feedback = [
+        asdict(record)
+        | {name: zero_or_one(getattr(record, name)) for name in ("success", "success_before")}
+        for record in run.feedback
+    ]
+    return told | {
         "success": zero_or_one(run.known_success),
         "rules": [rule._asdict() for rule in scoring.rules] if scoring else [],
         "day": run.started_at[:10],
-        "steps": [*map(_step_as_json, told["steps"])],
+        "steps": [*map(_step_as_json, run.steps)],
+        "outbox": asdict(run.outbox) if run.outbox else None,
+        "feedback": feedback,
     }
-    told["feedback"] = [
-        one | {name: zero_or_one(one[name]) for name in ("success", "success_before")}
-        for one in told["feedback"]
-    ]
-    return {name: told[name] for name in _KEYS}
 
 
-def _step_as_json(step: Mapping[str, Any]) -> dict[str, Any]:
-    known = {name: value for name, value in step.items() if value is not None}
+def _step_as_json(step: StepRecord) -> dict[str, Any]:
+    known = {name: value for name, value in asdict(step).items() if value is not None}
     return {"step_id": known.pop("number"), **known}
 
 
