@@ -115,14 +115,11 @@ def read_settings_file() -> dict[str, Any]:
 
 
 class SettingProblem(NamedTuple):
-    """An invalid setting outside of the program; nothing is sent until it is corrected.
-
-    ``words`` never contain the value; ``name`` is empty if the setting is unknown.
-    """
+    """An invalid setting outside of the program; nothing is sent until it is corrected."""
 
     source: str
-    name: str
-    words: str
+    name: str  # empty if the setting is unknown
+    words: str  # never contain the value
 
     def __str__(self) -> str:
         if not self.name:

@@ -103,11 +103,7 @@ def window_size(share: float) -> int:
 
 
 class Ranking:
-    """The last runs of a domain by rank key, and which of them one gate chose.
-
-    Args:
-        size: The maximum number of runs; adding another drops the oldest.
-    """
+    """The last ``size`` runs of a domain by rank key, and which of them one gate chose."""
 
     def __init__(self, size: int) -> None:
         self.credit = 0.0  # the runs that the gate owes; negative if it chose too many
@@ -148,17 +144,13 @@ class Ranking:
 
 
 class Choice(NamedTuple):
-    """The result of `choose` for one run.
-
-    ``level`` is the share adjusted by the credit, ``bar`` its lowest key, ``credit`` the runs owed
-    after this run. During the warm-up no run is ranked, and the threshold decides.
-    """
+    """The result of `choose` for one run."""
 
     is_chosen: bool
-    level: float
-    bar: float
-    credit: float | None
-    is_ranked: bool
+    level: float  # the share, adjusted by the credit
+    bar: float  # its lowest key; a score if no run is ranked
+    credit: float | None  # the runs owed after this run
+    is_ranked: bool  # False with a threshold, which decides during the warm-up, too
 
 
 def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choice:

@@ -21,10 +21,7 @@ BEING_SENT: Final = "being sent by another program; if that was killed, again at
 
 
 class Sending(NamedTuple):
-    """The backlog of one registry, and how long it takes from ``next_at`` on, None for now.
-
-    ``claimed_until`` is when another program's claim on an item ends, or None.
-    """
+    """The backlog of one registry, and how long it takes from ``next_at`` on, None for now."""
 
     registry: str
     waiting: int
@@ -32,7 +29,7 @@ class Sending(NamedTuple):
     takes_s: float
     busy: bool
     interval_s: float
-    claimed_until: str | None
+    claimed_until: str | None  # the end of another program's claim on an item
     stopped: bool
 
     @classmethod

@@ -36,18 +36,14 @@ _NO_THRESHOLD: Final = ("gate_failed", "daily_limit", "in_share", "below_share",
 
 
 class SignalExplanation(NamedTuple):
-    """One signal of a score: its contribution, the reason, and what another verdict needs.
-
-    ``least`` is the value, 0 to 1, that reaches the threshold if nothing else changes; None if no
-    value does, or if the threshold did not decide.
-    """
+    """One signal of a score: its contribution, the reason, and what another verdict needs."""
 
     signal: str
     value: float
     weight: float
     amount: float
     reason: str
-    least: float | None
+    least: float | None  # reaches the threshold, all else equal; None if none, or it did not decide
     remedy: str
 
 
@@ -61,17 +57,14 @@ class RuleExplanation(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why a run scored as it did, and what would have changed the decision.
-
-    ``other_reason`` is why the threshold alone did not decide, or None.
-    """
+    """Why a run scored as it did, and what would have changed the decision."""
 
     run: Run
     score: float | None
     threshold: float | None
     margin: float | None
     cleared: bool | None
-    other_reason: str | None
+    other_reason: str | None  # why the threshold alone did not decide
     signals: list[SignalExplanation]
     rules: list[RuleExplanation]
 

@@ -18,13 +18,10 @@ _SEEN_AS: Final = {**STEP_NAMES, "error": "Error", "user": "User"}
 
 
 class StepView(NamedTuple):
-    """One step of a run; a missing or unknown text is empty.
-
-    ``kind`` is the protocol's, ``user`` for a user's message, or ``error`` for the fatal error.
-    """
+    """One step of a run; a missing or unknown text is empty."""
 
     number: int
-    kind: str
+    kind: str  # the protocol's, ``user`` for a user's message, or ``error`` for the fatal error
     name: str
     about: tuple[str, ...]
     at: str
