@@ -13,12 +13,14 @@ then sent on a clock that does not wait, so that losses and duplicates are count
 import argparse
 import json
 import logging
-import multiprocessing
 import os
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
@@ -185,12 +187,11 @@ def main() -> None:
     with (
         TemporaryDirectory() as folder,
         LocalRegistry(answers=script, burst=10**9, clock=clock) as registry,
-        multiprocessing.get_context("spawn").Pool(asked.processes) as pool,
+        ProcessPoolExecutor(asked.processes, get_context("spawn")) as pool,  # not killed at the end
     ):
         site = Site(Path(folder), registry.url, registry.api_key)
-        shifts = pool.starmap(
-            work, [(site, number, each) for number in range(asked.processes)], chunksize=1
-        )
+        numbers = range(asked.processes)
+        shifts = [*pool.map(work, repeat(site), numbers, repeat(each))]
         clock.advance(2 * 3600.0 + LEASES_ARE_OVER_S)  # what they were told is over
         send_what_is_left(site, clock)
         table = Table("what", "measured", "target", box=None)
