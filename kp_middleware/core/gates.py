@@ -340,9 +340,10 @@ class _Replay:
     def forwards(self, run: ScoredRun) -> bool:
         """Decide on the next run and add it to the history."""
         self._now_ms = run.decided_ms
-        ranking = self.ranking(run.domain, self._gate.window)
+        window = self._gate.window
+        ranking = self.ranking(run.domain, window) if window else _NO_RANKING
         choice = self._gate.choose(run.score, run.key, ranking)
-        if self._gate.window:
+        if window:
             ranking.add(run.key, chosen=choice.is_chosen, credit=choice.credit)
         forwarded = choice.is_chosen and self._gate.below_limit(self)
         if forwarded and not run.is_private:
@@ -350,7 +351,9 @@ class _Replay:
         return forwarded
 
     def ranking(self, gate: str, last: int) -> Ranking:
-        return self._rankings.get(gate) or self._rankings.setdefault(gate, Ranking(last))
+        if (known := self._rankings.get(gate)) is None:  # an empty one is false
+            known = self._rankings[gate] = Ranking(last)
+        return known
 
     def forwarded_in_a_day(self) -> int:
         until = bisect_right(self._forwarded_ms, self._now_ms)
