@@ -1,4 +1,4 @@
-"""Limits of a recorded run: the defaults of their settings, so that no run exhausts the memory."""
+"""Limits that keep a run from exhausting memory; the defaults of their settings."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self

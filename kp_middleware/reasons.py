@@ -69,16 +69,18 @@ def _against_threshold(args: Mapping[str, Any]) -> str:
     text = f"score {_format_against(score, threshold)} {reaches} {exact(threshold)}"
     if "needed" not in args:
         return text
-    return f"{text}, used until the domain has {args['needed']} runs (now {args['runs']})"
+    return f"{text}, used until the domain has {args['needed']} runs (it had {args['runs']})"
 
 
 def _against_share(code: str, args: Mapping[str, Any]) -> str:
     runs, share, level = args["runs"], args["share"], args["level"]
     key, bar = _format_against(args["key"], args["bar"]), _format_against(args["bar"], args["key"])
     best = f"the best {level * 100:.3g}% of the domain's last {runs} runs"
-    counts = f"{args['gone']} of them were chosen; {format_share(share)} means {share * runs:.3g}"
+    counts = (
+        f"{args['gone']} of the {runs} were chosen; {format_share(share)} means {share * runs:.3g}"
+    )
     if code == ReasonCode.TIED_WITH_SHARE:
-        text = f"rank {key} only ties with {best}, all chosen already"
+        text = f"rank {key} ties with the last of {best}, and earlier runs go first"
     elif code == ReasonCode.BELOW_SHARE:
         text = f"rank {key} is below {bar}, where {best} begin"
     else:

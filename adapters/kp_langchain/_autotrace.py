@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, cast
 from kp_langchain._handler import KPCallbackHandler
 from kp_langchain._roots import Scope
 from kp_middleware.confidence import Confidences
-from kp_middleware.recording import Extractors, Recording, shield
+from kp_middleware.recording import Extractors, NullRecording, Recording, shield
 
 _YES: Final = {"1", "on", "t", "true", "y", "yes"}
 _NO: Final = {"0", "f", "false", "n", "no", "off"}
@@ -72,7 +72,7 @@ def recording_runs(
     """
     is_on = _is_enabled()
     handler = KPCallbackHandler(
-        kp if is_on else _NullRecording(), domain=domain, confidence=confidence, scope=scope
+        kp if is_on else NullRecording(), domain=domain, confidence=confidence, scope=scope
     )
     if is_on:
         _install()
@@ -86,12 +86,6 @@ def recording_runs(
 
 def _no_handler() -> None:
     return None
-
-
-class _NullRecording:
-    """A pipeline that records nothing."""
-
-    def start_recording(self, framework: str, /) -> None: ...
 
 
 class _Switch:

@@ -143,8 +143,7 @@ def _read(data: Any, *, with_input: bool) -> SpanContent:
         parse_messages(_as_data(input_), "user") if with_input else [],
         parse_messages(_as_data(getattr(source, "output", None)), "assistant"),
         as_text(getattr(source, "model", None)) or None,
-        usage.get("input_tokens"),
-        usage.get("output_tokens"),
+        (usage.get("input_tokens"), usage.get("output_tokens")),
     )
 
 

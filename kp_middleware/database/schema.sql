@@ -61,7 +61,7 @@ CREATE INDEX traces_margin    ON traces(margin) WHERE margin IS NOT NULL;
 CREATE INDEX traces_shared    ON traces(shared_seq) WHERE shared_seq IS NOT NULL;  -- what waits for the shared log, and the last run in it
 CREATE INDEX traces_unscored  ON traces(state, shared_seq) WHERE score IS NULL;   -- what waits, in the order of seq, or failed
 CREATE INDEX traces_failed    ON traces(seq) WHERE success = 0;          -- `list --failed`: in rows, success follows long texts
-CREATE INDEX traces_cleared   ON traces(seq) WHERE decision = 'forward'; -- to find those that had no key to send yet
+CREATE INDEX traces_cleared   ON traces(seq) WHERE decision = 'forward'; -- to find runs that passed while there was no API key
 CREATE INDEX traces_allowance ON traces(decided_at, visibility, decision) WHERE decision = 'forward';
 CREATE INDEX traces_thread    ON traces(thread_id) WHERE thread_id IS NOT NULL;
 CREATE INDEX traces_owner    ON traces(owner) WHERE owner IS NOT NULL;    -- whether any run has one
@@ -123,7 +123,7 @@ CREATE INDEX outbox_due ON outbox(next_attempt_at) WHERE state IN ('pending','se
 CREATE INDEX outbox_state ON outbox(state);
 CREATE INDEX outbox_open ON outbox(registry) WHERE state IN ('pending','sending');       -- whether anything waits for a registry
 
-CREATE TABLE estimates (                                 -- of success: their features, and the estimate when the run was ranked
+CREATE TABLE estimates (                                 -- of success: the run's features, and the estimate when it was ranked
   trace_seq  INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
   features   BLOB NOT NULL,                              -- float32, little-endian
   p          REAL, base REAL,                            -- the probability of success, and the base rate; NULL: nothing was known

@@ -111,13 +111,13 @@ class MiniLMEmbedder:
         return f"{self._model().name}:{WINDOW_TOKENS}:{self._reading}:{self._precision}"
 
     def text_of(self, trace: ReasoningTrace, /) -> str:
-        """Return the text to embed for a trace. Raises the errors of `embed`."""
+        """Return the text to embed for a trace. Raises the errors of `Embedder.embed`."""
         if self._reading == "specified":
             return embedded_text(trace)
         return task_first_text(trace, self._model().window)
 
     def embed(self, text: str, /) -> Vector:
-        """Return a float32 vector of shape ``(384,)`` and length 1. Raises as `Embedder.embed`."""
+        """Return a float32 unit vector of shape ``(384,)``. Raises the errors of `Embedder.embed`."""
         return self._model().embed(text)[0]
 
     def embed_with(self, text: str, said: str) -> tuple[Vector, Vector | None]:

@@ -322,8 +322,10 @@ def _read_langsmith_run(row: Json) -> SpanContent:
         row.get("inputs"),
         row.get("outputs"),
         first_text({**params, **metadata}, "ls_model_name", "model", "model_name") or None,
-        usage.get("input_tokens", row.get("prompt_tokens")),
-        usage.get("output_tokens", row.get("completion_tokens")),
+        (
+            usage.get("input_tokens", row.get("prompt_tokens")),
+            usage.get("output_tokens", row.get("completion_tokens")),
+        ),
     )._replace(
         error=_parse_error(row.get("error")),
         conversation=first_text(metadata, "thread_id", "session_id", "conversation_id") or None,
@@ -377,8 +379,7 @@ def _read_observation(row: Json) -> SpanContent:
         parse_json(row.get("input")),
         parse_json(row.get("output")),
         _field(row, ("model", "providedModelName"), as_name),
-        usage.get("input"),
-        usage.get("output"),
+        (usage.get("input"), usage.get("output")),
     )._replace(error=_parse_error(failed and (message or "error")), conversation=session)
 
 
@@ -390,12 +391,17 @@ _ERROR: Final = re.compile(r"([^\W\d]\w*)(?:\((.*)\)|: (.*))", re.DOTALL)
 
 
 def _span_content(
-    kind: Kind, label: str, input_: Any, output: Any, model: str | None, *tokens: object
+    kind: Kind,
+    label: str,
+    input_: Any,
+    output: Any,
+    model: str | None,
+    tokens: tuple[object, object],
 ) -> SpanContent:
     """Return the content of a span from its input and output in a tracing service."""
     inputs, outputs = parse_messages(input_, "user"), parse_messages(output, "assistant")
     if kind == "model":
-        return model_content(inputs, outputs, model, *tokens)
+        return model_content(inputs, outputs, model, tokens)
     if kind in {"tool", "retriever"}:
         return _tool_content(kind, label, input_, output)
     requests = [message.texts[-1] for message in inputs if message.role == "user" and message.texts]

@@ -6,9 +6,9 @@ import random
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Real
-from typing import Any, Final, NamedTuple, Self, TypeAlias
+from typing import Final, NamedTuple, Self, TypeAlias
 from uuid import UUID
 
 from kp_middleware import privacy, recording
@@ -328,15 +328,19 @@ def _redacted(
 
     From a run that is not new, remove only the ``known`` secrets.
     """
-    how: Any = {"level": "private", "policy": policy, "known": known, "only_known": not is_new}
+    redact_values = partial(
+        privacy.redact_jsonable, level="private", policy=policy, known=known, only_known=not is_new
+    )
     named = [name for step in run.facts for name in (step.agent, step.parent, step.model)]
     names = [*dict.fromkeys(name for name in named if name is not None)]
     facts = {**{name: getattr(run, name) for name in _TEXT_FIELDS}, "names": names}
-    values = privacy.redact_jsonable(facts, **how)
+    values = redact_values(facts)
     count = len(known)
-    redacted = privacy.redact_trace(run.trace, **how)
+    redacted = privacy.redact_trace(
+        run.trace, level="private", policy=policy, known=known, only_known=not is_new
+    )
     if len(known) > count:
-        values = privacy.redact_jsonable(facts, **how)
+        values = redact_values(facts)
     clean: dict[str | None, str | None] = {None: None}
     clean.update(zip(names, values.value.pop("names"), strict=True))
     steps = tuple(

@@ -334,7 +334,10 @@ def redact_trace(
 
     Raises:
         RedactionError: If the result may not be clean and valid: do not share it.
+        TypeError: If ``only_known`` is set without ``known``.
     """
+    if only_known and known is None:
+        raise TypeError("only_known needs the known secrets")
     with _fail_closed(policy):
         walk = Walk(trace, level, policy, known, skip=_SAFE_FIELDS)
         content = trace.model_dump(mode="json")
@@ -352,14 +355,18 @@ def redact_jsonable(
 ) -> RedactedValue:
     """Redact dicts, lists, tuples, strings and numbers for a privacy level.
 
-    A secret found in one place is redacted in every place, as in `redact_trace`.
+    A secret found in one place is redacted in every place; ``known`` and ``only_known`` are those
+    of `redact_trace`.
 
     Raises:
         RedactionError: If the result may not be clean, or a value has another type.
+        TypeError: If ``only_known`` is set without ``known``.
 
     >>> redact_jsonable({"user": "anna", "password": "hunter2"}, level="private").value
     {'user': 'anna', 'password': '[REDACTED:password]'}
     """
+    if only_known and known is None:
+        raise TypeError("only_known needs the known secrets")
     with _fail_closed(policy):
         walk = Walk(value, level, policy, known)
         clean = walk.redact_known(value if only_known else walk.clean(value))

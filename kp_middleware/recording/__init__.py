@@ -35,7 +35,7 @@ from kp_middleware.recording._extractors import Extractors
 from kp_middleware.recording._recorded_run import alone, assemble, bounded, ended, joined
 from kp_middleware.recording._recorder import GIVEN_UP, Recorder, current_trace
 from kp_middleware.recording._spans import RootSpan, Span, SpanFailure, SpanId
-from kp_middleware.recording._tree import Recording, SpanTree, recordings
+from kp_middleware.recording._tree import NullRecording, Recording, SpanTree, recordings
 
 __all__ = [
     "GIVEN_UP",
@@ -45,6 +45,7 @@ __all__ = [
     "LateNote",
     "Message",
     "ModelCall",
+    "NullRecording",
     "Place",
     "Recorder",
     "Recording",

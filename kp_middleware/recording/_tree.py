@@ -26,14 +26,20 @@ class Recording(Protocol):
         """Return a recorder for a run that begins now, or None if it is not recorded."""
 
 
+class NullRecording:
+    """A pipeline that records nothing."""
+
+    def start_recording(self, framework: str, /) -> None: ...
+
+
 def recordings(
-    kp: Recording | None, *, domain: str | None, confidence: Confidences
+    kp: Recording, *, domain: str | None, confidence: Confidences
 ) -> Callable[[str], Recorder | None]:
     """Return a function that starts a recorder for a framework, in a domain, with extractors."""
     extractors = Extractors(confidence)
 
     def begin(framework: str) -> Recorder | None:
-        recorder = None if kp is None else kp.start_recording(framework)
+        recorder = kp.start_recording(framework)
         if recorder is not None:
             recorder.domain, recorder.extractors = domain, extractors
         return recorder
@@ -49,7 +55,7 @@ class SpanTree:
     roots, the oldest are given up.
 
     Args:
-        kp: The pipeline that records the runs; None starts no runs.
+        kp: The pipeline that records the runs.
         framework: The framework's name, stored with each run.
         domain: The domain, which selects the weights of the score; None means the pipeline's.
         confidence: Extractors of the confidence from a run's result.
@@ -73,7 +79,7 @@ class SpanTree:
 
     def __init__(
         self,
-        kp: Recording | None,
+        kp: Recording,
         framework: str = "",
         *,
         domain: str | None = None,

@@ -123,7 +123,10 @@ class SpanContent(NamedTuple):
 
 
 def model_content(
-    inputs: list[ChatMessage], outputs: list[ChatMessage], model: str | None, *tokens: object
+    inputs: list[ChatMessage],
+    outputs: list[ChatMessage],
+    model: str | None,
+    tokens: tuple[object, object],
 ) -> SpanContent:
     """Return the content of a model's span; its messages may have the model and the ``tokens``."""
     counts = [sum_tokens(count) for count in tokens]
@@ -251,8 +254,10 @@ def _genai(kind: Kind, name: str, attributes: Attributes, events: Sequence[Event
             _messages(attributes, events, "input"),
             _messages(attributes, events, "output"),
             first_text(attributes, "gen_ai.response.model", "gen_ai.request.model"),
-            attributes.get("gen_ai.usage.input_tokens"),
-            attributes.get("gen_ai.usage.output_tokens"),
+            (
+                attributes.get("gen_ai.usage.input_tokens"),
+                attributes.get("gen_ai.usage.output_tokens"),
+            ),
         )._replace(conversation=conversation)
     if kind in {"tool", "retriever"}:
         messages = (event for event in events if event.name == "gen_ai.tool.message")
@@ -334,8 +339,10 @@ def _openinference(kind: Kind, name: str, attributes: Attributes) -> SpanContent
             _openinference_messages(attributes, "input", "user"),
             _openinference_messages(attributes, "output", "assistant"),
             first_text(attributes, "llm.model_name"),
-            attributes.get("llm.token_count.prompt"),
-            attributes.get("llm.token_count.completion"),
+            (
+                attributes.get("llm.token_count.prompt"),
+                attributes.get("llm.token_count.completion"),
+            ),
         )
     if kind in {"tool", "retriever"}:
         if name.startswith(_HANDOFF_PREFIX):

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from kp_middleware.recording import (
     Message,
+    NullRecording,
     Place,
     Recorder,
     RootSpan,
@@ -209,7 +210,7 @@ class _Replay:
         agents = (span for span in spans if span.kind == "agent")
         self._agents = [agent for agent in agents if agent.enclosing_tool is None]
         self._has_tools = any(span.kind in {"tool", "retriever"} for span in spans)
-        self._tree = SpanTree(None)  # a replay starts no other run
+        self._tree = SpanTree(NullRecording())  # a replay starts no other run
         self._owns_run = root.outer_recorder is None
         self._owner = RootSpan(recorder, owned=self._owns_run)
         self._owner.place = root.place

@@ -83,7 +83,7 @@ class ExportCursor(Queries, LeasedOutbox):
             before = self._place()
             if before.retry_at > now or self._is_claimed(before, now):
                 return None
-            seq, place = self._next(before)
+            seq, place = self._advance(before)
             if seq is None:
                 return None
             document = self._history.document(seq)
@@ -96,7 +96,7 @@ class ExportCursor(Queries, LeasedOutbox):
 
     def next_due(self) -> float | None:
         before, now = self._place(), self._clock()
-        if self._next(before)[0] is None:
+        if self._advance(before)[0] is None:
             return None
         is_claimed = self._is_claimed(before, now)
         return min(before.claimed_until, now + _LOOK_AGAIN_S) if is_claimed else before.retry_at
@@ -127,8 +127,8 @@ class ExportCursor(Queries, LeasedOutbox):
         is_ours = place.claimed_by in {None, self._claimant}
         return not is_ours and now < place.claimed_until <= now + 2 * LEASE_S
 
-    def _next(self, place: CursorState) -> tuple[int | None, CursorState]:
-        """Return the next run for the exporter, and the position before it, stored if none is."""
+    def _advance(self, place: CursorState) -> tuple[int | None, CursorState]:
+        """Find the next run, and the place before it; if there is no run, store the place."""
         found, left, until = None, list[int](), place.until
         for candidate in self._candidates(place):
             wanted = self._choose(candidate)

@@ -28,7 +28,7 @@ _DOMAINS: Final = 3
 _MORE: Final = "kp-middleware calibrate shows what each setting would do"
 _LARGER_SHARE: Final = "earlier runs were better: a larger share lets more through"
 _REMEDIES: Final = {
-    "daily_limit": "{} passed but hit max_per_day: raise it",
+    "daily_limit": "{} scored high enough but hit max_per_day: raise it",
     "gate_failed": "the gate fails: see your program's log",
     "warming_up": f"{DEFAULT_THRESHOLD:g} applies until a domain has enough runs to rank:"
     " nothing to do",

@@ -166,8 +166,9 @@ class PastRuns(Queries):
 
     def add_vector(self, run: PastRun, vector: bytes) -> int:
         """Store a run's vector with the run's own time; return the vector's ``seq``."""
-        vectors, embedder = VectorTable(self._connection), self._embedder or ""
-        return vectors.insert(embedder, vector, key=run.id, added_at_ms=run.ended_ms)
+        assert self._embedder is not None  # noqa: S101 - the vector is from it
+        vectors = VectorTable(self._connection)
+        return vectors.insert(self._embedder, vector, key=run.id, added_at_ms=run.ended_ms)
 
     def move_vector(self, run: PastRun) -> int:
         """Store a run's vector again as the newest, because readers take the newest ones."""

@@ -163,7 +163,8 @@ def _novelty(scoring: Scoring) -> str:
         return f"{similarity} similar to the nearest earlier run, since removed"
     nearest = scoring.nearest_objective
     objective = "another host's" if nearest is None else cut(one_line(nearest), 60)
-    return f"{similarity} similar to {short_id(scoring.nearest_id)}, its nearest: {objective}"
+    earlier = short_id(scoring.nearest_id)
+    return f"{similarity} similar to {earlier}, the nearest earlier run: {objective}"
 
 
 def remedy(run: Run, parts: Parts, signal: str, threshold: float, *, measured: bool) -> str:
