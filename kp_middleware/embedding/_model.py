@@ -117,7 +117,7 @@ class MiniLMEmbedder:
         return task_first_text(trace, self._model().window)
 
     def embed(self, text: str, /) -> Vector:
-        """Return a float32 unit vector of shape ``(384,)``. Raises the errors of `Embedder.embed`."""
+        """Return a float32 unit vector of shape ``(384,)``; raise the errors of `Embedder`."""
         return self._model().embed(text)[0]
 
     def embed_with(self, text: str, said: str) -> tuple[Vector, Vector | None]:

@@ -87,7 +87,7 @@ def ranked(share, key, past):
 
 
 BEST = "the best 10% of the domain's last 100 runs"
-SO_FAR = "8 of them were chosen; top 10% means 10"
+SO_FAR = "8 of the 100 were chosen; top 10% means 10"
 AMONG = f"rank 0.900 is among {BEST}, which begin at 0.900: {SO_FAR}"
 BELOW = f"rank 0.400 is below 0.900, where {BEST} begin: {SO_FAR}"
 
@@ -102,7 +102,7 @@ BELOW = f"rank 0.400 is below 0.900, where {BEST} begin: {SO_FAR}"
             0.5,
             Past([0.5] * 100, gone=10),
             "withhold",
-            "only ties with",
+            "ties with",
             id="of equal runs no more than the share goes",
         ),
         pytest.param(
@@ -138,7 +138,7 @@ def test_until_enough_runs_are_known_the_protocols_threshold_holds():
     after = ranked("top 10%", 0.3, Past([0.2] * 10))
 
     assert (before.decision, before.threshold) == ("withhold", 0.75)
-    assert "until the domain has 10 runs (now 9)" in before.reason
+    assert "until the domain has 10 runs (it had 9)" in before.reason
     assert (after.decision, after.threshold) == ("forward", 0.2)
 
 

@@ -165,4 +165,4 @@ def test_a_run_of_another_host_is_named_as_the_nearest(sql, typed):
     result = typed("show", "@last", "--why")
 
     words = " ".join(result.output.split())
-    assert "0.500 similar to 1339c0de, its nearest: another host's" in words
+    assert "0.500 similar to 1339c0de, the nearest earlier run: another host's" in words

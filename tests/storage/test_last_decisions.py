@@ -108,7 +108,7 @@ def test_a_full_day_is_named_before_all_that_a_setting_of_the_gate_could_mend(de
     decide(*[0.5] * 95, gate="top 10%", reason=ReasonCode.BELOW_SHARE)
     decide(*[0.9] * 5, gate="top 10%", reason=ReasonCode.DAILY_LIMIT)
 
-    assert "5 passed but hit max_per_day: raise it" in words()
+    assert "5 scored high enough but hit max_per_day: raise it" in words()
 
 
 def test_an_empty_file_says_so(words):

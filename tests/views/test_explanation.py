@@ -292,7 +292,7 @@ class Rule:
     ("confidences", "verdict", "words"),
     [
         ([0.5] * 55 + [0.1], "below_share", "is below"),
-        ([0.5] * 55, "tied_with_share", "only ties with the best"),
+        ([0.5] * 55, "tied_with_share", "ties with the last of the best"),
         ([0.1] * 55 + [0.9], "forwarded", "is among the best"),
     ],
     ids=["below", "as good", "among"],

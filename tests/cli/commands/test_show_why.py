@@ -71,8 +71,8 @@ Its gate: threshold 0.75.
 Why
   complexity          0.880 × 0.20 = 0.176   4 of 4 kinds of step give 0.500, error recovery 0.300,
                                              8 steps 0.080
-  novelty             0.300 × 0.30 = 0.090   0.700 similar to a1b2c3d4, its nearest: Find the memory
-                                             leak in worker 46
+  novelty             0.300 × 0.30 = 0.090   0.700 similar to a1b2c3d4, the nearest earlier run:
+                                             Find the memory leak in worker 46
   tool diversity      0.375 × 0.30 = 0.112   1 different tool in 8 steps, times 3
   outcome confidence  0.240 × 0.20 = 0.048   0.3 of the agent's confidence of 0.800, because it
                                              failed
@@ -116,7 +116,8 @@ Its gate: threshold 0.75.
 Why
   complexity          0.870 × 0.15 = 0.131   4 of 4 kinds of step give 0.500, error recovery 0.300,
                                              7 steps 0.070
-  novelty             0.800 × 0.20 = 0.160   0.200 similar to elsewher, its nearest: another host's
+  novelty             0.800 × 0.20 = 0.160   0.200 similar to elsewher, the nearest earlier run:
+                                             another host's
   tool diversity      0.857 × 0.10 = 0.086   2 different tools in 7 steps, times 3
   outcome confidence  0.800 × 0.55 = 0.440   the agent's confidence of 0.800; outcome: succeeded
   many recoveries                    +0.100  it succeeded after 3 recoveries, which is more than 2
