@@ -117,7 +117,12 @@ class MiniLMEmbedder:
         return task_first_text(trace, self._model().window)
 
     def embed(self, text: str, /) -> Vector:
-        """Return a float32 unit vector of shape ``(384,)``; raise the errors of `Embedder`."""
+        """Return the vector of a text: float32, shape ``(384,)``, of unit length.
+
+        Raises:
+            EmbedderUnavailableError: If this process has no model; the message says what to do.
+            EmbedderNotReadyError: If the model is being downloaded.
+        """
         return self._model().embed(text)[0]
 
     def embed_with(self, text: str, said: str) -> tuple[Vector, Vector | None]:

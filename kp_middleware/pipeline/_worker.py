@@ -24,13 +24,13 @@ from kp_middleware.storage import DATABASE_ERRORS, Store, fork_lock, is_damage, 
 logger = logging.getLogger("kp_middleware")
 
 LOOK_AGAIN_S: Final = 1.0
-"""How long a thread waits after an error, or if something is not ready."""
+"""The pause of a thread after an error, or if something is not ready."""
 
 LAST_STEP_S: Final = 0.3
-"""How long the exit waits for a thread to stop."""
+"""The time that the exit allows a thread to stop."""
 
 TROUBLE_S: Final = 0.1
-"""How long an agent waits while the file fails."""
+"""The time that an agent waits while the file fails."""
 
 _PATIENCE_S: Final = 10.0  # with a worker that stores no run and reports no error
 _NEVER_S: Final = 3600.0

@@ -42,13 +42,13 @@ _FORM: Final = (0.5, 0.45)
 """The same for a run done the same way with other values."""
 
 _CLEARLY: Final = 1.7
-"""How many times better a run must fit than others to be told apart by words."""
+"""The factor by which a run must fit better than others if words tell it apart."""
 
 _WORDS_ALONE: Final = 0.8
 """The minimum fit without vectors."""
 
 _SAME: Final = 3
-"""How many runs may have the same task; the next one has another."""
+"""The maximum number of runs of the same task; the next best run is of another."""
 
 _REPLACED: Final = 2
 """The maximum number of words in which tasks of the same wording differ."""
