@@ -309,13 +309,15 @@ def _write(
         raise click.UsageError(f"{manifest} was not written by an export: choose another folder")
     target = options.new_folder(out) if suffix else options.new_file(out, db=db, force=force)
     with target as temporary:
-        for trace_id, text in _entries(dataset):
-            file = temporary
-            if suffix:
+        if suffix is None:
+            with temporary.open("w", encoding="utf-8", newline="") as opened:
+                opened.writelines(text for _, text in _entries(dataset))
+        else:
+            for trace_id, text in _entries(dataset):
                 name = re.sub("[^A-Za-z0-9_-]", "_", trace_id.removeprefix("kp:trace:"))[:100]
                 while (file := temporary / f"{name}{suffix}").exists():
                     name += "_"
-            _write_private(text, file, os.O_APPEND)
+                _write_private(text, file)
         if not dataset.count:
             hint("every match was left out: nothing was written" if dataset.seqs else empty_reason)
             _report_omissions(dataset, "read or redacted")
@@ -335,8 +337,8 @@ def _entries(dataset: "Dataset") -> Iterator[tuple[str, str]]:
         yield trace_id, "".join(f"{console.escaped(line)}\n" for line in lines)
 
 
-def _write_private(text: str, file: Path, flag: int) -> None:
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | flag, 0o600)
+def _write_private(text: str, file: Path) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as opened:
         opened.write(text)
 
@@ -346,7 +348,7 @@ def _write_skills(dataset: "Dataset", history: History, policy: "Policy", folder
     from kp_middleware.recall import recalled
 
     folder, written, existing = options.resolved(folder), 0, 0
-    for example in filter(None, map(dataset.example, dataset.best(5))):
+    for example in dataset.examples(dataset.best(5)):
         run = recalled(history.run(example.seq), policy)
         trace_id = example.trace.id  # redacted: of an import, it may hold anything
         named = f"{run.objective[:48]} {trace_id.removeprefix('kp:trace:')[-8:]}".lower()
@@ -362,7 +364,7 @@ def _write_skills(dataset: "Dataset", history: History, policy: "Policy", folder
         )
         (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            _write_private(text, folder / name / "SKILL.md", os.O_EXCL)
+            _write_private(text, folder / name / "SKILL.md")
             written += 1
         except FileExistsError:
             existing += 1

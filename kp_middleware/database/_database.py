@@ -282,16 +282,18 @@ class Queries:
     def _column(self, sql: str, values: Values = ()) -> list[Any]:
         return [row[0] for row in self._run(sql, values)]
 
-    def _all(self, kind: Callable[..., T], sql: str, values: Values = ()) -> list[T]:
-        """Return the rows as records, whose fields are the columns in order."""
+    def _each(self, kind: Callable[..., T], sql: str, values: Values = ()) -> Iterator[T]:
+        """Yield the rows as records, whose fields are the columns in order."""
         casts = [(index, cast) for index, (_, cast) in enumerate(_fields(kind)) if cast]
-        records = []
         for row in self._run(sql, values):
             fields = [*row]
             for index, cast in casts:
                 fields[index] = cast(fields[index])
-            records.append(kind(*fields))
-        return records
+            yield kind(*fields)
+
+    def _all(self, kind: Callable[..., T], sql: str, values: Values = ()) -> list[T]:
+        """Return the rows as records, whose fields are the columns in order."""
+        return [*self._each(kind, sql, values)]
 
     def _one(self, kind: Callable[..., T], sql: str, values: Values = ()) -> T | None:
         """Return the first row as a record; None if there is none."""

@@ -10,12 +10,12 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from kp_middleware import privacy
-from kp_middleware.datasets._formats import FORMATS, Dialogue, Example, pair
+from kp_middleware.datasets._formats import FORMATS, Example, pair
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import instant
 from kp_middleware.privacy import Policy
 from kp_middleware.recording import holds_cuts, is_marker
-from kp_middleware.storage import Embedding, Filters, History, RunSummary
+from kp_middleware.storage import Embedding, Filters, History, RunDocument, RunSummary
 from kp_middleware.traces import ReasoningTrace
 
 _BATCH_SIZE: Final = 500
@@ -73,7 +73,7 @@ class Dataset:
 
     def entries(self) -> Iterator[tuple[str, list[str]]]:
         """Yield the id of each run or pair and its lines of JSON, without those skipped."""
-        for example in filter(None, map(self.example, self.seqs)):
+        for example in self.examples(self.seqs):
             if self._format != "pairs":
                 self._count(example)
                 is_traces = self._format == "traces"
@@ -81,16 +81,20 @@ class Dataset:
                 yield example.trace.id, lines or [example.document]
                 continue
             seq, similarity = self._rejected[example.seq]
-            if (rejected := self.example(seq)) is not None:
+            for rejected in self.examples([seq]):
                 self._count(example)
                 self._count(rejected)
                 ids = {"chosen": self._ids.pop(-2), "rejected": self._ids.pop()}
                 self._pairs.append({**ids, "similarity": round(similarity, 4)})
                 yield example.trace.id, [_json(pair(example, rejected))]
 
-    def example(self, seq: int) -> Example | None:
-        """Return a redacted run; None, counted by reason, if it is skipped."""
-        run, document = self._history.run(seq), self._history.document(seq) or ""
+    def examples(self, seqs: list[int]) -> Iterator[Example]:
+        """Yield these runs, redacted, without those skipped, which are counted by reason."""
+        for batch in _batches(seqs):
+            yield from filter(None, map(self._example, self._history.documents(batch)))
+
+    def _example(self, run: RunDocument) -> Example | None:
+        document = run.document or ""
         try:
             trace = ReasoningTrace.model_validate_json(document)
         except ValueError:
@@ -115,13 +119,14 @@ class Dataset:
                 return None
             redacted.update(clean.counts)
             model = model and privacy.redact_text(model, policy=self._policy).text
+        is_traces = self._format == "traces"
         return Example(
-            seq,
+            run.seq,
             trace,
             document,
-            Dialogue(trace, run.steps),
+            () if is_traces else self._history.run(run.seq).steps,
             run.known_success,
-            run.success_source or "assumed",
+            run.success_source,
             run.score,
             model,
             (redacted, run.redactions),

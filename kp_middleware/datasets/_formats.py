@@ -4,7 +4,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from functools import cached_property
+from typing import Any, Final, Literal, TypeAlias
 
 from kp_middleware.instants import epoch_s
 from kp_middleware.recording import is_marker
@@ -131,19 +132,24 @@ class Dialogue:
                 turn.results.append(call)
 
 
-class Example(NamedTuple):
+@dataclass(frozen=True)
+class Example:
     """A run to export; ``redacted`` counts this export's redactions and those at recording."""
 
     seq: int
     trace: ReasoningTrace
     document: str
-    dialogue: Dialogue
+    steps: Sequence[StepRecord]  # empty for the format traces
     success: bool | None
     success_source: str
     score: float | None
     model: str | None
     redacted: tuple[Mapping[str, int], Mapping[str, int]]
     arguments: Literal["text", "object"]
+
+    @cached_property
+    def dialogue(self) -> Dialogue:
+        return Dialogue(self.trace, self.steps)
 
     @property
     def metadata(self) -> Json:

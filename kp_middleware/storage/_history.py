@@ -23,6 +23,7 @@ from kp_middleware.storage._overview import RECENT, UNJUDGED, Overviews
 from kp_middleware.storage._records import (
     OutboxItemSummary,
     Run,
+    RunDocument,
     RunSummary,
     StepRecord,
     build_run,
@@ -119,6 +120,16 @@ class History(Overviews, Maintenance):
             f"SELECT {document_sql('d.body')} FROM documents d JOIN traces t ON t.seq = d.trace_seq"
         )
         return self._text(f"{sql} WHERE d.trace_seq = ?", (seq,))
+
+    def documents(self, seqs: Sequence[int]) -> Iterator[RunDocument]:
+        """Yield the documents of these runs in this order, without removed runs."""
+        sql = f"""
+            SELECT t.seq, {document_sql("d.body")}, t.success,
+                   coalesce(t.success_source, 'assumed'), t.score, t.model, t.redactions
+            FROM json_each(?) j CROSS JOIN traces t ON t.seq = j.value
+            LEFT JOIN documents d ON d.trace_seq = t.seq ORDER BY j.key
+        """
+        return self._each(RunDocument, sql, (json.dumps(seqs),))
 
     def adjacent(self, seq: int) -> tuple[str | None, str | None]:
         """Return the ids of the runs recorded just before and after a run."""

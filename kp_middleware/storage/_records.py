@@ -81,6 +81,22 @@ def document_sql(body: str) -> str:
     return f"json_patch({body}, json_object('metadata', json_object('success_source', {ASSUMED})))"
 
 
+class RunDocument(NamedTuple):
+    """A run's ReasoningTrace as JSON, or None if it was lost, and what it does not say."""
+
+    seq: int
+    document: str | None
+    success: bool
+    success_source: str
+    score: float | None
+    model: str | None
+    redactions: Mapping[str, int]
+
+    @property
+    def known_success(self) -> bool | None:
+        return known_success(self.success, self.success_source)
+
+
 class Embedding(NamedTuple):
     """The vector of a run: float32, little-endian, comparable within an embedder."""
 
