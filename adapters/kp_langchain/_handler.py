@@ -350,8 +350,13 @@ class KPCallbackHandler(BaseCallbackHandler):
                 run.enter(agent)
         if is_model:
             run.started_s = recorder.clock()
-            if metadata:
-                _name_model(run, metadata)
+            if metadata.get("lc_source") is not None:  # a middleware's, not the agent's
+                run.internal = True
+                run.enter(bounded_name(metadata["lc_source"]))
+            if (name := metadata.get("ls_model_name")) is not None:
+                run.model = str(name)
+                if recorder.model is None and not run.internal:
+                    recorder.model = bounded_name(name)
         return run
 
     def _open(self, run_id: int, origin: Origin) -> Span | None:
@@ -400,14 +405,3 @@ class KPCallbackHandler(BaseCallbackHandler):
                 'handler to the outermost call: config={"callbacks": [handler]}'
             )
         return None
-
-
-def _name_model(run: Span, metadata: Mapping[str, Any]) -> None:
-    recorder = run.root.recorder
-    if (source := metadata.get("lc_source")) is not None:  # a middleware's, not the agent's
-        run.internal = True
-        run.enter(bounded_name(source))
-    if (name := metadata.get("ls_model_name")) is not None:
-        run.model = str(name)
-        if recorder.model is None and not run.internal:
-            recorder.model = bounded_name(name)

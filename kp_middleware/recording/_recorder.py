@@ -189,8 +189,8 @@ class Recorder:
 
         Pass a person's message as ``content``, and a tool's result as ``output_summary``.
         """
-        place = place_here()
-        self.note("observation", content, tool, output_summary, latency_ms, place, call_id)
+        took_ms, place = _to_float(latency_ms), place_here()
+        self.note("observation", content, tool, output_summary, took_ms, place, call_id)
 
     @shield
     def error(
@@ -205,7 +205,8 @@ class Recorder:
         """Note an error, as an ``error_recovery`` unless the same error ends the run."""
         text = error if isinstance(error, str) else error_text(error)
         place = place_here() if place is None else place
-        step = self.note("error_recovery", None, tool, text, latency_ms, place, call_id)
+        took_ms = _to_float(latency_ms)
+        step = self.note("error_recovery", None, tool, text, took_ms, place, call_id)
         if step is not None and isinstance(error, BaseException):
             self._errors.append((vars(error), step))
 
@@ -338,7 +339,8 @@ class Recorder:
             content: The text that is embedded and compared.
             tool: The tool's name, or its name and that of its MCP server.
             output_summary: A value that is only stored.
-            took: The latency of a tool in milliseconds, or the model call behind the step.
+            took: The latency of a tool in milliseconds, or the model call behind the step; an
+                invalid latency is ignored.
             place: The place in the run; None means the run's own agent.
             call_id: The id of the tool call that the step makes or answers.
             input: The arguments of a tool call.
@@ -363,8 +365,8 @@ class Recorder:
                 step_bytes += size
             if type(took) is ModelCall:
                 step["model_call"] = took
-            elif took is not None and (took_ms := _duration_ms(took)) is not None:
-                step["latency_ms"] = took_ms
+            elif type(took) is float and 0 <= took < math.inf:
+                step["latency_ms"] = took
             if call_id is not None:
                 step["call_id"] = call_id if type(call_id) is str else str(call_id)
             with self._lock:
@@ -419,12 +421,11 @@ class Recorder:
         return json.dumps(jsonable(value, limit), ensure_ascii=False)
 
 
-def _duration_ms(value: object) -> float | None:
+def _to_float(value: object) -> float | None:
     try:
-        took_ms = float(value) if type(value) is float or isinstance(value, Real) else math.nan
+        return float(value) if isinstance(value, Real) else None
     except OverflowError:
         return None
-    return took_ms if 0 <= took_ms < math.inf else None
 
 
 def current_trace() -> Recorder:
