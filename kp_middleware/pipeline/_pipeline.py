@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from types import EllipsisType
@@ -289,6 +290,7 @@ class Pipeline:
             self._shared.wait_until_shipped(deadline)
         for sender in self._senders:
             sender.wait_until_idle(deadline)
+        self._close_reader()  # before the worker, whose close removes the WAL
         self._scorer.wait_until_kept(since_s, patience_in_trouble_s=timeout_s)
         self._scorer.stop(max(TROUBLE_S, deadline - time.monotonic()))
         for sender in self._senders:
@@ -307,6 +309,7 @@ class Pipeline:
         """
         settings, store = self.settings, self._store
         self._waits = None
+        self._reader = store.reader() if isinstance(store, SqliteStore) else None
         exporter: Registry | OwnExporter | None = self._exporter
         if settings.visibility == "private" or settings.problems:
             exporter = None
@@ -346,14 +349,21 @@ class Pipeline:
         """Return the backlog of memory and file; an unreadable file counts as empty."""
         in_memory = self._scorer.waiting  # first: a run on its way to the file may count twice
         try:
-            if isinstance(self._store, SqliteStore):
-                unscored, unsent = self._store.unfinished()
+            if self._reader is not None:
+                unscored, unsent = self._reader.unfinished()
             else:
                 counts = self._store.counts()
                 unscored, unsent = counts.unscored, counts.pending
         except DATABASE_ERRORS:
             unscored, unsent = Backlog()
+        if self._closed:
+            self._close_reader()
         return Backlog(in_memory + unscored, unsent)
+
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            with suppress(*DATABASE_ERRORS):
+                self._reader.close()
 
 
 def since_text(since: datetime) -> str:
