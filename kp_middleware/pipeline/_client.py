@@ -1,19 +1,15 @@
 """`KnowledgePulse`, the public interface of the pipeline."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from itertools import chain
-from pathlib import Path
 from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.export import OwnExporter, Receipt
-from kp_middleware.pipeline._imports import Import, Imported, ImportRequest
 from kp_middleware.pipeline._pipeline import NO_FILE, Pipeline, since_text
 from kp_middleware.pipeline._sending import ExporterSender
 from kp_middleware.pipeline._worker import start_daemon
@@ -169,44 +165,6 @@ class KnowledgePulse(Pipeline):
         ``pool.map(kp.wrap_context(fetch), pages)``
         """
         return propagate_context(function)
-
-    def import_runs(
-        self,
-        format_: str,
-        /,
-        *paths: str | Path,
-        since: datetime | None = None,
-        domain: str | None = None,
-        whole_sessions: bool = False,
-        shareable: bool = False,
-    ) -> Imported:
-        """Import runs that another tool has stored, score them, and return their counts.
-
-        They are private, in order of their times, and are not duplicated by a second import. Like
-        the command ``import``; if the model is still being downloaded, they are scored later.
-
-        Args:
-            format_: ``claude-code``, ``codex``, ``messages``, ``swe_agent``, ``atif``, ``otlp``,
-                ``langsmith``, ``langfuse``, ``traces``, or ``auto``: by the first lines of a file.
-            paths: Files and folders; none means the tool's default location.
-            since: Only runs that began then or later; without a time zone it is local time.
-            domain: Domain of the runs; None means that of the settings.
-            whole_sessions: True for one run per session; else each user message begins one.
-            shareable: Whether they may be sent if they clear the gate.
-
-        Raises:
-            ValueError: If there is no such format, file or folder.
-            DatabaseError: If the file cannot be used.
-        """
-        since_s = None if since is None else since.timestamp()
-        how = {"domain": domain, "whole_sessions": whole_sessions, "shareable": shareable}
-        wanted = ImportRequest.from_paths(format_, paths, since_s=since_s, **how)
-        with (
-            closing(self._store.clone()) as store,
-            Import(store, self.settings, self._embedder, wanted) as importing,
-        ):
-            deque(chain(importing.read(), importing.write()), maxlen=0)
-            return importing.result
 
     def add_exporter(
         self,

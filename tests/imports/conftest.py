@@ -1,11 +1,18 @@
 """Files in the formats of other tools, and what their readers make of them."""
 
 import json
+from collections import deque
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from kp_middleware.imports import ImportContext, RunDefaults, read_runs
+from kp_middleware.pipeline import Import, ImportRequest
+from kp_middleware.settings import Settings
+from kp_middleware.storage import SqliteStore
+from kp_middleware.testing import StandInEmbedder
 
 
 @pytest.fixture
@@ -24,5 +31,21 @@ def read(tmp_path):
             runs.pop(id, None)
         recorded = [run.to_recorded(RunDefaults()) for run in runs.values()]
         return [run for run in recorded if run is not None], context
+
+    return of
+
+
+@pytest.fixture
+def import_runs():
+    """Import files into a database, as the command does; returns the counts."""
+
+    def of(db, format_, *paths, **how):
+        wanted = ImportRequest.from_paths(format_, paths, **how)
+        with (
+            closing(SqliteStore.at(db)) as store,
+            Import(store, Settings(db=db), StandInEmbedder(), wanted) as importing,
+        ):
+            deque(chain(importing.read(), importing.write()), maxlen=0)
+            return importing.result
 
     return of

@@ -190,13 +190,21 @@ def test_a_big_file_takes_little_memory_while_it_is_written(tmp_path):
                 said = claude_answer(words, at, id=f"a{at}-{step}", parent=f"u{at}")
                 file.write(lines(said))
     program = f"""
-import json, resource, sys
-from kp_middleware import KnowledgePulse
+import json, resource
+from collections import deque
+from itertools import chain
+from pathlib import Path
+from kp_middleware.pipeline import Import, ImportRequest
+from kp_middleware.settings import Settings
+from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-with KnowledgePulse(db={str(tmp_path / "kp.db")!r}, embedder=StandInEmbedder()) as kp:
+db = Path({str(tmp_path / "kp.db")!r})
+wanted = ImportRequest.from_paths("claude-code", [{str(path)!r}])
+with Import(SqliteStore.at(db), Settings(db=db), StandInEmbedder(), wanted) as importing:
     before = peak()
-    found = kp.import_runs("claude-code", {str(path)!r})
+    deque(chain(importing.read(), importing.write()), maxlen=0)
+    found = importing.result
     json.dump([peak() - before, found.new, found.skipped], open({str(done)!r}, "w"))
 """
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -34,14 +34,13 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def import_all(db, folder):
+def import_all(db, folder, import_runs):
     """Import what is in the folder, and this as a file of it; returns what was found."""
 
     def of(format_, content=None, **how):
         if content is not None:
             (folder / "s1.jsonl").write_text(content)
-        with KnowledgePulse(db=db, embedder=StandInEmbedder()) as kp:
-            return kp.import_runs(format_, folder, **how)
+        return import_runs(db, format_, folder, **how)
 
     return of
 
@@ -56,16 +55,15 @@ def rows(db):
 
 
 def test_imported_runs_are_private_and_never_exported_and_their_outcome_is_assumed(
-    folder, db, rows, monkeypatch
+    import_all, db, rows, monkeypatch
 ):
     monkeypatch.setenv("KP_THRESHOLD", "0")
-    (folder / "s1.jsonl").write_text(SAMPLES["claude-code"])
     exported = []
 
     with KnowledgePulse(
         db=db, embedder=StandInEmbedder(), exporter=exported.append, sync=True
     ) as kp:
-        kp.import_runs("claude-code", str(folder), domain="code")
+        import_all("claude-code", SAMPLES["claude-code"], domain="code")
         kp.flush()
 
     assert exported == []
@@ -80,7 +78,7 @@ def test_imported_runs_are_private_and_never_exported_and_their_outcome_is_assum
         ({"shareable": True}, "visibility", [("network",), ("network",)]),
         ({"whole_sessions": True}, "step_count, thread_id", [(7, "s1")]),
         (
-            {"since": datetime(2026, 11, 1, 9, 0, 5, tzinfo=UTC)},
+            {"since_s": datetime(2026, 11, 1, 9, 0, 5, tzinfo=UTC).timestamp()},
             "objective",
             [("Then tomorrow.",)],
         ),
@@ -212,9 +210,9 @@ def test_what_was_interrupted_stays_and_the_next_import_goes_on(import_all, fold
         (["atif", "/no"], "/no"),
     ],
 )
-def test_what_cannot_be_meant_is_a_value_error(kp, words, remedy):
+def test_what_cannot_be_meant_is_a_value_error(words, remedy):
     with pytest.raises(ValueError, match=remedy):
-        kp.import_runs(*words)
+        ImportRequest.from_paths(words[0], words[1:])
 
 
 def test_counts_tell_runs_sessions_dates_and_what_was_skipped(import_all, folder):
