@@ -12,7 +12,6 @@ from kp_middleware.views.explanation import Comparison, Explanation, compared
 from kp_middleware.views.steps import STEP_NAMES, view_step
 from kp_middleware.views.trace import (
     ScoreLine,
-    added_up,
     arithmetic,
     chosen_steps,
     delivery_status,
@@ -55,7 +54,7 @@ def render_run(run: Run, *, steps: int | None, width: int, cost: str = "") -> "R
     yield safe_text(line)
     yield ""
     if run.score is not None:
-        yield waterfall(added_up(arithmetic(run)), view.threshold, width)
+        yield waterfall(arithmetic(run), view.threshold, width)
     details = [
         ("  gate: ", view.gate or ""),
         ("  ", view.estimate),

@@ -1,7 +1,6 @@
 """A run to display: the sum of its score, its verdict and delivery; also as Markdown."""
 
 import json
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -98,7 +97,7 @@ def view_trace(run: Run) -> TraceView:
         feedback=(*map(feedback_in_words, run.feedback),),
         score=run.score,
         threshold=threshold,
-        sum=(*added_up(arithmetic(run))[:-1],),
+        sum=(*arithmetic(run)[:-1],),
         gate=gate_in_words(run),
         delivery_status=delivery_status(run),
         redactions=(*sorted(counts.items(), key=lambda item: (-item[1], item[0])),),
@@ -171,22 +170,6 @@ def _likeness(scoring: Scoring) -> str:
 def _rank(run: Run, scoring: Scoring) -> str:
     key = run.reason_args.get("key", scoring.rank_key)
     return f"rank {key or 0:.3f} against {short_bar(scoring.bar or 0)}"
-
-
-def added_up(lines: Sequence[ScoreLine]) -> list[ScoreLine]:
-    """Round the amounts to three decimals that add up to the score, unless it was clamped."""
-    if not lines:
-        return []
-    *amounts, score = (line.amount * 1000 for line in lines)
-    whole = [math.floor(amount + 1e-6) for amount in amounts]
-    missing = round(score) - sum(whole)
-    if not 0 <= missing <= len(whole):
-        whole, missing = [round(amount) for amount in amounts], 0
-    by_rest = sorted(range(len(whole)), key=lambda place: whole[place] - amounts[place])
-    for place in by_rest[:missing]:
-        whole[place] += 1
-    rounded = zip(lines, [*whole, round(score)], strict=True)
-    return [line._replace(amount=amount / 1000) for line, amount in rounded]
 
 
 def gate_in_words(run: Run) -> str | None:

@@ -24,8 +24,6 @@ from kp_middleware.storage import History, OutboxTable
 from kp_middleware.views import wording
 from kp_middleware.views.explanation import explain_score, remedy, shape_of
 from kp_middleware.views.trace import (
-    ScoreLine,
-    added_up,
     arithmetic,
     delivery_status,
     gate_in_words,
@@ -49,33 +47,8 @@ def shown(agent, db):
     return show
 
 
-@given(
-    st.lists(st.floats(0, 1), min_size=4, max_size=4),
-    st.sampled_from([(0.2, 0.25, 0.1, 0.45), (0.2, 0.3, 0.3, 0.2), (1 / 3, 1 / 3, 1 / 6, 1 / 6)]),
-    st.lists(st.sampled_from([-0.1, 0.1]), max_size=2),
-)
-def test_amounts_as_they_are_printed_add_up_to_the_score_as_it_is_printed(values, weights, rules):
-    products = [value * weight for value, weight in zip(values, weights, strict=True)]
-    score = sum(products) + sum(rules)
-    lines = [ScoreLine("", "", amount) for amount in (*products, *rules, score)]
-
-    *parts, total = added_up(lines)
-
-    printed = [round(1000 * line.amount) for line in parts]
-    assert sum(printed) == round(1000 * total.amount) == round(1000 * score)
-    assert all(
-        abs(line.amount - exact.amount) < 0.001 for line, exact in zip(parts, lines, strict=False)
-    )
-
-
-def test_where_the_score_was_clamped_each_amount_is_rounded_by_itself():
-    lines = [ScoreLine("", "", amount) for amount in (0.7004, 0.4006, 1.0)]
-
-    assert [line.amount for line in added_up(lines)] == [0.7, 0.401, 1.0]
-
-
 def test_without_a_score_there_is_no_sum(shown):
-    assert added_up([]) == arithmetic(replace(shown(), scoring=None)) == []
+    assert arithmetic(replace(shown(), scoring=None)) == []
 
 
 def test_each_signal_is_shown_times_its_weight_and_each_rule_by_name(shown):
