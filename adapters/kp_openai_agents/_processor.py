@@ -64,11 +64,6 @@ class KPTracingProcessor:
         self._buffer = SpanBuffer(kp, domain=domain, confidence=confidence)
         self._conversations: dict[str, str] = {}
 
-    @property
-    def without_content(self) -> int:
-        """The number of runs that were not recorded because their spans had no content."""
-        return self._buffer.without_content
-
     @shield
     def on_trace_start(self, trace: Any) -> None:
         """Remember the conversation of a trace."""

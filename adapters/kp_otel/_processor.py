@@ -65,11 +65,6 @@ class KPSpanProcessor(SpanProcessor):
         self._buffer = SpanBuffer(kp, domain=domain, confidence=confidence)
         _buffers.add(self._buffer)
 
-    @property
-    def without_content(self) -> int:
-        """The number of runs that were not recorded because their spans had no content."""
-        return self._buffer.without_content
-
     @shield
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002
         """Buffer a span."""

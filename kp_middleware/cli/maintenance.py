@@ -11,7 +11,7 @@ from kp_middleware import shared_log
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import Progress, hint, progress
 from kp_middleware.errors import KnowledgePulseError
-from kp_middleware.storage import Database, History, Pruning, upgrade_file, vacuum
+from kp_middleware.storage import Database, History, Pruning, upgrade_file
 from kp_middleware.views.wording import counted
 
 
@@ -69,17 +69,16 @@ def migrate(db: Path) -> None:
 @click.option("--keep-sent", is_flag=True, help="Keep runs that were sent.")
 @options.domain
 @click.option("--yes", is_flag=True, help="Remove runs instead of counting them.")
-@click.option("--vacuum", "shrink", is_flag=True, help="Shrink the file.")
 @options.json_option
 @options.pass_db
-def prune(db: Path, *, older: str | None, yes: bool, shrink: bool, **criteria: Any) -> None:
+def prune(db: Path, *, older: str | None, yes: bool, **criteria: Any) -> None:
     """Remove runs that match every filter, and their vectors.
 
     Runs waiting to be scored, sent, shipped or resumed are kept. Programs may keep recording.
 
     \b
     kp-middleware prune --older 90d --keep-sent           count only
-    kp-middleware prune --keep 10000 --vacuum --yes       remove them
+    kp-middleware prune --keep 10000 --yes                remove them
     """
     if older is None and criteria["keep"] is None and criteria["below"] is None:
         raise click.UsageError("choose runs with --older, --keep or --below")
@@ -87,24 +86,20 @@ def prune(db: Path, *, older: str | None, yes: bool, shrink: bool, **criteria: A
         pruning, history = Pruning(file), History(file)
         selected = pruning.select(before=older, **criteria)
         count, counts = pruning.count(selected), history.counts()
-        before = db.stat().st_size
         if yes:
             batches = progress(pruning.batches(selected), count, label="runs removed", size=int)
             count = 0
             for removed in batches:
                 count += removed
                 time.sleep(0.005)  # let other writers in
-            if shrink:
-                vacuum(file)
     kept = counts.recorded - count
-    sizes = {"size_bytes_before": before, "size_bytes": db.stat().st_size}
     text = f"{count:,} {'removed' if yes else 'would be removed'}, {kept:,} kept"
-    console.print_result({"dry_run": not yes, "removed": count, "kept": kept, **sizes}, text)
+    console.print_result({"dry_run": not yes, "removed": count, "kept": kept}, text)
     if count and not yes:
         console.warn("--yes removes them")
-    elif count and not shrink:
-        hint("the file keeps its size and reuses the space; --vacuum shrinks it")
-    elif not count:
+    elif count:
+        hint("the file keeps its size and reuses the space; VACUUM in sqlite3 shrinks it")
+    else:
         hint("no run matches, or every match is waiting to be scored, sent or resumed")
 
 

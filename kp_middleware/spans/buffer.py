@@ -44,11 +44,10 @@ class SpanBuffer:
 
     Records a run when its root has ended and no span in it is open, or 5 s later, or when 1,000
     other spans have started. Buffers at most 16 MB per open run and drops the content of later
-    spans. ``without_content`` counts the runs whose spans had no texts, which are not recorded.
+    spans. Runs whose spans had no texts are counted, not recorded.
     """
 
     def __init__(self, kp: Recording, *, domain: str | None, confidence: Confidences) -> None:
-        self.without_content = 0
         self._start_recording = recordings(kp, domain=domain, confidence=confidence)
         self._grace_s = _GRACE_S
         self._scopes: set[Scope] = set()
@@ -257,7 +256,6 @@ class SpanBuffer:
     def _replay(self, root: BufferedSpan, recorder: Recorder) -> None:
         if replay(root, recorder):
             return
-        self.without_content += 1
         scope = root.scope
         if shield.count(f"a run without content ({scope.name})"):
             logger.warning(

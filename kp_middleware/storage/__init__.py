@@ -31,7 +31,7 @@ from kp_middleware.storage._learning import (
     StoredEstimate,
 )
 from kp_middleware.storage._listing import COUNTED, SORTS, STATES, Filters
-from kp_middleware.storage._maintenance import SQLITE_VERSION, Pruning, vacuum
+from kp_middleware.storage._maintenance import SQLITE_VERSION, Pruning
 from kp_middleware.storage._outbox import STILL_SENT, OutboxAdmin, OutboxTable, Queue
 from kp_middleware.storage._overview import (
     MOST_POINTS,
@@ -167,5 +167,4 @@ __all__ = [
     "tool_names",
     "trace_ids",
     "upgrade_file",
-    "vacuum",
 ]

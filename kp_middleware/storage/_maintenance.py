@@ -1,4 +1,4 @@
-"""Maintenance of the file: status, integrity check, backup, pruning and vacuum."""
+"""Maintenance of the file: status, integrity check, backup and pruning."""
 
 import json
 import os
@@ -14,7 +14,6 @@ from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 from kp_middleware.database import (
     APPLICATION_ID,
-    Connection,
     Queries,
     connect,
     exclusive_lock,
@@ -194,12 +193,6 @@ class Pruning(Queries):
                 {**selection, "after": 0, "seqs": json.dumps(seqs)},
             )
             yield len(removed)
-
-
-def vacuum(connection: Connection) -> None:
-    """Return unused space to the disk; other programs wait about a second per 100 MB."""
-    connection.execute("VACUUM")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 _TABLES: Final = {

@@ -108,7 +108,7 @@ def test_rule_12_inside_a_captured_function_a_run_is_a_part_of_its(tracer, book)
 
 
 def test_rule_13_a_run_without_content_is_counted_and_said_once(
-    provider, processor, book, caplog, monkeypatch
+    provider, book, caplog, monkeypatch, without_content
 ):
     monkeypatch.setattr(shield, "failures", type(shield.failures)())
     tracer = provider.get_tracer("gcp.vertex.agent")
@@ -117,7 +117,7 @@ def test_rule_13_a_run_without_content_is_counted_and_said_once(
         with agent(tracer), tool(tracer, "boil", result=None):
             pass
 
-    assert (book.runs, processor.without_content) == ([], 2)
+    assert (book.runs, without_content()) == ([], 2)
     [said] = [record.getMessage() for record in caplog.records]
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT" in said
 

@@ -54,13 +54,15 @@ def test_spans_become_the_runs_that_they_should_live_and_from_a_file(
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_CONTENT))
-def test_a_run_without_content_is_counted_and_not_kept(name, book, processor, tmp_path):
+def test_a_run_without_content_is_counted_and_not_kept(
+    name, book, processor, without_content, tmp_path
+):
     document = load("dumps", name)
 
     play(document, processor)
 
     assert book.runs == kept_by_the_collector(document, tmp_path / "otlp.jsonl") == []
-    assert processor.without_content == len(expected(name))
+    assert without_content() == len(expected(name))
 
 
 @pytest.mark.parametrize("name", sorted(NOTHING_DONE))

@@ -71,7 +71,7 @@ def test_rule_2_what_is_around_may_end_before_its_agent(tracer, processor, book)
 
 
 def test_rule_2_neither_a_chain_in_which_nothing_is_done_nor_a_model_alone_is_a_run(
-    provider, tracer, processor, book
+    provider, tracer, processor, book, without_content
 ):
     chain = {"openinference.span.kind": "CHAIN"}
     with provider.get_tracer(OPENINFERENCE).start_as_current_span("chain", attributes=chain):
@@ -80,7 +80,7 @@ def test_rule_2_neither_a_chain_in_which_nothing_is_done_nor_a_model_alone_is_a_
     processor.shutdown()
 
     assert book.ended == []
-    assert processor.without_content == 0
+    assert without_content() == 0
 
 
 def test_rule_3_the_order_is_that_of_the_starts(tracer, book):
