@@ -5,16 +5,16 @@ only stops sending.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypedDict, Unpack
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, SecretStr, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kp_middleware import locations
-from kp_middleware.core.formula import DEFAULT_THRESHOLD
+from kp_middleware.core.formula import DEFAULT_THRESHOLD, Weights
 from kp_middleware.core.gates import SettingsGate
 from kp_middleware.limits import Limits
 from kp_middleware.locations import PUBLIC_REGISTRY, SettingProblem, Source, did_you_mean
@@ -45,6 +45,52 @@ _STRICTEST: Final[Mapping[str, Any]] = {
     "visibility": "private",
 }
 """The strictest values, for unreadable settings: sent traces cannot be recalled."""
+
+
+class SettingsKeywords(TypedDict, total=False):
+    """The keywords of `KnowledgePulse` that are settings."""
+
+    domain: str
+    threshold: float | str
+    max_per_day: int | None
+    estimate: bool
+    forward_only: Literal["confirmed"] | None
+    confirm_within_days: float
+    visibility: Visibility
+    privacy_level: PrivacyLevel
+    redact_allow: Sequence[str]
+    redact_deny: Sequence[str]
+    redact_keys_allow: Sequence[str]
+    redact_keys_deny: Sequence[str]
+    redact_phone_regions: Sequence[str]
+    redact_engines: Sequence[str]
+    redact_numbered: bool
+    db: str | Path
+    registry_url: str
+    api_key: str | SecretStr
+    agent_id: str
+    shared: str | SecretStr | None
+    shared_documents: Literal["redacted", "full", "none"]
+    profiles: Mapping[str, Weights | Mapping[str, float]]
+    embedder_threads: int
+    cache_size: int
+    cache_ttl_ms: int | None
+    enabled: bool
+    recall: bool
+    sync: bool
+    max_field_bytes: int
+    max_steps: int
+    max_trace_bytes: int
+    max_queue_bytes: int
+    paused_ttl_s: float
+    thread_idle_s: float
+    retention_days: float | None
+
+
+class _AllKeywords(SettingsKeywords, total=False):
+    """The keywords of `Settings`; `KnowledgePulse` accepts another type of ``embedder``."""
+
+    embedder: Literal["minilm", "minilm-int8", "none"]
 
 
 class Settings(BaseSettings):
@@ -159,7 +205,7 @@ class Settings(BaseSettings):
     _problems: tuple[SettingProblem, ...] = ()
     _unused_login: str | None = None
 
-    def __init__(self, **keywords: Any) -> None:
+    def __init__(self, **keywords: Unpack[_AllKeywords]) -> None:
         locations.read_settings_file()  # raises with the reason if it is unreadable
         sources = _sources()
         for problem in (problem for source in sources for problem in source.problems):
@@ -167,7 +213,7 @@ class Settings(BaseSettings):
         self._read(keywords, *sources)
 
     @classmethod
-    def load_lenient(cls, **keywords: Any) -> Self:
+    def load_lenient(cls, **keywords: Unpack[SettingsKeywords]) -> Self:
         """Read the settings, raising only for invalid keywords.
 
         Any other invalid value becomes the default or, if it could have been stricter, the

@@ -11,6 +11,7 @@ from pydantic import SecretStr, ValidationError
 from kp_middleware import KnowledgePulse, Settings
 from kp_middleware.core.formula import Weights
 from kp_middleware.errors import KnowledgePulseError, SettingsFileError
+from kp_middleware.settings import SettingsKeywords
 
 
 @pytest.fixture
@@ -257,10 +258,11 @@ def test_settings_cannot_be_changed():
         Settings().threshold = 0.1
 
 
-def test_each_setting_is_described():
+def test_each_setting_is_a_keyword_and_is_described():
     described = re.findall(r"^ {4}(\w+): ", getdoc(Settings) or "", re.MULTILINE)
 
     assert list(Settings.model_fields) == described[: len(Settings.model_fields)]
+    assert {*Settings.model_fields} - {"embedder"} == {*SettingsKeywords.__annotations__}
 
 
 KEY = "kp_" + "7" * 32

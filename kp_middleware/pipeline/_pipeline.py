@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from types import EllipsisType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, Unpack
 
 from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder, shared_embedder
@@ -35,7 +35,7 @@ from kp_middleware.pipeline._steps import Stages, is_judging
 from kp_middleware.pipeline._worker import LAST_STEP_S, TROUBLE_S, ScoringWorker, join_at_exit
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import fingerprint
-from kp_middleware.settings import Settings
+from kp_middleware.settings import Settings, SettingsKeywords
 from kp_middleware.storage import (
     DATABASE_ERRORS,
     Backlog,
@@ -108,7 +108,7 @@ class Pipeline:
         gate: Gate | None = None,
         exporter: Exporter | None = None,
         store: Store | None = None,
-        **settings: Any,
+        **settings: Unpack[SettingsKeywords],
     ) -> None:
         usable = self.settings = Settings.load_lenient(**settings)
         _report_settings(usable)
