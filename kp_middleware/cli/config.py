@@ -219,7 +219,7 @@ def calibrate(
     kp-middleware config set threshold "top 10%"
     """
     settings = options.read_settings(db)
-    with History.open(db) as history, Progress("runs decided on") as bar:
+    with History.open(db) as history, Progress("settings tried") as bar:
         calibration = gate.calibrated(
             history.scored_runs(),
             now=settings.threshold,

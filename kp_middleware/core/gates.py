@@ -9,10 +9,11 @@ widens or narrows the ranked share to keep the share on any stream.
 import math
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD, Score
 
@@ -29,6 +30,7 @@ _MIN_WINDOW: Final = 100
 _MIN_CHOSEN: Final = 10  # a window holds at least as many runs of the share, if possible
 _BAND: Final = 5.0  # the credit, above or below 0, at which all or no runs are chosen
 _MAX_CREDIT: Final = _BAND + 1  # clipping at the band itself would lose credit
+_ROUNDING: Final = 5e-7  # of a run: 0.07 * 100 is more than 7
 
 
 class ReasonCode(StrEnum):
@@ -107,14 +109,14 @@ class Ranking:
 
     def __init__(self, size: int) -> None:
         self.credit = 0.0  # the runs that the gate owes; negative if it chose too many
+        self.keys: list[float] = []  # in ascending order
         self._size = size
         self._runs: deque[tuple[float, bool]] = deque()
-        self._keys: list[float] = []
-        self._chosen_keys: list[float] = []
+        self._chosen_keys: deque[float] = deque()
 
     def __len__(self) -> int:
         """Return the number of runs."""
-        return len(self._keys)
+        return len(self.keys)
 
     @property
     def chosen_count(self) -> int:
@@ -123,24 +125,22 @@ class Ranking:
 
     def add(self, key: float, *, chosen: bool, credit: float | None = None) -> None:
         """Add the next run, with the credit after it; drop the oldest run if full."""
+        keys, runs = self.keys, self._runs
         if credit is not None:
             self.credit = credit
-        if len(self._runs) == self._size:
-            oldest, was_chosen = self._runs.popleft()
-            for keys in (self._keys, self._chosen_keys) if was_chosen else (self._keys,):
-                del keys[bisect_right(keys, oldest) - 1]
-        self._runs.append((key, chosen))
-        for keys in (self._keys, self._chosen_keys) if chosen else (self._keys,):
-            insort(keys, key)
+        if len(runs) == self._size:
+            oldest, was_chosen = runs.popleft()
+            del keys[bisect_right(keys, oldest) - 1]
+            if was_chosen:
+                self._chosen_keys.popleft()
+        runs.append((key, chosen))
+        insort(keys, key)
+        if chosen:
+            self._chosen_keys.append(key)
 
     def runs_ahead(self, key: float) -> int:
         """Return the number of runs with a higher key, or the same key if chosen."""
-        higher, chosen = len(self._keys) - bisect_right(self._keys, key), self._chosen_keys
-        return higher + bisect_right(chosen, key) - bisect_left(chosen, key)
-
-    def key_at(self, rank: int) -> float:
-        """Return the key of the run at a rank; 1 is the highest key."""
-        return self._keys[-rank]
+        return len(self.keys) - bisect_right(self.keys, key) + self._chosen_keys.count(key)
 
 
 class Choice(NamedTuple):
@@ -153,6 +153,10 @@ class Choice(NamedTuple):
     is_ranked: bool  # False with a threshold, which decides during the warm-up, too
 
 
+_ChoiceFields: TypeAlias = tuple[bool, float, float, float | None, bool]
+"""The fields of a `Choice`, for a replay: to create one takes as long as to choose."""
+
+
 def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choice:
     """Choose whether a run is in a share, from 0.01 to 1.
 
@@ -160,21 +164,28 @@ def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choic
     are chosen, at -5 none. After the warm-up the number of chosen runs in any stretch is therefore
     off by fewer than 11, for any keys.
     """
-    runs, credit, level = len(ranking), ranking.credit, share
+    return Choice(*_choose(share, ranking, key, score))
+
+
+def _choose(share: float, ranking: Ranking, key: float, score: float) -> _ChoiceFields:
+    runs, credit, level = len(ranking.keys), ranking.credit, share
     is_ranked, bar, is_chosen = runs >= WARM_UP, DEFAULT_THRESHOLD, score >= DEFAULT_THRESHOLD
     if is_ranked:
-        part = max(-1.0, min(1.0, credit / _BAND))
-        square = part * part
+        part = credit / _BAND
+        square = part * part if -1 < part < 1 else 1.0
         level = share + (1 - share) * square if part >= 0 else share * (1 - square)
-        quota = round(level * runs, 6)
+        last = math.ceil(level * runs - _ROUNDING)  # the rank of the last run in the share
         if level >= 1:
             bar, is_chosen = 0.0, True
-        elif quota <= 0:
+        elif last < 1:
             bar, is_chosen = 1.0, False
         else:
-            bar, is_chosen = ranking.key_at(math.ceil(quota)), ranking.runs_ahead(key) < quota
-    owed = min(_MAX_CREDIT, max(-_MAX_CREDIT, credit + share - is_chosen))
-    return Choice(is_chosen, level, bar, owed, is_ranked)
+            bar = ranking.keys[-last]
+            is_chosen = key > bar or (key == bar and ranking.runs_ahead(key) < last)
+    owed = credit + share - is_chosen
+    if not -_MAX_CREDIT < owed < _MAX_CREDIT:
+        owed = math.copysign(_MAX_CREDIT, owed)
+    return is_chosen, level, bar, owed, is_ranked
 
 
 class GateHistory(Protocol):
@@ -231,10 +242,10 @@ class SettingsGate:
     def decide(self, score: Score, history: GateHistory) -> Decision:
         """Forward a run that reaches the threshold or is in the share, within the daily limit."""
         ranking = history.ranking(self.name, self.window) if self.window else _NO_RANKING
-        choice = self.choose(score.value, history.rank_key, ranking)
+        choice = Choice(*self.choose(score.value, history.rank_key, ranking))
         forwards = choice.is_chosen
         reason = self._reason(choice, score.value, history.rank_key, ranking)
-        if forwards and not self.below_limit(history):
+        if forwards and not self.below_limit(history.forwarded_in_a_day):
             forwards = False
             reason = Reason(ReasonCode.DAILY_LIMIT, {**reason.args, "limit": self._max_per_day})
         chosen = choice.is_chosen and bool(self.window)
@@ -242,15 +253,27 @@ class SettingsGate:
             "forward" if forwards else "withhold", reason, choice.bar, choice.credit, chosen
         )
 
-    def choose(self, score: float, key: float, ranking: Ranking) -> Choice:
-        """Choose without a reason and without the daily limit."""
+    def choose(self, score: float, key: float, ranking: Ranking) -> _ChoiceFields:
+        """Return the fields of a `Choice`, without the daily limit."""
         if self._share is None:
-            return Choice(score >= self._threshold, 0.0, self._threshold, None, is_ranked=False)
-        return choose(self._share, ranking, key=key, score=score)
+            return score >= self._threshold, 0.0, self._threshold, None, False
+        return _choose(self._share, ranking, key, score)
 
-    def below_limit(self, history: GateHistory) -> bool:
+    @property
+    def needs_history(self) -> bool:
+        """False if the score alone decides."""
+        return bool(self.window) or self._max_per_day is not None
+
+    def count(self, scores: Sequence[float]) -> int:
+        """Count the ascending scores that clear a gate that needs no history."""
+        return len(scores) - bisect_left(scores, x=True, key=self._clears)
+
+    def _clears(self, score: float) -> bool:
+        return self.choose(score, score, _NO_RANKING)[0]
+
+    def below_limit(self, forwarded_in_a_day: Callable[[], int]) -> bool:
         """Return True if fewer runs than the limit were forwarded in the last 24 hours."""
-        return self._max_per_day is None or history.forwarded_in_a_day() < self._max_per_day
+        return self._max_per_day is None or forwarded_in_a_day() < self._max_per_day
 
     def _reason(self, choice: Choice, score: float, key: float, ranking: Ranking) -> Reason:
         if not choice.is_ranked:
@@ -308,53 +331,28 @@ def format_share(share: float) -> str:
     return f"top {share * 100:g}%"
 
 
-class ScoredRun(NamedTuple):
-    """A scored run in a gate's history; ``success`` is None if unknown."""
-
-    domain: str
-    score: float
-    key: float
-    started_ms: int
-    decided_ms: int
-    is_private: bool
-    success: int | None
+ScoredRun: TypeAlias = tuple[str, float, float, int, int, int, int | None]
+"""A scored run in a gate's history, a row as SQLite returns it, for speed: domain, score, rank key,
+start and decision in ms since the epoch, whether it is private, and success, None if unknown."""
 
 
-def replay(runs: Iterable[ScoredRun], gates: Sequence[SettingsGate]) -> Iterator[tuple[int, ...]]:
-    """Decide on runs in order of recording; yield the indexes of the gates that forward each."""
-    replays = [_Replay(gate) for gate in gates]
-    for run in runs:
-        yield tuple(index for index, past in enumerate(replays) if past.forwards(run))
+def replay(runs: Iterable[ScoredRun], gate: SettingsGate) -> list[bool]:
+    """Return whether a gate forwards each of these runs, given in order of recording."""
+    rankings = defaultdict[str, Ranking](partial(Ranking, gate.window))
+    forwarded_ms, decisions = list[int](), list[bool]()
+    for domain, score, key, _, decided_ms, is_private, _ in runs:
+        ranking = rankings[domain]
+        forwards, _, _, credit, _ = gate.choose(score, key, ranking)
+        if gate.window:
+            ranking.add(key, chosen=forwards, credit=credit)
+        if forwards and not gate.below_limit(partial(_in_a_day, forwarded_ms, decided_ms)):
+            forwards = False
+        if forwards and not is_private:
+            insort(forwarded_ms, decided_ms)
+        decisions.append(forwards)
+    return decisions
 
 
-class _Replay:
-    """The decisions of one gate so far: a `GateHistory` in memory."""
-
-    def __init__(self, gate: SettingsGate) -> None:
-        self.rank_key = 0.0
-        self._gate = gate
-        self._now_ms = 0
-        self._rankings: dict[str, Ranking] = {}
-        self._forwarded_ms: list[int] = []
-
-    def forwards(self, run: ScoredRun) -> bool:
-        """Decide on the next run and add it to the history."""
-        self._now_ms = run.decided_ms
-        window = self._gate.window
-        ranking = self.ranking(run.domain, window) if window else _NO_RANKING
-        choice = self._gate.choose(run.score, run.key, ranking)
-        if window:
-            ranking.add(run.key, chosen=choice.is_chosen, credit=choice.credit)
-        forwarded = choice.is_chosen and self._gate.below_limit(self)
-        if forwarded and not run.is_private:
-            insort(self._forwarded_ms, run.decided_ms)
-        return forwarded
-
-    def ranking(self, gate: str, last: int) -> Ranking:
-        if (known := self._rankings.get(gate)) is None:  # an empty one is false
-            known = self._rankings[gate] = Ranking(last)
-        return known
-
-    def forwarded_in_a_day(self) -> int:
-        until = bisect_right(self._forwarded_ms, self._now_ms)
-        return until - bisect_left(self._forwarded_ms, self._now_ms - DAY_S * 1000)
+def _in_a_day(forwarded_ms: list[int], until_ms: int) -> int:
+    since = bisect_left(forwarded_ms, until_ms - DAY_S * 1000)
+    return bisect_right(forwarded_ms, until_ms) - since

@@ -222,14 +222,16 @@ class PostgresLog:
     def places(self, ids: Sequence[str]) -> Mapping[str, int]:
         return dict(self.link.ask(_PLACES, ([*ids],)))
 
-    def revise(self, run: SharedRun, below_limit: Callable[[GateHistory], bool] | None) -> bool:
+    def revise(
+        self, run: SharedRun, below_limit: Callable[[Callable[[], int]], bool] | None
+    ) -> bool:
         """Update a run; return False if it clears only now, but meets the daily limit."""
         with self.link.transaction() as opened:
             _, before = opened.read((LOCK, ()), (_BEFORE, (run.id,)))
             if not before:
                 return True  # it was deleted
             clears = run.decision == "forward" and before != [("forward",)]
-            if clears and below_limit and not below_limit(LockedLog(opened).history(run.domain)):
+            if clears and below_limit and not below_limit(LockedLog(opened).forwarded_in_a_day):
                 return False
             rows = {"rows": as_json([run])}
             for statement in _REVISE:

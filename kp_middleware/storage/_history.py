@@ -206,7 +206,7 @@ class History(Overviews, Maintenance):
 
     def scored_runs(self) -> list[ScoredRun]:
         """Return all scored runs in recording order, to replay the gate."""
-        return [*map(ScoredRun._make, self._run(_SCORED))]
+        return self._run(_SCORED).fetchall()
 
     def outbox(self, *, limit: int, states: Collection[str] = ()) -> list[OutboxItemSummary]:
         """Return the newest outbox items without their bodies; no states means any state."""

@@ -1,10 +1,13 @@
 """Views of the gate: the outcomes of forwarded runs, and a calibration of thresholds."""
 
 import math
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from operator import and_, itemgetter, sub
 from statistics import median
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import DAY_S, WARM_UP, ScoredRun, SettingsGate, replay
@@ -92,6 +95,9 @@ _TRIED: Final[Sequence[float | str]] = (
     *("top 5%", _BEST_TENTH, "top 20%"),
 )
 _BINS: Final = 20
+_Group: TypeAlias = tuple[str, int, int | None]
+_group: Final[Callable[[ScoredRun], _Group]] = itemgetter(0, -2, -1)
+"""The domain of a run, whether it is private, and its success."""
 
 
 class SettingView(NamedTuple):
@@ -121,9 +127,13 @@ class DomainScores(NamedTuple):
     def of(cls, domain: str, scores: Sequence[float]) -> "DomainScores":
         """Summarize these scores."""
         ordered = sorted(scores)
-        places = Counter(min(int(score * _BINS + 1e-9), _BINS - 1) for score in ordered)
-        tenth, bins = ordered[-math.ceil(len(ordered) / 10)], map(places.__getitem__, range(_BINS))
+        starts = [bisect_left(ordered, number, key=_bin) for number in range(_BINS + 1)]
+        tenth, bins = ordered[-math.ceil(len(ordered) / 10)], map(sub, starts[1:], starts)
         return cls(domain, len(ordered), median(ordered), tenth, ordered[-1], (*bins,))
+
+
+def _bin(score: float) -> int:
+    return min(int(score * _BINS + 1e-9), _BINS - 1)
 
 
 class Calibration(NamedTuple):
@@ -159,32 +169,38 @@ def calibrated(
 
     Runs that are private, of another domain or older take part in decisions, but are not counted.
     """
-    asked = [
-        domain in {None, run.domain} and (since_ms is None or run.started_ms >= since_ms)
-        for run in runs
+    if domain is not None and most is None:  # domains have only the daily limit in common
+        runs = [run for run in runs if run[0] == domain]
+    is_asked = [
+        domain in (None, name) and (since_ms is None or started_ms >= since_ms)
+        for name, _, _, started_ms, _, _, _ in runs
     ]
-    found = [run for run, is_asked in zip(runs, asked, strict=True) if is_asked]
-    leaving = [run for run in found if not run.is_private]
+    groups, started = defaultdict[_Group, list[float]](list), list[int]()
     scores = defaultdict[str, list[float]](list)
-    for run in leaving:
-        scores[run.domain].append(run.score)
+    for name, score, _, started_ms, _, is_private, success in compress(runs, is_asked):
+        groups[name, is_private, success].append(score)
+        if not is_private:
+            scores[name].append(score)
+            started.append(started_ms)
+    for found in groups.values():
+        found.sort()
     names = sorted(scores, key=lambda name: (-len(scores[name]), name))
+    days = max(1.0, (max(started, default=0) - min(started, default=0)) / (DAY_S * 1000))
     tried = tuple(dict.fromkeys((*(() if now in _TRIED else (now,)), *more, *_TRIED)))
-    went = [list[ScoredRun]() for _ in tried]
-    decided = replay(runs, [SettingsGate(setting, most) for setting in tried])
-    for number, (run, is_asked, gates) in enumerate(zip(runs, asked, decided, strict=True)):
-        for gate in gates if is_asked else ():
-            went[gate].append(run)
-        if not number % 5000:
-            reach(number, len(runs))
-    began_ms = sorted(run.started_ms for run in leaving) or [0]
-    days = max(1.0, (began_ms[-1] - began_ms[0]) / (DAY_S * 1000))
-    settings = [_view(*pair, names, len(leaving), days) for pair in zip(tried, went, strict=True)]
+    settings = list[SettingView]()
+    for setting in tried:
+        gate = SettingsGate(setting, most)
+        if gate.needs_history:
+            counts = Counter(map(_group, compress(runs, map(and_, is_asked, replay(runs, gate)))))
+        else:
+            counts = Counter({group: gate.count(found) for group, found in groups.items()})
+        settings.append(_view(setting, counts, names, len(started), days))
+        reach(len(settings), len(tried))
     of_specified = next(view.share for view in settings if view.setting == DEFAULT_THRESHOLD)
     best = DEFAULT_THRESHOLD if of_specified >= 0.05 else _BEST_TENTH  # half of a tenth
     return Calibration(
-        runs=len(leaving),
-        private=len(found) - len(leaving),
+        runs=len(started),
+        private=sum(is_asked) - len(started),
         days=round(days, 1),
         runs_needed=WARM_UP,
         now=now,
@@ -196,18 +212,21 @@ def calibrated(
 
 
 def _view(
-    setting: float | str, went: list[ScoredRun], names: list[str], runs: int, days: float
+    setting: float | str, forwarded: Counter[_Group], names: list[str], runs: int, days: float
 ) -> SettingView:
-    through = [run for run in went if not run.is_private]
-    domains, ends = Counter(run.domain for run in through), Counter(run.success for run in through)
+    domains, ends = Counter[str](), Counter[int | None]()
+    for (domain, is_private, success), count in forwarded.items():
+        if not is_private:
+            domains[domain] += count
+            ends[success] += count
     return SettingView(
         setting,
-        let_through=len(through),
-        share=round(len(through) / max(1, runs), 4),
-        a_day=round(len(through) / days, 2),
+        let_through=domains.total(),
+        share=round(domains.total() / max(1, runs), 4),
+        a_day=round(domains.total() / days, 2),
         succeeded=ends[True],
         known=ends[True] + ends[False],
-        if_not_private=len(went) - len(through),
+        if_not_private=forwarded.total() - domains.total(),
         domains={name: domains[name] for name in names},
     )
 

@@ -58,8 +58,8 @@ def evaluations(db):
 def replayed(db, threshold, most):
     with closing(connect(db, read_only=True)) as connection:
         runs = History(connection).scored_runs()
-    went = replay(runs, [SettingsGate(threshold, most)])
-    return ["forward" if gates else "withhold" for gates in went]
+    went = replay(runs, SettingsGate(threshold, most))
+    return ["forward" if goes else "withhold" for goes in went]
 
 
 def explained(db, trace_id):

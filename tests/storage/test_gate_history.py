@@ -39,7 +39,7 @@ def test_the_last_runs_are_ranked_by_their_keys(put, ranking):
 
     found = ranking()
 
-    assert (len(found), found.runs_ahead(0.5), found.key_at(10)) == (100, 20, 111 / 200)
+    assert (len(found), found.runs_ahead(0.5), found.keys[-10]) == (100, 20, 111 / 200)
 
 
 def test_what_the_gate_chose_counts_and_its_last_credit(put, ranking):
