@@ -54,6 +54,13 @@ class MissingExtraError(KnowledgePulseError):
         self.extra = extra
 
 
+def describe_os_error(error: BaseException) -> str:
+    """Return the text of an error, of the system's as ``permission denied: PATH``."""
+    if not (isinstance(error, OSError) and error.strerror):
+        return str(error)
+    return error.strerror.lower() + ("" if error.filename is None else f": {error.filename}")
+
+
 class SettingsFileError(KnowledgePulseError):
     """The settings file cannot be read.
 

@@ -111,7 +111,7 @@ def read_settings_file() -> dict[str, Any]:
     except RecursionError as error:
         raise SettingsFileError(path, "it is nested too deeply") from error
     except (OSError, ValueError) as error:
-        raise SettingsFileError(path, str(error)) from error
+        raise SettingsFileError(path, getattr(error, "strerror", None) or str(error)) from error
 
 
 class SettingProblem(NamedTuple):
@@ -154,7 +154,7 @@ def settings_from_file(names: Collection[str]) -> Source:
         settings = read_settings_file()
     except SettingsFileError as error:
         problem = SettingProblem(str(path), "", error.problem)
-        return Source({}, {}, problems=[problem], unreadable={*names})
+        return Source({}, {}, path.name, problems=[problem], unreadable={*names})
     source = Source({}, dict.fromkeys(settings, str(path)), path.name)
     for name, value in settings.items():
         if name in names:

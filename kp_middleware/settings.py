@@ -37,6 +37,7 @@ from kp_middleware.traces import NonEmpty, PrivacyLevel, Visibility
 
 logger = logging.getLogger("kp_middleware")
 
+_MOST: Final = 2**53  # larger integers are not exact in JSON
 _STRICTEST: Final[Mapping[str, Any]] = {
     "max_per_day": 0,
     "privacy_level": "aggregated",
@@ -165,7 +166,7 @@ class Settings(BaseSettings):
 
     domain: NonEmpty = "general"
     threshold: Threshold = DEFAULT_THRESHOLD
-    max_per_day: Annotated[int, Field(ge=0)] | None = None
+    max_per_day: Annotated[int, Field(ge=0, le=_MOST)] | None = None
     estimate: Enabled = True
     forward_only: Literal["confirmed"] | None = None
     confirm_within_days: Annotated[float, Field(gt=0)] = 30.0
@@ -185,19 +186,20 @@ class Settings(BaseSettings):
     shared: SharedLogUrl = None
     shared_documents: Literal["redacted", "full", "none"] = "redacted"
     embedder: Literal["minilm", "minilm-int8", "none"] = "minilm"
-    embedder_threads: Annotated[int, Field(ge=1)] = 1
+    embedder_threads: Annotated[int, Field(ge=1, le=1024)] = 1
     profiles: Profiles = {}
     cache_size: Annotated[
-        int, Field(ge=0, default_factory=lambda said: 10_000 if said.get("shared") else 1000)
+        int,
+        Field(ge=0, le=10**7, default_factory=lambda said: 10_000 if said.get("shared") else 1000),
     ]
-    cache_ttl_ms: Annotated[int, Field(ge=0)] | None = None
+    cache_ttl_ms: Annotated[int, Field(ge=0, le=_MOST)] | None = None
     enabled: Enabled = True
     recall: Enabled = True
     sync: bool = False
-    max_field_bytes: Annotated[int, Field(ge=1024)] = Limits.field_bytes
-    max_steps: Annotated[int, Field(ge=2)] = Limits.steps
-    max_trace_bytes: Annotated[int, Field(ge=4096)] = Limits.trace_bytes
-    max_queue_bytes: Annotated[int, Field(ge=0)] = 64 * 1024 * 1024
+    max_field_bytes: Annotated[int, Field(ge=1024, le=_MOST)] = Limits.field_bytes
+    max_steps: Annotated[int, Field(ge=2, le=_MOST)] = Limits.steps
+    max_trace_bytes: Annotated[int, Field(ge=4096, le=_MOST)] = Limits.trace_bytes
+    max_queue_bytes: Annotated[int, Field(ge=0, le=_MOST)] = 64 * 1024 * 1024
     paused_ttl_s: Annotated[float, Field(ge=0)] = 7 * 24 * 3600.0
     thread_idle_s: Annotated[float, Field(ge=0)] = 3600.0
     retention_days: Annotated[float, Field(gt=0)] | None = None
@@ -269,10 +271,14 @@ class Settings(BaseSettings):
 
 
 def setting_origins() -> dict[str, str]:
-    """Return the origin of each setting made outside of the program."""
-    return {
-        name: one.origin or one.places[name] for one in reversed(_sources()) for name in one.values
-    }
+    """Return the origin of each value from outside of the program; a fail-safe is called one."""
+    origins = {}
+    for one in reversed(_sources()):
+        _drop_invalid(one)
+        for name in one.values:
+            origins[name] = one.origin or one.places[name]
+            origins[name] += " is invalid: fail-safe" * (name in one.unreadable)
+    return origins
 
 
 def _sources() -> tuple[Source, Source, Source]:
@@ -292,6 +298,8 @@ def _drop_invalid(source: Source) -> list[SettingProblem]:
     if "db" in source.values and "db" not in wrong:
         path = database_path(Path(source.values["db"]))
         wrong |= {"db": reason} if (reason := locations.file_problem(path)) else {}
+    if "db" in wrong:
+        wrong["db"] += f"; using {locations.default_database_file()}"
     problems = [*source.problems]
     for name in [name for name in source.values if name in wrong]:
         problems.append(SettingProblem(source.places[name], name, wrong[name]))

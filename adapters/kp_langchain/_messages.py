@@ -164,13 +164,13 @@ def objective_of(inputs: object) -> object | None:
 
 
 def last_human_text(messages: Sequence[object]) -> str | None:
-    """Return the last human text, else the last text, else None."""
+    """Return the last human text, else the last text that is no tool's, else None."""
     last = None
     for message in islice(reversed(messages), _MOST_READ):
         said = read(message)
         if said.role == "user" and said.text:
             return said.text
-        last = last or said.text
+        last = last or (said.text if said.role != "tool" else None)
     return last or None
 
 

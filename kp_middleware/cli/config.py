@@ -1,6 +1,7 @@
 """The commands ``config`` and ``calibrate``."""
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from inspect import getdoc
@@ -15,14 +16,15 @@ from kp_middleware.cli.console import Figure, Output, Progress, Row, print_table
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import exact
 from kp_middleware.instants import epoch_s
+from kp_middleware.patterns import compile_pattern, is_pattern
 from kp_middleware.storage import History
 from kp_middleware.views import gate
 from kp_middleware.views.wording import counted, cut, one_line, percent
 
 _ENTRY: Final = re.compile(r"^    (\w+): (.*(?:\n     +.*)*)", re.MULTILINE)
 _NOT_IN_FILE: Final = {
-    "api_key": "the API key is not stored in settings.toml: set KP_API_KEY",
-    "shared": "it may contain a password, so it is not stored in settings.toml: set KP_SHARED",
+    "api_key": "a typed key stays in the shell's history: set KP_API_KEY, or add it to {path}",
+    "shared": "a typed password stays in the shell's history: set KP_SHARED, or add it to {path}",
     "profiles": "edit {path}: weights are tables, such as [profiles.DOMAIN]",
 }
 
@@ -101,16 +103,14 @@ def set_(*, name: str, value: str) -> None:
     kp-middleware config set threshold "top 10%"
     kp-middleware config set redact_deny '["Bluebird", "/ACME-[0-9]+/"]'
     """
-    from kp_middleware.settings import setting_origins
-
     value.encode()  # raise here if it is not UTF-8; TOML would escape it
     path = locations.settings_file()
     written = _write(path, name, value)
     literal = json.dumps(written, ensure_ascii=False)
     text = f"{name} = {literal} in {path}: programs read it when they start"
     console.print_result({"setting": name, "value": written, "path": str(path)}, text)
-    variable = setting_origins().get(name, "")
-    if variable.upper() == f"KP_{name.upper()}":
+    variable = next((one for one in os.environ if one.upper() == f"KP_{name.upper()}"), "")
+    if os.environ.get(variable):
         console.warn(f"{variable} is set, and overrides the file")
 
 
@@ -143,9 +143,14 @@ def _write(path: Path, name: str, text: str) -> Any:
     if name in _NOT_IN_FILE:
         raise click.ClickException(_NOT_IN_FILE[name].format(path=path))
     if name == "enabled":  # KP_ENABLED=false wins over any keyword
-        value = click.BOOL.convert(text, None, None)
+        value: Any = click.BOOL.str_to_bool(text or "?")
+        if value is None:
+            raise click.UsageError("not a valid boolean: write true or false")
     else:
         value = options.lenient_settings({name: text}).model_dump(mode="json")[name]
+    if name in {"redact_allow", "redact_deny"}:
+        for pattern in filter(is_pattern, value):
+            compile_pattern(pattern[1:-1])  # raises without RE2: nothing would be sent
     locations.read_settings_file()  # raises if it cannot be read
     document = tomlkit.parse(path.read_bytes().decode() if path.exists() else "")
     document[name] = value
@@ -219,12 +224,11 @@ def calibrate(
     kp-middleware config set threshold "top 10%"
     """
     settings = options.read_settings(db)
-    most = settings.max_per_day if max_per_day is None else max_per_day
     with History.open(db) as history, Progress("settings tried") as bar:
         calibration = gate.calibrated(
-            history.scored_runs(domain if most is None else None),  # a limit is for all domains
+            history.scored_runs(),
             now=settings.threshold,
-            most=most,
+            most=settings.max_per_day if max_per_day is None else max_per_day,
             more=[options.lenient_settings({"threshold": text}).threshold for text in thresholds],
             domain=domain,
             since_ms=None if since is None else round(epoch_s(since) * 1000),

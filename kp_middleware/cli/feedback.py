@@ -15,6 +15,7 @@ from kp_middleware import storage
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import cell, hint, indented, render, safe_text, screen_width
 from kp_middleware.cli.run_text import render_run
+from kp_middleware.core.gates import SettingsGate
 from kp_middleware.errors import EmbedderUnavailableError
 from kp_middleware.views.gate import p_in_words
 from kp_middleware.views.trace import delivery_status, listed_state
@@ -105,14 +106,14 @@ def _reevaluation(db: Path) -> Iterator[tuple[storage.History, "Reevaluation"]]:
     settings = options.read_settings(db)
     with closing(options.open_to_write(db)) as file:
         history = storage.History(file)
-        _hint_at_gate_mismatch(history, settings)
+        _hint_at_gate_mismatch(history.last_decisions().gate, settings)
         yield history, Reevaluation.from_settings(storage.SqliteStore(file), settings)
 
 
-def _hint_at_gate_mismatch(history: storage.History, settings: "Settings") -> None:
-    recorded, current = history.last_decisions().gate, settings.gate.name
-    if recorded and recorded != current:  # by a keyword of the recording program
-        hint(f"uses {current}, but the last run used {recorded}: set KP_THRESHOLD to match")
+def _hint_at_gate_mismatch(gate: str, settings: "Settings", remedy: str = "") -> None:
+    is_known = SettingsGate.named(gate) is not None  # known and no remedy: it is used
+    if gate not in {"", settings.gate.name} and (remedy or not is_known):
+        hint(f"uses {settings.gate.name}, but the last run used {gate}{remedy * is_known}")
 
 
 def _question(item: storage.ReviewItem, position: str, state: str) -> str:
@@ -179,7 +180,8 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
             from kp_middleware.pipeline import Rescoring
 
             settings = options.read_settings(db)
-            _hint_at_gate_mismatch(storage.History(file), settings)
+            gate = storage.History(file).last_decisions().gate
+            _hint_at_gate_mismatch(gate, settings, ": set KP_THRESHOLD to match")
             embedder = shared_embedder(settings.embedder)
             try:
                 options.wait_for_model(embedder)
@@ -218,8 +220,8 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
 def feedback(db: Path, *, trace_id: str, success: bool | None, confidence: float | None) -> None:
     """Report a run's actual outcome, and rescore it.
 
-    Uses the command line's settings, not a gate passed in your program. The next program that
-    records sends a run that now clears; a queued run stays queued. Sent runs are not resent.
+    Decides by the run's own threshold, or the command line's if your program had another gate. The
+    next program that records sends a run that now clears. Sent runs are not resent.
 
     ID is an id prefix, @last or @best. In Python: kp.feedback.
 

@@ -10,7 +10,7 @@ import click
 
 from kp_middleware.cli import options
 from kp_middleware.cli.console import BROKEN_PIPE, INTERRUPTED
-from kp_middleware.errors import KnowledgePulseError
+from kp_middleware.errors import KnowledgePulseError, describe_os_error
 from kp_middleware.storage import DATABASE_ERRORS, to_database_error
 from kp_middleware.views.wording import printable
 
@@ -78,7 +78,7 @@ class _Main(options.DefaultGroup):
         except OverflowError as error:
             raise click.ClickException("a number is too large") from error
         except OSError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(describe_os_error(error)) from error
         return result
 
 

@@ -67,6 +67,7 @@ def migrate(db: Path) -> None:
 @click.option("--keep", type=click.IntRange(min=0), help="Keep this many of the newest.")
 @click.option("--below", type=options.UNIT, help="Only runs that scored less than this, 0 to 1.")
 @click.option("--keep-sent", is_flag=True, help="Keep runs that were sent.")
+@click.option("--unshipped", is_flag=True, help="Also runs that wait for the shared log.")
 @options.domain
 @click.option("--yes", is_flag=True, help="Remove runs instead of counting them.")
 @options.json_option
@@ -86,6 +87,7 @@ def prune(db: Path, *, older: str | None, yes: bool, **criteria: Any) -> None:
         pruning, history = Pruning(file), History(file)
         selected = pruning.select(before=older, **criteria)
         count, counts = pruning.count(selected), history.counts()
+        waiting = pruning.count({**selected, "unshipped": True}) - count
         if yes:
             batches = progress(pruning.batches(selected), count, label="runs removed", size=int)
             count = 0
@@ -99,8 +101,10 @@ def prune(db: Path, *, older: str | None, yes: bool, **criteria: Any) -> None:
         console.warn("--yes removes them")
     elif count:
         hint("the file keeps its size and reuses the space; VACUUM in sqlite3 shrinks it")
-    else:
+    elif not waiting:
         hint("no run matches, or every match is waiting to be scored, sent or resumed")
+    if waiting:
+        hint(f"{waiting:,} wait for the shared log: set KP_SHARED, or add --unshipped")
 
 
 @click.group()

@@ -53,6 +53,8 @@ def recall(
     """
     from kp_middleware.recall import question
 
+    if not task.strip():
+        raise click.UsageError("describe a TASK")
     memory = _memory(db)
     if memory is None:
         hint(_RECALL_OFF)

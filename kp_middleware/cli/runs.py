@@ -274,6 +274,8 @@ def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: 
     """
     if query == "-":
         query = sys.stdin.read()
+    if not query.strip():
+        raise click.UsageError("write a QUERY: one statement")
     values = {name.lstrip(":"): _parse_value(text) for name, text in parameters}
     with closing(FreeQuery(db)) as free_query:
         answer = free_query.ask(query, values)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _REASONS: Final = {
     "not_json": "not JSON (perhaps the session is still being written)",
+    "utf_16": "in UTF-16: convert with iconv -f UTF-16 -t UTF-8",
+    "not_utf_8": "not UTF-8, probably Latin-1: convert with iconv -f WINDOWS-1252 -t UTF-8",
     "too_long": "longer than 16 MB",
     "too_deep": "nested too deeply",
     "unknown_type": "of an unknown type",
@@ -171,6 +173,10 @@ def _print_summary(
     click.echo(f"  {words}   {result['took_s']:.0f} s")
     for reason, count in result["skipped"].items():
         console.warn(f"  skipped: {count:,} {_REASONS[reason]}")
+    if not result["runs"]:
+        remedy = ": kp-middleware import auto PATH detects the format"
+        hint(f"  no runs found{remedy * (request.format != 'auto')}")
+        return
     if highlights is None:
         click.echo("  nothing was imported: this was a dry run")
         return

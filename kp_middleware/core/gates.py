@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
@@ -238,6 +239,16 @@ class SettingsGate:
         if max_per_day is not None:
             self.name += f", at most {max_per_day} a day"
         self._max_per_day = max_per_day
+
+    @classmethod
+    def named(cls, name: str) -> "SettingsGate | None":
+        """Return the gate of a name; None for a custom gate, or a threshold of 1, a fail-safe."""
+        rule, _, most = name.removesuffix(" a day").partition(", at most ")
+        with suppress(ValueError):
+            threshold = rule if parse_share(rule) else float(rule.removeprefix("threshold "))
+            gate = cls(threshold, int(most) if most else None)
+            return gate if gate.name == name and threshold != 1 else None
+        return None
 
     def decide(self, score: Score, history: GateHistory) -> Decision:
         """Forward a run that reaches the threshold or is in the share, within the daily limit."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kp_middleware.errors import DatabaseError
+from kp_middleware.errors import DatabaseError, describe_os_error
 
 if TYPE_CHECKING:
     from kp_middleware.database._database import Database
@@ -80,6 +80,7 @@ _POLL_S: Final = 0.5  # SQLite ignores Ctrl-C while it waits
 @contextmanager
 def exclusive_lock(lock: Path, *, waits: bool) -> Iterator[bool]:
     """Take an exclusive SQLite lock; yield True if taken, or on a drive without file locks."""
+    make_private(lock)
     timeout_s, acquired = _POLL_S if waits else 0.0, False
     with closing(sqlite3.connect(lock, timeout=timeout_s, isolation_level=None)) as connection:
         while not acquired:
@@ -233,9 +234,8 @@ def _back_up(path: Path) -> None:
     except (OSError, sqlite3.Error) as error:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
-        problem = (
-            f"is of an older kp-middleware, and cannot be backed up before upgrading ({error})"
-        )
+        why = describe_os_error(error)
+        problem = f"is of an older kp-middleware, and cannot be backed up before upgrading ({why})"
         raise DatabaseError(path, problem, "free disk space, or move it elsewhere") from error
     logger.info("%s: upgraded to schema %d; backup: %s", path, SCHEMA, copy)
 

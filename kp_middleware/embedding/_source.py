@@ -20,6 +20,7 @@ from kp_middleware.errors import (
     EmbedderNotReadyError,
     EmbedderUnavailableError,
     MissingExtraError,
+    describe_os_error,
 )
 
 logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ def load_first(load: Callable[[Path], T], *, without_network: bool = False) -> T
         try:
             return load(locate())
         except (EmbedderUnavailableError, MissingExtraError, OSError) as exc:
-            problems.append(str(exc))
+            problems.append(describe_os_error(exc))
     raise EmbedderUnavailableError(f"no embedding model: {'; '.join(problems)}. {_REMEDIES}")
 
 
@@ -189,7 +190,8 @@ def _downloaded() -> Path:
     else:
         raise EmbedderNotReadyError("the embedding model is being downloaded")
     if problem:
-        raise EmbedderUnavailableError(f"it cannot be downloaded ({problem})") from problem
+        why = describe_os_error(problem)
+        raise EmbedderUnavailableError(f"it cannot be downloaded ({why})") from problem
     return download.folder.result()
 
 

@@ -123,12 +123,13 @@ def _check_file(path: Path, context: ImportContext) -> Iterator[Path]:
         yield path
 
 
-def detect_format(path: Path) -> str | None:
-    """Detect the format of a file from its first values; return None if it is unknown."""
+def detect_format(path: Path) -> str:
+    """Detect the format of a file from its first values, or the reason that it is unknown."""
     if _is_sqlite(path):
         return "messages"
-    sample = islice(read_values(path, ImportContext("auto")), _SAMPLE_SIZE)
-    return next(filter(None, map(_detect_value, sample)), None)
+    sample = islice(read_values(path, context := ImportContext("auto")), _SAMPLE_SIZE)
+    found = next(filter(None, map(_detect_value, sample)), None)
+    return found or next(iter({"utf_16", "not_utf_8"} & context.skipped.keys()), "unknown_format")
 
 
 def _detect_value(value: object) -> str | None:

@@ -32,6 +32,7 @@ _MAX_LINE_BYTES: Final = 16 << 20  # bytes; longer lines are skipped and counted
 _MAX_DOCUMENT_CHARACTERS: Final = 32 << 20
 _HEAD_BYTES: Final = 64 << 10
 _CHUNK: Final = 1 << 20
+_CUT: Final = "unexpected end of data"  # of a UnicodeDecodeError
 _SEPARATORS: Final = frozenset(" \t\r\n,")
 _MESSAGE_LIST: Final = re.compile(r'\[\s*\{\s*"(?:role|content|type)"\s*:')
 
@@ -246,7 +247,11 @@ def read_values(path: Path, context: ImportContext) -> Iterator[object]:
         with path.open("rb") as file:
             is_gzip = file.read(2) == b"\x1f\x8b"
         with cast("BinaryIO", gzip.open(path)) if is_gzip else path.open("rb") as file:
-            read = _select_reader(file.read(_HEAD_BYTES).decode("utf-8-sig", "replace").lstrip())
+            head = file.read(_HEAD_BYTES)
+            if b"\0" in head[:2] or head.startswith((b"\xff\xfe", b"\xfe\xff")):
+                context.skip("utf_16")
+                return
+            read = _select_reader(head.decode("utf-8-sig", "replace").lstrip())
             file.seek(0)
             yield from read(file, context)
     except (OSError, UnicodeError, EOFError, zlib.error):
@@ -285,8 +290,9 @@ def _read_lines(file: BinaryIO, context: ImportContext) -> Iterator[object]:
                 yield json.loads(line)
             except RecursionError:
                 context.skip("too_deep")
-            except ValueError:
-                context.skip("not_json")
+            except ValueError as error:
+                is_cut = getattr(error, "reason", _CUT) == _CUT
+                context.skip("not_json" if is_cut else "not_utf_8")
 
 
 def _read_documents(file: BinaryIO, context: ImportContext, at: int = 0) -> Iterator[object]:

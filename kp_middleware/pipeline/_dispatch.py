@@ -4,7 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
@@ -18,7 +18,7 @@ from kp_middleware.core.evaluation import (
     known_success,
 )
 from kp_middleware.core.formula import Shape, Weights
-from kp_middleware.core.gates import DAY_S, Gate
+from kp_middleware.core.gates import DAY_S, Gate, SettingsGate
 from kp_middleware.errors import KnowledgePulseError, RedactionError, TraceNotFoundError
 from kp_middleware.export import OwnExporter, payload
 from kp_middleware.instants import epoch_s, instant
@@ -155,12 +155,14 @@ class Reevaluation:
     dispatch: Dispatch
     gate: Gate
     warn: Callable[[BaseException], None]
+    is_alone: bool = False  # no program says its gate: feedback asks the one that decided
 
     @classmethod
     def from_settings(cls, store: Store, settings: Settings) -> Self:
         """Create one for a command, which has no pipeline."""
         dispatch = Dispatch(store, settings)
-        return cls(store, dispatch, settings.gate, partial(warn_once, set(), GATE_FAILED))
+        warn = partial(warn_once, set(), GATE_FAILED)
+        return cls(store, dispatch, settings.gate, warn, is_alone=True)
 
     def apply(self, feedback: Feedback) -> bool:
         """Store feedback and evaluate the run again; False if it changes nothing."""
@@ -222,7 +224,9 @@ class Reevaluation:
             key=before.rank_key,
             was_chosen=None if before.chosen is None else bool(before.chosen),
         )
-        score, verdict = self.evaluate(seq, run, stored.weights, before)
+        own_gate = SettingsGate.named(before.gate or "") if self.is_alone else None
+        judge = replace(self, gate=own_gate or self.gate)
+        score, verdict = judge.evaluate(seq, run, stored.weights, before)
         verdict = verdict._replace(key=None, credit=None, chosen=None)
         return self.save(seq, Evaluation(score, verdict), before)
 

@@ -144,8 +144,8 @@ class Import:
         if wanted.since_s is not None and written_s < wanted.since_s:
             return
         format_ = detect_format(path) if wanted.format == "auto" else wanted.format
-        if format_ is None:
-            self._skipped["unknown_format"] += 1
+        if format_ not in FORMATS:
+            self._skipped[format_] += 1
             return
         self.formats[format_] += 1
         context = ImportContext(

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
-from kp_middleware.errors import MissingExtraError, RedactionError
+from kp_middleware.errors import MissingExtraError, RedactionError, describe_os_error
 from kp_middleware.patterns import compile_pattern, is_pattern
 from kp_middleware.privacy._rules import REDACTOR
 from kp_middleware.privacy._values import Group, Hit, entropy
@@ -283,7 +283,7 @@ def engine(name: str, regions: tuple[str, ...]) -> Engine:
     try:
         return Engine(name, kind.group, kind.make(argument, regions), kind.piece_size)
     except (MissingExtraError, OSError, TypeError, ValueError) as error:
-        raise RedactionError("engine_missing", f"{name}: {error}") from error
+        raise RedactionError("engine_missing", f"{name}: {describe_os_error(error)}") from error
     except ModuleNotFoundError as error:
         reason = MissingExtraError(kind.extra)
         raise RedactionError("engine_missing", f"{name}: {reason}") from error

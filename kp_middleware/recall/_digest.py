@@ -187,7 +187,8 @@ def _is_named(text: str, named: str) -> bool:
 def _ending(run: Run, age_days: int) -> str:
     when = "today" if age_days < 1 else f"{age_days} day{'s' * (age_days > 1)} ago"
     source = _SOURCES.get(run.success_source or "", "nobody confirmed it")
-    return f"{'It succeeded' if run.success else 'It failed'} ({source}), {when}."
+    ended = "ended without an error" if run.success_source not in _SOURCES else "succeeded"
+    return f"It {ended if run.success else 'failed'} ({source}), {when}."
 
 
 def _calls(steps: Sequence[StepRecord]) -> list[CallRecord]:

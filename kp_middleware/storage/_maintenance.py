@@ -140,8 +140,8 @@ _SELECTED: Final = """
     FROM traces t
     WHERE t.seq > :after AND t.seq < :newest AND t.started_at < :before
       AND (:domain IS NULL OR t.domain = :domain) AND (:below IS NULL OR t.score < :below)
-      AND t.state IN ('scored', 'incomplete', 'failed')
-      AND t.shared_seq IS NOT -1  -- to be shipped to the shared log
+      AND (t.state IN ('scored', 'incomplete', 'failed') OR t.shared_seq IS -2 AND :unshipped)
+      AND (t.shared_seq IS NOT -1 OR :unshipped)  -- to be shipped to the shared log
       AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.trace_seq = t.seq
                       AND o.state IN ('pending', 'sending', iif(:keep_sent, 'sent', 'sending')))
 """
@@ -162,6 +162,7 @@ class Pruning(Queries):
         domain: str | None = None,
         below: float | None = None,
         keep_sent: bool = False,
+        unshipped: bool = False,
     ) -> PruneSelection:
         """Select the traces to remove.
 
@@ -175,7 +176,7 @@ class Pruning(Queries):
         )
         limit = 0 if newest is None else newest + (not keep)  # 0: there are fewer
         retained = {"newest": limit, "before": before or _NEVER, "keep_sent": keep_sent}
-        return {**retained, "domain": domain, "below": below}
+        return {**retained, "domain": domain, "below": below, "unshipped": unshipped}
 
     def count(self, selection: PruneSelection) -> int:
         return int(self._value(f"SELECT count(*) {_SELECTED}", {**selection, "after": 0}))

@@ -42,8 +42,8 @@ def estimate_in_words(estimate: RunEstimate) -> str:
     """Describe the estimate of a run, with the track record of estimates for its kind."""
     words = f"P(success) was estimated as {p_in_words(estimate.p, estimate.reasons)}."
     if estimate.known:
-        words += f" So far right on {estimate.right:,} of {estimate.known:,};"
-        words += f" guessing the base rate: {estimate.base_right:,}."
+        words += f" Right on {estimate.right:,} of {estimate.known:,} runs of known outcome; always"
+        words += f" guessing the more common outcome would be right on {estimate.base_right:,}."
     return words
 
 
@@ -169,6 +169,8 @@ def calibrated(
 
     Runs that are private, of another domain or older take part in decisions, but are not counted.
     """
+    if domain is not None and most is None:  # domains have only the daily limit in common
+        runs = [run for run in runs if run[0] == domain]
     is_asked = [
         domain in (None, name) and (since_ms is None or started_ms >= since_ms)
         for name, _, _, started_ms, _, _, _ in runs

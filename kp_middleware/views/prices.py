@@ -89,7 +89,8 @@ def read_prices() -> Prices:
     except (FileNotFoundError, NotADirectoryError):
         return Prices()
     except (OSError, ValueError, RecursionError) as error:
-        return Prices(problem=f"no costs are shown, {path} cannot be read: {error}")
+        why = getattr(error, "strerror", None) or error
+        return Prices(problem=f"no costs are shown, {path} cannot be read: {why}")
 
 
 def _price(model: str, given: object) -> Price:

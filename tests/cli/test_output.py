@@ -249,4 +249,4 @@ def test_a_full_disk_is_an_error_in_words(agent, db):
     with FULL.open("w") as full:
         ended = process(db, "list", stdout=full)
 
-    assert ended == ("Error: [Errno 28] No space left on device\n", 1)
+    assert ended == ("Error: no space left on device\n", 1)

@@ -166,3 +166,15 @@ def test_a_run_of_another_host_is_named_as_the_nearest(sql, typed):
 
     words = " ".join(result.output.split())
     assert "0.500 similar to 1339c0de, the nearest earlier run: another host's" in words
+
+
+def test_what_waits_for_a_log_is_pruned_only_if_that_is_said(store, sql, typed):
+    store.shared_runs().pod()
+    sql("UPDATE traces SET state = 'recorded', shared_seq = -2, score = NULL WHERE seq = 2")
+
+    kept = typed("prune", "--keep", "0", "--yes")
+    removed = typed("prune", "--keep", "0", "--unshipped", "--yes")
+
+    assert "0 removed, 2 kept" in kept.output
+    assert "2 wait for the shared log: set KP_SHARED, or add --unshipped" in kept.output
+    assert "2 removed, 0 kept" in removed.output

@@ -102,7 +102,8 @@ def test_pages_that_were_overwritten_cost_what_was_on_them(full, start):
     assert found.traces > 150 or start == PAGE
     assert found.damaged_copy.read_bytes() == before
     assert found.damaged_copy.name.startswith("kp.db.corrupt-2")
-    assert stat.S_IMODE(found.damaged_copy.stat().st_mode) == 0o600
+    for file in (found.damaged_copy, full.with_name("kp.db.rescue-lock")):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("size", [50, 71, 72, 99, 100, None], ids=str)

@@ -451,3 +451,15 @@ def test_however_large_an_input_is_the_objective_is_bounded(config, notebook):
     RunnableLambda(lambda _: asking("all")).invoke({"pages": ["page " * 20_000] * 20}, config)
 
     assert len(notebook.trace.task.objective) < 100_000
+
+
+def test_a_result_of_a_tool_is_no_objective(config, notebook):
+    model = ScriptedModel(turns=[says("it is 3")])
+
+    def loop(_, config):
+        model.invoke([], config)
+        return model.invoke([ToolMessage("three", tool_call_id="1")], config)
+
+    RunnableLambda(loop).invoke({"messages": []}, config)
+
+    assert notebook.trace.task.objective != "three"

@@ -1,10 +1,12 @@
 """Each setting, where it comes from, and how to change it."""
 
+import sys
 import tomllib
 
 import pytest
 
 from kp_middleware import KnowledgePulse, Settings, locations
+from kp_middleware.patterns import compile_pattern
 from kp_middleware.testing import StandInEmbedder
 
 
@@ -150,7 +152,10 @@ def test_a_link_to_the_settings_file_stays_a_link(type_command, file, tmp_path):
     [
         (["threshold", "8"], "threshold: must be a number from 0 to 1, or a share from"),
         (["max_per_day", "many"], "max_per_day: Input should be a valid integer"),
-        (["enabled", "perhaps"], "not a valid boolean"),
+        (["enabled", "perhaps"], "not a valid boolean: write true or false"),
+        (["enabled", ""], "not a valid boolean: write true or false"),
+        (["max_steps", "9" * 30], "max_steps: Input should be less than or equal to"),
+        (["cache_size", "9" * 17], "cache_size: Input should be less than or equal to"),
         (["redact_deny", '["/(/"]'], "redact_deny"),
         (["api_key", "kp_1"], "set KP_API_KEY"),
         (["profiles", "{}"], "such as [profiles.DOMAIN]"),
@@ -164,6 +169,26 @@ def test_what_is_wrong_is_said_and_nothing_is_written(type_command, words, messa
     assert result.exit_code in {1, 2}
     assert message in result.stderr
     assert not locations.settings_file().exists()
+
+
+def test_without_re2_no_pattern_is_written(type_command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "re2", None)
+    compile_pattern.cache_clear()
+
+    result = type_command("config", "set", "redact_deny", "/(/")
+
+    assert result.exit_code == 1
+    assert "kp-middleware[patterns]" in result.stderr
+    assert not locations.settings_file().exists()
+
+
+def test_a_key_in_the_file_is_used_and_hidden(type_command, config, file):
+    refused = type_command("config", "set", "api_key", "kp_5e3c2e7")
+    file.write_text('api_key = "kp_5e3c2e7"\n')
+
+    assert f"set KP_API_KEY, or add it to {file}" in refused.stderr
+    assert config()["api_key"]["origin"] == "settings.toml"
+    assert "5e3c2e7" not in type_command("config").stdout
 
 
 def test_a_variable_that_hides_what_was_set_is_told(type_command, monkeypatch):

@@ -295,7 +295,7 @@ def test_a_draft_shows_no_id_that_is_not_redacted(db, type_command, tmp_path):
         (["folder/new"], "was not written by an export: choose another folder"),
         (["dangling", "--as", "hf-trace"], "is a dangling link: remove it"),
         (["--skills", "dangling"], "is a dangling link: remove it"),
-        (["--skills", "taken.jsonl"], "Not a directory: '"),
+        (["--skills", "taken.jsonl"], "not a directory: "),
     ],
     ids=" ".join,
 )

@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 from terminal import typed
 
+from kp_middleware import KnowledgePulse
 from kp_middleware.database import connect
 from kp_middleware.storage import History
 from kp_middleware.web.pages import FullRun, trace_html
@@ -61,6 +62,32 @@ def test_what_clears_now_waits_for_the_program_that_runs_next(type_command):
     assert told["delivery_status"] == "waits to be sent to http://127.0.0.1:9"
     assert "→ waits to be sent to http://127.0.0.1:9" in again.stdout
     assert "the next program that records sends it" in again.stderr
+
+
+def test_a_queued_run_is_judged_by_the_threshold_of_the_program(db, type_command, as_json):
+    there = {"api_key": "kp_x", "registry_url": "http://127.0.0.1:9"}
+    with KnowledgePulse(db=db, embedder=None, sync=True, threshold=0.2, **there) as kp:
+        kp.capture(kp.tool(str.upper))("one")
+
+    done = type_command("feedback", "@last", "--success")
+
+    assert "→ waits to be sent" in done.stdout
+    assert "KP_THRESHOLD" not in done.stderr
+    assert as_json("show", "@last")["threshold"] == 0.2
+
+
+@pytest.mark.parametrize(("threshold", "told"), [(1, False), (0.6, True)])
+def test_rescore_never_advises_the_threshold_that_replaced_an_invalid_one(
+    db, type_command, monkeypatch, threshold, told
+):
+    monkeypatch.setenv("KP_EMBEDDER", "none")
+    with KnowledgePulse(db=db, embedder=None, sync=True, threshold=threshold) as kp:
+        kp.capture(kp.tool(str.upper))("one")
+
+    done = type_command("rescore", "--dry-run")
+
+    assert f"the last run used threshold {threshold}" in done.stderr
+    assert ("set KP_THRESHOLD to match" in done.stderr) is told
 
 
 def test_the_same_twice_changes_nothing_and_says_so(agent, type_command, as_json):

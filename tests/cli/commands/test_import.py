@@ -85,6 +85,39 @@ def test_a_dry_run_counts_and_makes_no_file(type_command, db):
     assert not db.exists()
 
 
+@pytest.mark.parametrize("format_", ["claude-code", "auto"])
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("utf-16", "in UTF-16: convert with iconv -f UTF-16 -t UTF-8"),
+        ("utf-16-be", "in UTF-16: convert with iconv -f UTF-16 -t UTF-8"),
+        ("latin-1", "not UTF-8, probably Latin-1: convert with iconv"),
+    ],
+)
+def test_another_encoding_is_named_with_the_remedy(
+    type_command, transcript, format_, encoding, said
+):
+    line = SESSION.split("\n")[0].replace("Find out", "Trouvez l\xe0")
+    transcript.write_bytes(line.encode(encoding))
+
+    result = type_command("import", format_, str(transcript))
+
+    assert f"  skipped: 1 {said}" in result.stderr
+    assert "not JSON" not in result.stderr
+
+
+@pytest.mark.usefixtures("transcript")
+def test_without_a_run_nothing_of_earlier_imports_is_shown(type_command, tmp_path):
+    type_command("import", "claude-code")
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"messages": []}\n')
+
+    result = type_command("import", "claude-code", str(other))
+
+    assert "Find out why" not in result.stdout
+    assert "no runs found: kp-middleware import auto PATH detects the format" in result.stderr
+
+
 def test_a_folder_of_the_tools_own_is_honoured(type_command, transcript, tmp_path, monkeypatch):
     elsewhere = tmp_path / "elsewhere" / "projects" / "p"
     elsewhere.mkdir(parents=True)

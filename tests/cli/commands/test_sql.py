@@ -51,7 +51,7 @@ def test_what_json_has_no_word_for_is_readable_and_whole_but_in_a_table(asked):
         ("SELECT speed FROM traces", "no such column: speed; kp-middleware sql"),
         ("DELETE FROM traces", "only reading is allowed here"),
         ("ATTACH '/etc/passwd' AS p", "only reading is allowed here"),
-        ("", None),
+        ("SELECT 1", None),
     ],
 )
 def test_an_error_names_the_problem_and_what_to_do(asked, query, complaint):
@@ -59,6 +59,29 @@ def test_an_error_names_the_problem_and_what_to_do(asked, query, complaint):
 
     assert result.exit_code == (1 if complaint else 0)
     assert (complaint or "") in result.stderr
+
+
+@pytest.mark.parametrize("words", [["sql", ""], ["sql", " "], ["recall", ""]], ids=str)
+def test_an_empty_question_is_a_usage_error(type_command, words):
+    result = type_command(*words)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list", "--above", "--below"],
+        ["--below", "--above"],
+        ["feedback", "@last", "--success", "--failure"],
+    ],
+    ids=" ".join,
+)
+def test_flags_that_exclude_each_other_are_a_usage_error(type_command, words):
+    result = type_command(*words)
+
+    assert result.exit_code == 2
+    assert "exclude each other" in result.stderr
 
 
 def test_a_small_number_is_not_told_as_none(asked):

@@ -51,6 +51,9 @@ def test_commands_that_look_work_and_tell_the_trouble_beside(
     assert f"(from {name})" in config.stderr
     values = {row["setting"]: row["value"] for row in json.loads(config.stdout)}
     assert values["api_key"] is None
+    origins = {row["setting"]: row["origin"] for row in json.loads(config.stdout)}
+    used = "default" if name == "KP_REGISTRY_URL" else f"{name} is invalid: fail-safe"
+    assert origins[name[3:].lower()] == used
     assert values["visibility"] == ("private" if name == "KP_VISIBILITY" else "network")
 
 
@@ -108,5 +111,6 @@ def test_a_folder_as_the_file_is_told_and_changes_nothing_in_another(
 
     assert result.exit_code == (0 if words == "list" else 1)
     assert f"{tmp_path} is a folder: name a file in it" in result.stderr
+    assert f"; using {locations.default_database_file()}" in result.stderr or words != "list"
     assert "disk I/O" not in result.stderr
     assert locations.default_database_file().read_bytes() == before
