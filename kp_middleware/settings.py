@@ -13,26 +13,11 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from kp_middleware import locations
+from kp_middleware import locations, setting_values
 from kp_middleware.core.formula import DEFAULT_THRESHOLD, Weights
 from kp_middleware.core.gates import SettingsGate
 from kp_middleware.limits import Limits
 from kp_middleware.locations import PUBLIC_REGISTRY, SettingProblem, Source, did_you_mean
-from kp_middleware.setting_values import (
-    ApiKey,
-    DatabaseFile,
-    Enabled,
-    Engines,
-    Patterns,
-    Profiles,
-    Regions,
-    RegistryUrl,
-    SharedLogUrl,
-    Texts,
-    Threshold,
-    database_path,
-    describe_problem,
-)
 from kp_middleware.traces import NonEmpty, PrivacyLevel, Visibility
 
 logger = logging.getLogger("kp_middleware")
@@ -165,36 +150,36 @@ class Settings(BaseSettings):
     )
 
     domain: NonEmpty = "general"
-    threshold: Threshold = DEFAULT_THRESHOLD
+    threshold: setting_values.Threshold = DEFAULT_THRESHOLD
     max_per_day: Annotated[int, Field(ge=0, le=_MOST)] | None = None
-    estimate: Enabled = True
+    estimate: setting_values.Enabled = True
     forward_only: Literal["confirmed"] | None = None
     confirm_within_days: Annotated[float, Field(gt=0)] = 30.0
     visibility: Visibility = "network"
     privacy_level: PrivacyLevel = "aggregated"
-    redact_allow: Patterns = ()
-    redact_deny: Patterns = ()
-    redact_keys_allow: Texts = ()
-    redact_keys_deny: Texts = ()
-    redact_phone_regions: Regions = ()
-    redact_engines: Engines = ()
+    redact_allow: setting_values.Patterns = ()
+    redact_deny: setting_values.Patterns = ()
+    redact_keys_allow: setting_values.Texts = ()
+    redact_keys_deny: setting_values.Texts = ()
+    redact_phone_regions: setting_values.Regions = ()
+    redact_engines: setting_values.Engines = ()
     redact_numbered: bool = False
-    db: DatabaseFile = Field(default_factory=locations.default_database_file)
-    registry_url: RegistryUrl = PUBLIC_REGISTRY
-    api_key: ApiKey = None
+    db: setting_values.DatabaseFile = Field(default_factory=locations.default_database_file)
+    registry_url: setting_values.RegistryUrl = PUBLIC_REGISTRY
+    api_key: setting_values.ApiKey = None
     agent_id: NonEmpty | None = None
-    shared: SharedLogUrl = None
+    shared: setting_values.SharedLogUrl = None
     shared_documents: Literal["redacted", "full", "none"] = "redacted"
     embedder: Literal["minilm", "minilm-int8", "none"] = "minilm"
     embedder_threads: Annotated[int, Field(ge=1, le=1024)] = 1
-    profiles: Profiles = {}
+    profiles: setting_values.Profiles = {}
     cache_size: Annotated[
         int,
         Field(ge=0, le=10**7, default_factory=lambda said: 10_000 if said.get("shared") else 1000),
     ]
     cache_ttl_ms: Annotated[int, Field(ge=0, le=_MOST)] | None = None
-    enabled: Enabled = True
-    recall: Enabled = True
+    enabled: setting_values.Enabled = True
+    recall: setting_values.Enabled = True
     sync: bool = False
     max_field_bytes: Annotated[int, Field(ge=1024, le=_MOST)] = Limits.field_bytes
     max_steps: Annotated[int, Field(ge=2, le=_MOST)] = Limits.steps
@@ -293,10 +278,10 @@ def _drop_invalid(source: Source) -> list[SettingProblem]:
         BaseModel.__init__(Settings.__new__(Settings), **source.values)
     except ValidationError as error:  # reported without the value: it may be a secret
         for one in error.errors(include_input=False, include_url=False):
-            words = describe_problem(one["loc"][1:], one["msg"])
+            words = setting_values.describe_problem(one["loc"][1:], one["msg"])
             wrong.setdefault(str(one["loc"][0]), words)
     if "db" in source.values and "db" not in wrong:
-        path = database_path(Path(source.values["db"]))
+        path = setting_values.database_path(Path(source.values["db"]))
         wrong |= {"db": reason} if (reason := locations.file_problem(path)) else {}
     if "db" in wrong:
         wrong["db"] += f"; using {locations.default_database_file()}"
@@ -316,7 +301,7 @@ def _readable(error: ValidationError) -> ValidationError:
         if one["type"] == "default_factory_not_called":
             continue  # caused by another invalid setting, which is reported
         name, *rest = one["loc"]
-        words = describe_problem((), one["msg"])
+        words = setting_values.describe_problem((), one["msg"])
         if one["type"] == "extra_forbidden" and not rest:
             words = f"unknown setting: {did_you_mean(str(name), Settings.model_fields)}"
         kind = PydanticCustomError(one["type"], "{words}", {"words": words})

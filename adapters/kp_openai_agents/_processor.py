@@ -7,15 +7,8 @@ from typing import Any, Final
 from kp_middleware import KnowledgePulse
 from kp_middleware.confidence import Confidences
 from kp_middleware.recording import Recording, shield
+from kp_middleware.spans import dialects
 from kp_middleware.spans.buffer import SpanBuffer
-from kp_middleware.spans.dialects import (
-    Kind,
-    SpanContent,
-    SpanError,
-    handoff_content,
-    model_content,
-    parse_error,
-)
 from kp_middleware.spans.messages import (
     as_dict,
     as_text,
@@ -30,7 +23,7 @@ _SCOPE: Final = Scope(
 )
 _MAX_CONVERSATIONS: Final = 1000
 _SDK_CLASSES: Final = {"TaskSpanData": "task", "TurnSpanData": "turn"}
-_KINDS: Final[dict[str, Kind]] = {
+_KINDS: Final[dict[str, dialects.Kind]] = {
     "agent": "agent",
     "response": "model",
     "generation": "model",
@@ -93,9 +86,9 @@ class KPTracingProcessor:
         if content.kind == "agent":
             content = content._replace(conversation=self._conversations.get(span.trace_id))
         if isinstance(span.error, Mapping):
-            content = content._replace(error=parse_error(span.error))
+            content = content._replace(error=dialects.parse_error(span.error))
         elif span.error is not None:
-            content = content._replace(error=SpanError("Error", str(span.error)))
+            content = content._replace(error=dialects.SpanError("Error", str(span.error)))
         thoughts = () if content.turn is None else content.turn.thoughts
         result = content.result if isinstance(content.result, str) else ""
         size_bytes = sum(map(len, (content.request, result, *thoughts)))
@@ -111,7 +104,7 @@ class KPTracingProcessor:
         """Return at once: there is nothing to flush."""
 
 
-def _kind_of(data: Any) -> Kind | None:
+def _kind_of(data: Any) -> dialects.Kind | None:
     """Return the kind of a span; tasks and turns have theirs in custom data."""
     type_ = getattr(data, "type", None)
     if type_ == "custom":
@@ -120,21 +113,21 @@ def _kind_of(data: Any) -> Kind | None:
     return _KINDS.get(as_text(type_))
 
 
-def _read(data: Any, *, with_input: bool) -> SpanContent:
+def _read(data: Any, *, with_input: bool) -> dialects.SpanContent:
     kind, type_ = _kind_of(data), getattr(data, "type", None)
     name, output = as_text(getattr(data, "name", None)), getattr(data, "output", None)
     input_ = getattr(data, "input", None)
     if type_ == "handoff":
-        return handoff_content(str(getattr(data, "to_agent", None) or "another agent"))
+        return dialects.handoff_content(str(getattr(data, "to_agent", None) or "another agent"))
     if kind == "tool":
         arguments = None if input_ is None else parse_arguments(_as_data(input_))
-        return SpanContent("tool", name, arguments=arguments, result=_as_data(output))
+        return dialects.SpanContent("tool", name, arguments=arguments, result=_as_data(output))
     if kind != "model":
-        return SpanContent(kind, name if type_ == "agent" else "")
+        return dialects.SpanContent(kind, name if type_ == "agent" else "")
     response = getattr(data, "response", None)
     source = data if response is None else response
     usage = as_dict(_as_data(getattr(data, "usage", None) or getattr(response, "usage", None)))
-    return model_content(
+    return dialects.model_content(
         parse_messages(_as_data(input_), "user") if with_input else [],
         parse_messages(_as_data(getattr(source, "output", None)), "assistant"),
         as_text(getattr(source, "model", None)) or None,

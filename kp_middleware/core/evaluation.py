@@ -6,24 +6,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Final, NamedTuple
 
-from kp_middleware.core.formula import (
-    Nearest,
-    Score,
-    Shape,
-    Signals,
-    Weights,
-    combine,
-    fired_rules,
-    measure,
-)
-from kp_middleware.core.gates import (
-    Decision,
-    Gate,
-    GateHistory,
-    Reason,
-    ReasonCode,
-    SettingsGate,
-)
+from kp_middleware.core import formula, gates
 
 EXTERNAL_SOURCES: Final = frozenset({"extracted", "feedback", "verdict"})  # not the agent itself
 
@@ -98,12 +81,12 @@ class Ending(NamedTuple):
 class RunFacts:
     """The facts of a run that decide its score and verdict."""
 
-    shape: Shape
+    shape: formula.Shape
     confidence: float
     success: bool
-    nearest: Nearest | None = None  # the most similar earlier run
+    nearest: formula.Nearest | None = None  # the most similar earlier run
     embedder: str | None = None  # its fingerprint; None if nothing was compared
-    measured: Signals | None = None  # earlier: only the outcome is measured again; None: all
+    measured: formula.Signals | None = None  # the earlier ones, if only the outcome changed
     p_success: float | None = None  # the probability, 1 or 0 if confirmed; None if unknown
     is_stated: bool = True  # the confidence was reported, not assumed or estimated
     key: float | None = None  # the rank key of the first ranking; None if this is the first
@@ -111,21 +94,21 @@ class RunFacts:
     was_chosen: bool | None = None  # by the gate at the first ranking; None to recompute it
 
     @property
-    def signals(self) -> Signals:
+    def signals(self) -> formula.Signals:
         """The four signals; if they were measured earlier, only the outcome is measured again."""
         similarity = None if self.nearest is None else self.nearest.similarity
-        now = measure(self.shape, similarity, self.confidence, success=self.success)
+        now = formula.measure(self.shape, similarity, self.confidence, success=self.success)
         if self.measured is None:
             return now
         return replace(self.measured, outcome_confidence=now.outcome_confidence)
 
-    def rank_key(self, weights: Weights) -> float:
+    def rank_key(self, weights: formula.Weights) -> float:
         """Return the key, 0 to 1, by which a share ranks the run: P² · calm.
 
         Calm is the score with complexity negated and no bonus for recoveries: a run that struggled
         should not rank higher.
         """
-        signals, rules = self.signals, fired_rules(self.shape, success=self.success)
+        signals, rules = self.signals, formula.fired_rules(self.shape, success=self.success)
         confidence = self.confidence if self.is_stated else _DEFAULT_CONFIDENCE
         calm = (
             -weights.complexity * signals.complexity
@@ -144,7 +127,7 @@ class Verdict(NamedTuple):
     gate: str
     threshold: float | None  # the score required; None where a share ranked the run
     decision: str
-    reason: Reason
+    reason: gates.Reason
     key: float | None = None  # the rank key of the first ranking
     bar: float | None = None  # the rank key required by a share; None if none ranked the run
     credit: float | None = None  # the runs that the share owes after this run; None for other gates
@@ -159,7 +142,7 @@ class Verdict(NamedTuple):
 class Evaluation(NamedTuple):
     """The score of a run and the gate's verdict."""
 
-    score: Score
+    score: formula.Score
     verdict: Verdict
 
     def as_columns(self) -> dict[str, Any]:
@@ -180,9 +163,9 @@ class Evaluation(NamedTuple):
 
 def evaluate(
     run: RunFacts,
-    history: GateHistory,
-    weights: Weights,
-    gate: Gate,
+    history: gates.GateHistory,
+    weights: formula.Weights,
+    gate: gates.Gate,
     report: Callable[[BaseException], None] = lambda _: None,
 ) -> Evaluation:
     """Score a run and decide whether to forward it; pass a failing gate's exception to ``report``.
@@ -206,24 +189,24 @@ def evaluate(
     return Evaluation(score, current._replace(key=key, credit=first.credit, chosen=first.chosen))
 
 
-def score_run(run: RunFacts, weights: Weights) -> Score:
+def score_run(run: RunFacts, weights: formula.Weights) -> formula.Score:
     """Return the score of a run."""
     signals = run.signals
-    rules = fired_rules(run.shape, success=run.success)
-    value, adjustments = combine(signals, weights, rules)
-    return Score(value, signals, weights, adjustments, run.nearest, run.embedder)
+    rules = formula.fired_rules(run.shape, success=run.success)
+    value, adjustments = formula.combine(signals, weights, rules)
+    return formula.Score(value, signals, weights, adjustments, run.nearest, run.embedder)
 
 
 def _decide(
-    score: Score,
+    score: formula.Score,
     key: float,
-    history: GateHistory,
-    gate: Gate,
+    history: gates.GateHistory,
+    gate: gates.Gate,
     report: Callable[[BaseException], None],
 ) -> Verdict:
     """Return the gate's verdict, withhold if it fails; raise an error of reading the history."""
     history.rank_key = key
-    is_ours = isinstance(gate, SettingsGate)  # custom gates are validated
+    is_ours = isinstance(gate, gates.SettingsGate)  # custom gates are validated
     try:
         decision = gate.decide(score, history)
         reason = decision.told if is_ours else _valid_reason(decision)
@@ -231,8 +214,8 @@ def _decide(
         if (read_error := getattr(history, "read_error", None)) is not None:
             raise read_error from error
         report(error)
-        reason = Reason(ReasonCode.GATE_FAILED, {"error": type(error).__name__})
-        decision = Decision("withhold", reason, 1.0)
+        reason = gates.Reason(gates.ReasonCode.GATE_FAILED, {"error": type(error).__name__})
+        decision = gates.Decision("withhold", reason, 1.0)
     threshold, is_ranked = float(decision.threshold), "bar" in reason.args
     return Verdict(
         gate=gate.name if is_ours else _storable(gate.name),
@@ -246,15 +229,15 @@ def _decide(
     )
 
 
-def _valid_reason(decision: Decision) -> Reason:
+def _valid_reason(decision: gates.Decision) -> gates.Reason:
     """Validate a custom gate's decision; return its reason in a form that can be stored."""
     if decision.decision not in {"forward", "withhold"}:
         raise ValueError(f"decision must be forward or withhold, got {decision.decision!r}")
     if not isinstance(decision.threshold, Real) or not 0 <= decision.threshold <= 1:
         raise ValueError(f"threshold must be 0 to 1, got {decision.threshold!r}")
-    if isinstance(reason := decision.reason, Reason):
+    if isinstance(reason := decision.reason, gates.Reason):
         json.dumps(dict(reason.args), allow_nan=False)
-        return Reason(ReasonCode(reason.code), reason.args)
+        return gates.Reason(gates.ReasonCode(reason.code), reason.args)
     return decision._replace(reason=_storable(reason)).told
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
+from kp_middleware import recording, storage
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.export import OwnExporter, Receipt
@@ -15,24 +16,7 @@ from kp_middleware.pipeline._sending import ExporterSender
 from kp_middleware.pipeline._worker import start_daemon
 from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory, Recalled, question
-from kp_middleware.recording import (
-    Extractors,
-    captured,
-    current_recorder,
-    propagate_context,
-    recorded_tool,
-    shield,
-)
 from kp_middleware.runs import ExportedRun
-from kp_middleware.storage import (
-    Database,
-    Filters,
-    History,
-    ReviewItem,
-    Run,
-    RunSummary,
-    SqliteStore,
-)
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -127,12 +111,12 @@ class KnowledgePulse(Pipeline):
             TypeError: If a confidence is not a function.
         """
         terms: Any = {"name": name, "objective": objective, "domain": domain, "owner": owner}
-        terms["confidence"] = Extractors(confidence)
+        terms["confidence"] = recording.Extractors(confidence)
 
         def record(function: Any) -> Any:
             if not self.settings.enabled:
                 return function
-            return captured(function, lambda: self.start_recording("python"), **terms)
+            return recording.captured(function, lambda: self.start_recording("python"), **terms)
 
         return record if function is None else record(function)
 
@@ -151,7 +135,7 @@ class KnowledgePulse(Pipeline):
         """
 
         def record(function: Any) -> Any:
-            return recorded_tool(function, name) if self.settings.enabled else function
+            return recording.recorded_tool(function, name) if self.settings.enabled else function
 
         return record if function is None else record(function)
 
@@ -164,7 +148,7 @@ class KnowledgePulse(Pipeline):
 
         ``pool.map(kp.wrap_context(fetch), pages)``
         """
-        return propagate_context(function)
+        return recording.propagate_context(function)
 
     def add_exporter(
         self,
@@ -196,7 +180,7 @@ class KnowledgePulse(Pipeline):
             raise ValueError(f'send must be "cleared" or "all", got {send!r}')
         named: Any = name or getattr(exporter, "name", None)
         own = OwnExporter(exporter, named if isinstance(named, str) else None)
-        if not isinstance(self._store, SqliteStore):
+        if not isinstance(self._store, storage.SqliteStore):
             raise TypeError(NO_FILE)
         if any(one.exporter.url == own.url for one in self._senders if one is not self._sender):
             raise ValueError(f"{own.url} exists already: give each exporter its own name")
@@ -210,14 +194,14 @@ class KnowledgePulse(Pipeline):
         return Memory(self.settings.db, self._embedder, Policy.from_settings(self.settings))
 
     @contextmanager
-    def _history(self) -> Iterator[History | None]:
+    def _history(self) -> Iterator[storage.History | None]:
         """Open the file for reading; None if it does not exist yet."""
-        if not isinstance(self._store, SqliteStore):
+        if not isinstance(self._store, storage.SqliteStore):
             raise TypeError(NO_FILE)
         if not self.settings.db.exists():
             yield None
             return
-        with History(Database(self.settings.db, read_only=True)) as history:
+        with storage.History(storage.Database(self.settings.db, read_only=True)) as history:
             yield history
 
     def runs(
@@ -231,7 +215,7 @@ class KnowledgePulse(Pipeline):
         failed: bool = False,
         since: datetime | None = None,
         text: str | None = None,
-    ) -> tuple[RunSummary, ...]:
+    ) -> tuple[storage.RunSummary, ...]:
         """Return the runs that match all filters, the newest first.
 
         Runs still in memory are not included: call `flush` first.
@@ -250,7 +234,7 @@ class KnowledgePulse(Pipeline):
             DatabaseError: If the file cannot be read.
             TypeError: If the pipeline has a custom store.
         """
-        filters = Filters(
+        filters = storage.Filters(
             domain=domain,
             above=above,
             state=state,
@@ -262,7 +246,7 @@ class KnowledgePulse(Pipeline):
         with self._history() as history:
             return () if history is None else tuple(history.runs(filters, limit=limit))
 
-    def run(self, trace_id: str) -> Run:
+    def run(self, trace_id: str) -> storage.Run:
         """Return one run with its steps, its score and where it was sent.
 
         Args:
@@ -289,7 +273,7 @@ class KnowledgePulse(Pipeline):
                 raise TraceNotFoundError(f"{path} has no runs yet: record a run")
             return history.run(history.find(trace_id))
 
-    def review_queue(self, limit: int = 10) -> tuple[ReviewItem, ...]:
+    def review_queue(self, limit: int = 10) -> tuple[storage.ReviewItem, ...]:
         """Return recent runs most worth a person's feedback, in order of priority.
 
         These are runs without feedback: first those that clear the gate, then those with the least
@@ -332,15 +316,15 @@ class KnowledgePulse(Pipeline):
             max_age_days: Only runs of the last days.
         """
         recalls = self.settings.enabled and self.settings.recall
-        if not (recalls and isinstance(self._store, SqliteStore)):
+        if not (recalls and isinstance(self._store, storage.SqliteStore)):
             return []
         try:
             allowed = question(domain=domain, owner=owner, max_age_days=max_age_days)
             found = self._memory.recall(task, allowed, k=k)
         except Exception as error:  # noqa: BLE001 - the agent never pays for its memory
-            shield.swallow("recall", error, "nothing was recalled")
+            recording.shield.swallow("recall", error, "nothing was recalled")
             return []
-        recorder = current_recorder()
+        recorder = recording.current_recorder()
         if recorder is not None:
             recorder.recalled.update((one.trace_id, None) for one in found)
         return found
@@ -357,7 +341,7 @@ class KnowledgePulse(Pipeline):
         try:
             self._memory.warm_up()
         except Exception as error:  # noqa: BLE001 - recall itself will say what is wrong
-            shield.swallow("recall", error, "nothing was loaded")
+            recording.shield.swallow("recall", error, "nothing was loaded")
 
     async def arecall(
         self,

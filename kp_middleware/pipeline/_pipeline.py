@@ -15,6 +15,7 @@ from functools import partial
 from types import EllipsisType
 from typing import Final, NamedTuple, Unpack
 
+from kp_middleware import storage
 from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder, shared_embedder
 from kp_middleware.export import Exporter, OwnExporter, Registry
@@ -36,14 +37,6 @@ from kp_middleware.pipeline._worker import LAST_STEP_S, TROUBLE_S, ScoringWorker
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import fingerprint
 from kp_middleware.settings import Settings, SettingsKeywords
-from kp_middleware.storage import (
-    DATABASE_ERRORS,
-    Backlog,
-    Counts,
-    SqliteStore,
-    Store,
-    to_database_error,
-)
 from kp_middleware.traces import ReasoningTrace
 
 
@@ -107,7 +100,7 @@ class Pipeline:
         embedder: Embedder | EllipsisType | None = ...,
         gate: Gate | None = None,
         exporter: Exporter | None = None,
-        store: Store | None = None,
+        store: storage.Store | None = None,
         **settings: Unpack[SettingsKeywords],
     ) -> None:
         usable = self.settings = Settings.load_lenient(**settings)
@@ -119,8 +112,8 @@ class Pipeline:
         if embedder is ...:
             embedder = shared_embedder(usable.embedder, threads=usable.embedder_threads)
         self._limits = Limits.from_settings(usable)
-        self._store = SqliteStore.at(usable.db) if store is None else store
-        if usable.shared is not None and not isinstance(self._store, SqliteStore):
+        self._store = storage.SqliteStore.at(usable.db) if store is None else store
+        if usable.shared is not None and not isinstance(self._store, storage.SqliteStore):
             raise TypeError(NO_FILE)
         self._embedder = embedder
         self._gate = gate
@@ -230,7 +223,7 @@ class Pipeline:
             why = _WHEN_CLOSED if self._closed else _WHEN_FULL
             logger.warning("a run was dropped: %s; more are counted, not logged", why)
 
-    def flush(self, timeout_s: float = 5.0) -> Backlog:
+    def flush(self, timeout_s: float = 5.0) -> storage.Backlog:
         """Wait until recorded runs are scored and cleared runs are sent, or until the timeout.
 
         The registry takes 30 traces a minute unless it says otherwise: for 40, allow a minute.
@@ -258,16 +251,16 @@ class Pipeline:
 
     def stats(self) -> Stats:
         """Return the counts of runs by state. Never raises; quick (30 ms for 100,000 runs)."""
-        counts = Counts()
+        counts = storage.Counts()
         troubles = (one.trouble for one in (self._scorer, *self._senders))
         trouble = next(filter(None, troubles), None)
         if trouble is None and self._sender is None:
             trouble = _settings_trouble(self.settings)
         try:
             counts = self._store.counts()
-        except DATABASE_ERRORS as error:
+        except storage.DATABASE_ERRORS as error:
             if not isinstance(error.__cause__, FileNotFoundError):
-                trouble = trouble or str(to_database_error(self.settings.db, error))
+                trouble = trouble or str(storage.to_database_error(self.settings.db, error))
         in_memory, swallowed = self._scorer.waiting, dict(shield.failures)
         return Stats(*counts, in_memory, self._scorer.dropped, swallowed, trouble)
 
@@ -309,7 +302,7 @@ class Pipeline:
         """
         settings, store = self.settings, self._store
         self._waits = None
-        self._reader = store.reader() if isinstance(store, SqliteStore) else None
+        self._reader = store.reader() if isinstance(store, storage.SqliteStore) else None
         exporter: Registry | OwnExporter | None = self._exporter
         if settings.visibility == "private" or settings.problems:
             exporter = None
@@ -318,7 +311,7 @@ class Pipeline:
             exporter = Registry(settings.registry_url, key, agent_id=settings.agent_id)
         self._sender = None if exporter is None else SendingWorker(store, settings, exporter)
         self._shared: SharedWorker | None = None
-        if settings.shared is not None and isinstance(store, SqliteStore):
+        if settings.shared is not None and isinstance(store, storage.SqliteStore):
             exchange = partial(Exchange, settings=settings, gate=self._gate, exporter=exporter)
             self._shared = SharedWorker(store, settings.db, exchange, on_due=self._start_sending)
         own, embedder = self._exporter, self._embedder
@@ -345,7 +338,7 @@ class Pipeline:
             if sender is not self._sender:
                 sender.start()
 
-    def _backlog(self) -> Backlog:
+    def _backlog(self) -> storage.Backlog:
         """Return the backlog of memory and file; an unreadable file counts as empty."""
         in_memory = self._scorer.waiting  # first: a run on its way to the file may count twice
         try:
@@ -354,15 +347,15 @@ class Pipeline:
             else:
                 counts = self._store.counts()
                 unscored, unsent = counts.unscored, counts.pending
-        except DATABASE_ERRORS:
-            unscored, unsent = Backlog()
+        except storage.DATABASE_ERRORS:
+            unscored, unsent = storage.Backlog()
         if self._closed:
             self._close_reader()
-        return Backlog(in_memory + unscored, unsent)
+        return storage.Backlog(in_memory + unscored, unsent)
 
     def _close_reader(self) -> None:
         if self._reader is not None:
-            with suppress(*DATABASE_ERRORS):
+            with suppress(*storage.DATABASE_ERRORS):
                 self._reader.close()
 
 

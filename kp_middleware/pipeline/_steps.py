@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kp_middleware import storage
 from kp_middleware.core.evaluation import Ending, Evaluation, RunFacts, evaluate
 from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, SettingsGate
@@ -46,17 +47,6 @@ from kp_middleware.recall_text import LONG_CHARS, extract_user_text, quantize
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
-from kp_middleware.storage import (
-    DecisionRequest,
-    EstimateTable,
-    LabelledRun,
-    Retention,
-    RunKind,
-    RunPicker,
-    SqliteStore,
-    Store,
-    StoredEstimate,
-)
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
@@ -92,7 +82,7 @@ class JudgeRunner:
         if len(self.judges) > _MAX_JUDGES:
             del self.judges[next(iter(self.judges))]
 
-    def consult(self, store: Store, seq: int, trace: ReasoningTrace) -> None:
+    def consult(self, store: storage.Store, seq: int, trace: ReasoningTrace) -> None:
         """Store the judge's answer, unless the outcome of the run is known."""
         run = store.unconfirmed_thread(seq)
         if run is None or run not in self.judges:
@@ -138,7 +128,7 @@ _USUAL_RUNS: Final = 1000  # runs that define what is usual
 
 
 class _Fitted(NamedTuple):
-    labelled: Sequence[LabelledRun]
+    labelled: Sequence[storage.LabelledRun]
     process: GaussianProcess
     width: int  # of its vectors
 
@@ -147,15 +137,16 @@ class _Fitted(NamedTuple):
 class Estimator:
     """Estimates the success of runs. Each kind of run is fitted again after feedback."""
 
-    table: EstimateTable | None  # None: estimates are off
+    table: storage.EstimateTable | None  # None: estimates are off
     embedder: Embedder | None
-    fitted: dict[RunKind, _Fitted] = field(default_factory=dict)
+    fitted: dict[storage.RunKind, _Fitted] = field(default_factory=dict)
 
     def estimate(
         self, seq: int, trace: ReasoningTrace, own: Features, vector: Vector | None
-    ) -> tuple[float | None, StoredEstimate | None]:
+    ) -> tuple[float | None, storage.StoredEstimate | None]:
         """Return the probability of success, or None, and the estimate to store."""
-        kind, table = RunKind(trace.metadata.task_domain, trace.metadata.framework), self.table
+        metadata, table = trace.metadata, self.table
+        kind = storage.RunKind(metadata.task_domain, metadata.framework)
         if table is None or not (labelled := table.labelled(kind, before=seq, age=_MAX_AGE)):
             return None, None
         fitted = self.fitted.get(kind)
@@ -169,14 +160,14 @@ class Estimator:
             return None, None
         self.fitted[kind] = fitted
         found = fitted.process.estimate(own, _padded(fitted.width, vector))
-        return found.p, StoredEstimate(found.raw, found.base, len(labelled), found.reasons)
+        return found.p, storage.StoredEstimate(found.raw, found.base, len(labelled), found.reasons)
 
     def _fit(
         self,
-        table: EstimateTable,
-        kind: RunKind,
+        table: storage.EstimateTable,
+        kind: storage.RunKind,
         seq: int,
-        labelled: Sequence[LabelledRun],
+        labelled: Sequence[storage.LabelledRun],
         own: Features,
     ) -> _Fitted | None:
         """Fit the labelled runs before a run; None if none has features of this version."""
@@ -223,7 +214,7 @@ class Stages:
 
     def __init__(
         self,
-        store: Store,
+        store: storage.Store,
         settings: Settings,
         embedder: Embedder | None,
         gate: Gate | None = None,
@@ -242,14 +233,14 @@ class Stages:
         self._withheld = 0
         self._warn = partial(warn_once, set(), GATE_FAILED)
         self._warned: set[str] = set()
-        self.next = RunPicker(store)
+        self.next = storage.RunPicker(store)
         self.dispatch = Dispatch(store, settings, exporter)
         self.intake = Intake(store, settings, self.dispatch.policy, self.next)
         self._reevaluation = Reevaluation(store, self.dispatch, self._gate, self._warn)
-        self._retention = Retention(store, settings.retention_days)
+        self._retention = storage.Retention(store, settings.retention_days)
         self._judge_runner = JudgeRunner(on_answer)
         self._shared = None
-        if settings.shared is not None and isinstance(store, SqliteStore):
+        if settings.shared is not None and isinstance(store, storage.SqliteStore):
             self._shared = store.shared_runs()
         self._estimator = Estimator(store.estimates() if settings.estimate else None, embedder)
 
@@ -392,7 +383,7 @@ class Stages:
         return None if is_local else (trace, score.value)
 
     def _ending_with_estimate(
-        self, seq: int, own: Features, p: float | None, estimate: StoredEstimate | None
+        self, seq: int, own: Features, p: float | None, estimate: storage.StoredEstimate | None
     ) -> Ending:
         """Store the estimate of a run; return its ending, which may have had feedback meanwhile."""
         ending = before = self._store.ending(seq)
@@ -425,7 +416,7 @@ class Stages:
             if clears or not is_fixed:
                 id_, similarity = (None, None) if run.nearest is None else run.nearest
                 self._shared.request_decision(
-                    DecisionRequest(
+                    storage.DecisionRequest(
                         seq, trace.id, 0, id_, similarity, run.embedder, run.p_success, took_ms
                     )
                 )

@@ -6,16 +6,7 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any, Final, Literal, NamedTuple
 
-from kp_middleware.core.formula import (
-    SIGNALS,
-    STEP_TYPES,
-    Parts,
-    Shape,
-    Weights,
-    complexity_parts,
-    fired_rules,
-    measure,
-)
+from kp_middleware.core import formula
 from kp_middleware.storage import Run, Scoring, StepRecord
 from kp_middleware.views import trace
 from kp_middleware.views.wording import counted, cut, one_line, outcome, short_id, zero_or_one
@@ -93,7 +84,7 @@ class Explanation(NamedTuple):
 
 
 def explain_score(
-    run: Run, *, threshold: float | None = None, weights: Weights | None = None
+    run: Run, *, threshold: float | None = None, weights: formula.Weights | None = None
 ) -> Explanation:
     """Explain the score of a run, optionally with another threshold or other weights."""
     scoring, other_reason = run.scoring, None
@@ -107,7 +98,7 @@ def explain_score(
     parts = scoring.parts._replace(weights=weights or scoring.weights)
     margin = None if threshold is None else parts.score - threshold
     signals = []
-    for name in SIGNALS:
+    for name in formula.SIGNALS:
         value, weight = getattr(scoring.signals, name), getattr(parts.weights, name)
         least, fix = None, ""
         if threshold is not None and other_reason is None:
@@ -126,14 +117,14 @@ def explain_score(
 
 
 def _kinds_of(run: Run) -> list[str]:
-    return [kind for kind in STEP_TYPES if any(step.type == kind for step in run.steps)]
+    return [kind for kind in formula.STEP_TYPES if any(step.type == kind for step in run.steps)]
 
 
 def _reason(run: Run, scoring: Scoring, signal: str) -> str:
     steps, capped = counted(run.step_count, "step"), "; more than 1 counts as 1"
     match signal:
         case "complexity":
-            kinds, parts = len(_kinds_of(run)), complexity_parts(shape_of(run))
+            kinds, parts = len(_kinds_of(run)), formula.complexity_parts(shape_of(run))
             give = "gives" if kinds == 1 else "give"
             words = f"{kinds} of 4 kinds of step {give} {parts[0]:.3f}"
             if run.recovery_count:
@@ -167,7 +158,7 @@ def _novelty(scoring: Scoring) -> str:
     return f"{similarity} similar to {earlier}, the nearest earlier run: {objective}"
 
 
-def remedy(run: Run, parts: Parts, signal: str, threshold: float, *, measured: bool) -> str:
+def remedy(run: Run, parts: formula.Parts, signal: str, threshold: float, *, measured: bool) -> str:
     """Describe the change of one signal that would have changed the decision.
 
     ``measured`` is False if there was no model to measure novelty.
@@ -189,14 +180,14 @@ def remedy(run: Run, parts: Parts, signal: str, threshold: float, *, measured: b
     return f"cannot alone: at {farthest}"
 
 
-def shape_of(run: Run) -> Shape:
+def shape_of(run: Run) -> formula.Shape:
     """Return the steps of a stored run as the formula counts them."""
     types = frozenset(step.type for step in run.steps)
-    return Shape(run.step_count, types, run.tool_count, run.recovery_count)
+    return formula.Shape(run.step_count, types, run.tool_count, run.recovery_count)
 
 
 def _values(
-    parts: Parts, signal: str, threshold: float, *, measured: bool
+    parts: formula.Parts, signal: str, threshold: float, *, measured: bool
 ) -> Iterator[tuple[str, float]]:
     """Yield the value that a signal would need, and the score at its limit."""
     cleared = parts.score >= threshold
@@ -211,25 +202,25 @@ def _values(
     yield words, parts.with_signal(signal, 0.0 if cleared else 1.0).score
 
 
-def _tools(run: Run, parts: Parts, *, cleared: bool) -> Iterator[tuple[str, float]]:
+def _tools(run: Run, parts: formula.Parts, *, cleared: bool) -> Iterator[tuple[str, float]]:
     shape, had = shape_of(run), run.tool_count
     fewer, more = reversed(range(had)), range(had + 1, run.step_count + 1)
     for tools in (*fewer, *more) if cleared else (*more, *fewer):
         other = replace(shape, tools=tools)
-        signals = measure(other, None, run.confidence, success=run.success)
+        signals = formula.measure(other, None, run.confidence, success=run.success)
         changed = parts.with_signal("tool_diversity", signals.tool_diversity)
-        score = changed._replace(rules=fired_rules(other, success=run.success)).score
+        score = changed._replace(rules=formula.fired_rules(other, success=run.success)).score
         words = f"{counted(tools, 'different tool')} instead of {had}"
         yield f"{words} in its {counted(run.step_count, 'step')}; that makes {score:.3f}", score
 
 
-def _outcomes(run: Run, parts: Parts, threshold: float) -> Iterator[tuple[str, float]]:
+def _outcomes(run: Run, parts: formula.Parts, threshold: float) -> Iterator[tuple[str, float]]:
     """Yield the other outcome with the same confidence, then other confidences."""
     cleared = parts.score >= threshold
     for success in dict.fromkeys((not cleared, run.success or not cleared)):
         shape, outcome = shape_of(run), ""
-        changed = parts._replace(rules=fired_rules(shape, success=success))
-        full = measure(shape, None, 1.0, success=success).outcome_confidence
+        changed = parts._replace(rules=formula.fired_rules(shape, success=success))
+        full = formula.measure(shape, None, 1.0, success=success).outcome_confidence
         if success != run.success:
             outcome = f"a {'success' if success else 'failure'}, with "
             score = changed.with_signal("outcome_confidence", full * run.confidence).score

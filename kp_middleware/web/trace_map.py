@@ -5,22 +5,7 @@ from typing import Final, NamedTuple, Self
 
 from kp_middleware.storage import MapPoint
 from kp_middleware.views.wording import shortened
-from kp_middleware.web.marks import (
-    OTHER,
-    SHAPES,
-    WIDTH,
-    Chart,
-    Key,
-    Links,
-    Mark,
-    Point,
-    Table,
-    TableRow,
-    colours_of,
-    dot,
-    group,
-    straight,
-)
+from kp_middleware.web import marks
 
 _HEIGHT: Final = 270.0
 _EDGE: Final = 10.0
@@ -51,20 +36,20 @@ class SimilarRuns(NamedTuple):
 
 
 def trace_map(
-    points: Sequence[MapPoint], domains: Sequence[str], links: Links, *, nearest: int = 0
-) -> Chart:
+    points: Sequence[MapPoint], domains: Sequence[str], links: marks.Links, *, nearest: int = 0
+) -> marks.Chart:
     """Draw the 400 newest runs by their vectors, or the first linked to its ``nearest``."""
     if len(points) < 3:
-        return Chart("no map yet: it needs three embedded runs")
+        return marks.Chart("no map yet: it needs three embedded runs")
     points = points[:400]
     places, explained = project([point.vector for point in points])
     places = _fit(places)
-    colours = colours_of({*domains, *(point.domain for point in points)})
+    colours = marks.colours_of({*domains, *(point.domain for point in points)})
     cleared = sum(point.cleared for point in points)
-    marks: list[Mark] = []
+    drawn: list[marks.Mark] = []
     if nearest:
         caption = f"This run among the {len(points):,} newest, linked to the most similar"
-        marks += [straight(*places[0], *place, "link") for place in places[1 : nearest + 1]]
+        drawn += [marks.straight(*places[0], *place, "link") for place in places[1 : nearest + 1]]
         styles = ["this-spot", *["cleared-spot"] * nearest]
         styles += ["faint-spot"] * (len(points) - len(styles))
         this, *others = zip(points, places, styles, strict=True)
@@ -77,24 +62,24 @@ def trace_map(
     for point, place, style in spots:  # the most important on top
         score = "no score" if point.score is None else f"{point.score:.3f}"
         title = f"{shortened(point.objective, 64)} ({point.domain}, {score})"
-        spot = dot(place, _RADII[style], colours[point.domain], style)
-        marks.append(group(title, (spot,), links.trace(point.id)))
+        spot = marks.dot(place, _RADII[style], colours[point.domain], style)
+        drawn.append(marks.group(title, (spot,), links.trace(point.id)))
     totals = ("all", f"{len(points):,}", f"{cleared:,}")
-    rows, keys = [TableRow(totals, None if nearest else links.runs())], []
-    for colour in SHAPES:  # domains without their own colour are merged
+    rows, keys = [marks.TableRow(totals, None if nearest else links.runs())], []
+    for colour in marks.SHAPES:  # domains without their own colour are merged
         alike = [point for point in points if colours[point.domain] == colour]
         if not alike:
             continue
-        name = "others" if colour == OTHER else alike[0].domain
+        name = "others" if colour == marks.OTHER else alike[0].domain
         href = links.runs(domain=name) if name in domains else None
-        keys.append(Key(name, dot((6, 0), 5, colour), href))
+        keys.append(marks.Key(name, marks.dot((6, 0), 5, colour), href))
         cells = (name, f"{len(alike):,}", f"{sum(point.cleared for point in alike):,}")
-        rows.append(TableRow(cells, href))
-    table = Table(("Domain", "Runs", "Cleared"), rows)
-    return Chart(caption, table, marks=marks, height=_HEIGHT, legend=keys)
+        rows.append(marks.TableRow(cells, href))
+    table = marks.Table(("Domain", "Runs", "Cleared"), rows)
+    return marks.Chart(caption, table, marks=drawn, height=_HEIGHT, legend=keys)
 
 
-def project(vectors: Sequence[bytes]) -> tuple[list[Point], float]:
+def project(vectors: Sequence[bytes]) -> tuple[list[marks.Point], float]:
     """Return the first two principal components of each vector, and the explained variance.
 
     Uses orthogonal iteration without BLAS, whose threads spin for 20 times the CPU time.
@@ -117,13 +102,13 @@ def project(vectors: Sequence[bytes]) -> tuple[list[Point], float]:
     return [(float(x), float(y)) for x, y in places], min(1.0, max(0.0, explained))
 
 
-def _fit(places: Sequence[Point]) -> list[Point]:
+def _fit(places: Sequence[marks.Point]) -> list[marks.Point]:
     """Scale points to the frame, with the same scale on both axes."""
     middle_x, middle_y = ((min(each) + max(each)) / 2 for each in zip(*places, strict=True))
-    right, top = WIDTH / 2 - _EDGE, _HEIGHT / 2 - _EDGE
+    right, top = marks.WIDTH / 2 - _EDGE, _HEIGHT / 2 - _EDGE
     reaches = (max(abs(x - middle_x) / right, abs(y - middle_y) / top) for x, y in places)
     reach = max(1e-9, *reaches)
     return [
-        (WIDTH / 2 + (x - middle_x) / reach, _HEIGHT / 2 - (y - middle_y) / reach)
+        (marks.WIDTH / 2 + (x - middle_x) / reach, _HEIGHT / 2 - (y - middle_y) / reach)
         for x, y in places
     ]
