@@ -193,6 +193,8 @@ def json_line(value: object, *, indent: int | None = None) -> str:
 
 def escaped(text: str) -> str:
     """Escape the terminal control characters in JSON text."""
+    if text.isascii() and "\x7f" not in text:  # fast: most texts
+        return text
     return _CONTROL_CHARACTERS.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
