@@ -224,11 +224,12 @@ def calibrate(
     kp-middleware config set threshold "top 10%"
     """
     settings = options.read_settings(db)
+    most = settings.max_per_day if max_per_day is None else max_per_day
     with History.open(db) as history, Progress("settings tried") as bar:
         calibration = gate.calibrated(
-            history.scored_runs(),
+            history.scored_runs(domain if most is None else None),  # a limit is for all domains
             now=settings.threshold,
-            most=settings.max_per_day if max_per_day is None else max_per_day,
+            most=most,
             more=[options.lenient_settings({"threshold": text}).threshold for text in thresholds],
             domain=domain,
             since_ms=None if since is None else round(epoch_s(since) * 1000),

@@ -37,7 +37,7 @@ _SCORED: Final = f"""
     SELECT domain, score, rank_key, {_EPOCH_MS.format("started_at")},
            {_EPOCH_MS.format("coalesce(decided_at, started_at)")}, visibility = 'private',
            iif(success AND coalesce(success_source, 'assumed') = 'assumed', NULL, success)
-    FROM traces NOT INDEXED WHERE score IS NOT NULL ORDER BY seq
+    FROM traces {{}} ORDER BY seq
 """
 _OF_STATES: Final = ":states = '[]' OR o.state IN (SELECT value FROM json_each(:states))"
 _BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
@@ -204,9 +204,12 @@ class History(Overviews, Maintenance):
             (first, limit),
         )
 
-    def scored_runs(self) -> list[ScoredRun]:
-        """Return all scored runs in recording order, to replay the gate."""
-        return self._run(_SCORED).fetchall()
+    def scored_runs(self, domain: str | None = None) -> list[ScoredRun]:
+        """Return the scored runs, of all domains or one, in recording order to replay the gate."""
+        if domain is None:
+            return self._run(_SCORED.format("NOT INDEXED WHERE score IS NOT NULL")).fetchall()
+        one = "WHERE score IS NOT NULL AND domain = ?"
+        return self._run(_SCORED.format(one), (domain,)).fetchall()
 
     def outbox(self, *, limit: int, states: Collection[str] = ()) -> list[OutboxItemSummary]:
         """Return the newest outbox items without their bodies; no states means any state."""

@@ -169,8 +169,6 @@ def calibrated(
 
     Runs that are private, of another domain or older take part in decisions, but are not counted.
     """
-    if domain is not None and most is None:  # domains have only the daily limit in common
-        runs = [run for run in runs if run[0] == domain]
     is_asked = [
         domain in (None, name) and (since_ms is None or started_ms >= since_ms)
         for name, _, _, started_ms, _, _, _ in runs
