@@ -106,14 +106,16 @@ def _reevaluation(db: Path) -> Iterator[tuple[storage.History, "Reevaluation"]]:
     settings = options.read_settings(db)
     with closing(options.open_to_write(db)) as file:
         history = storage.History(file)
-        _hint_at_gate_mismatch(history.last_decisions().gate, settings)
+        gate = history.last_decisions().gate
+        if SettingsGate.named(gate) is None:  # else feedback uses it
+            _hint_at_gate_mismatch(gate, settings)
         yield history, Reevaluation.from_settings(storage.SqliteStore(file), settings)
 
 
-def _hint_at_gate_mismatch(gate: str, settings: "Settings", remedy: str = "") -> None:
-    is_known = SettingsGate.named(gate) is not None  # known and no remedy: it is used
-    if gate not in {"", settings.gate.name} and (remedy or not is_known):
-        hint(f"uses {settings.gate.name}, but the last run used {gate}{remedy * is_known}")
+def _hint_at_gate_mismatch(gate: str, settings: "Settings") -> None:
+    if gate not in {"", settings.gate.name}:  # by a keyword of the recording program
+        remedy = ": set KP_THRESHOLD to match" if SettingsGate.named(gate) else ""
+        hint(f"uses {settings.gate.name}, but the last run used {gate}{remedy}")
 
 
 def _question(item: storage.ReviewItem, position: str, state: str) -> str:
@@ -180,8 +182,7 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
             from kp_middleware.pipeline import Rescoring
 
             settings = options.read_settings(db)
-            gate = storage.History(file).last_decisions().gate
-            _hint_at_gate_mismatch(gate, settings, ": set KP_THRESHOLD to match")
+            _hint_at_gate_mismatch(storage.History(file).last_decisions().gate, settings)
             embedder = shared_embedder(settings.embedder)
             try:
                 options.wait_for_model(embedder)

@@ -185,15 +185,6 @@ class DefaultGroup(click.Group):
             args = [*args[:index], self._default, *args[index:]]
         return super().parse_args(ctx, args)
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """Raise UsageError if both flags of an option without a default are given."""
-        name, command, left = super().resolve_command(ctx, args)
-        for option in command.params if command else ():
-            given = [flag for flag in (*option.opts, *option.secondary_opts) if flag in left]
-            if option.secondary_opts and option.default is None and len(given) > 1:
-                raise click.UsageError(f"{' and '.join(given)} exclude each other")
-        return name, command, left
-
 
 class NumberRange(click.FloatRange):
     """A range of finite numbers."""

@@ -68,22 +68,6 @@ def test_an_empty_question_is_a_usage_error(type_command, words):
     assert (result.exit_code, result.stdout) == (2, "")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["list", "--above", "--below"],
-        ["--below", "--above"],
-        ["feedback", "@last", "--success", "--failure"],
-    ],
-    ids=" ".join,
-)
-def test_flags_that_exclude_each_other_are_a_usage_error(type_command, words):
-    result = type_command(*words)
-
-    assert result.exit_code == 2
-    assert "exclude each other" in result.stderr
-
-
 def test_a_small_number_is_not_told_as_none(asked):
     query = "SELECT 0.00043 AS a, -0.000123456 AS b, 0.0 AS c, 0.5 AS d, 0.0000004 AS took_ms"
 
