@@ -32,36 +32,22 @@ Not at all: the connection stays open until the client closes it (``silent``), i
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A received request.
+    """A received request."""
 
-    Attributes:
-        method: ``GET``, ``POST``, …
-        path: The path with the query.
-        headers: The headers by lower-case name.
-        body: The raw bytes.
-    """
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
+    method: str  # ``GET``, ``POST``, …
+    path: str  # with the query
+    headers: Mapping[str, str]  # by lower-case name
     body: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer; the server adds ``Date`` and ``Content-Length``.
-
-    Attributes:
-        status: The HTTP status.
-        body: The raw bytes.
-        headers: The headers by name.
-        manner: How it is delivered.
-    """
+    """An answer; the server adds ``Date`` and ``Content-Length``."""
 
     status: int
     body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    manner: Manner = "whole"
+    headers: Mapping[str, str] = field(default_factory=dict)  # by name
+    manner: Manner = "whole"  # how it is delivered
 
     @classmethod
     def of(cls, status: int, document: object, **headers: str) -> "Answer":
