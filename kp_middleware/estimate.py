@@ -140,13 +140,7 @@ class Prediction(NamedTuple):
 
 
 def is_trusted(predictions: Iterable[Prediction]) -> bool:
-    """Return False if the base rate predicted the known outcomes far better.
-
-    >>> is_trusted([Prediction(0.1, 0.5, True)])
-    True
-    >>> is_trusted([Prediction(0.1, 0.5, True)] * 3)
-    False
-    """
+    """Return False if the base rate predicted the known outcomes far better."""
     gain = sum(
         _log_score(one.p, one.success) - _log_score(one.base, one.success) for one in predictions
     )

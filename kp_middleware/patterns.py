@@ -14,11 +14,7 @@ Pattern: TypeAlias = re.Pattern[str]
 
 
 def is_pattern(text: str) -> bool:
-    r"""Return whether a text is written as a pattern.
-
-    >>> is_pattern(r"/ACME-\d+/"), is_pattern("/srv/app"), is_pattern("ACME")
-    (True, False, False)
-    """
+    """Return whether a text is written as a ``/pattern/``."""
     return len(text) > 2 and text[0] == text[-1] == "/"
 
 

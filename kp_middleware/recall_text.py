@@ -40,11 +40,7 @@ def extract_user_text(trace: "ReasoningTrace", latest: Sequence[str] = ()) -> st
 
 
 def first_line(text: str) -> str:
-    r"""Return the first line of a user text, which represents the run; cut if long.
-
-    >>> first_line("Cancel my flight.\nIt is ABC123.")
-    'Cancel my flight.'
-    """
+    """Return the first line of a user text, which represents the run; cut if long."""
     return text.strip().split("\n", 1)[0][:LONG_CHARS].strip()
 
 
@@ -85,11 +81,7 @@ def without_shared_prompt(task: str, latest: Sequence[str]) -> str:
 
 
 def without_recalled(text: str) -> str:
-    """Remove the past runs that a text quotes.
-
-    >>> without_recalled('Cancel it. <past_run id="1">Cancelled.</past_run>')
-    'Cancel it. '
-    """
+    """Remove the past runs that a text quotes."""
     return _QUOTE.sub("", text) if "<past_run" in text else text
 
 

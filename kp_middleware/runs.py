@@ -74,11 +74,7 @@ class RecordedRun(BaseModel, frozen=True):
 
 
 def fingerprint(name: str) -> str:
-    """Return a hash to store in place of an id.
-
-    >>> fingerprint("thread 1") == fingerprint("thread 1") != fingerprint("thread 2")
-    True
-    """
+    """Return a hash to store in place of an id."""
     return hashlib.sha256(name.encode(errors="replace")).hexdigest()[:32]
 
 

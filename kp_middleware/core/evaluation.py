@@ -17,11 +17,7 @@ _OF_VERDICT: Final = ("gate", "threshold", "decision", "bar", "credit", "chosen"
 
 
 def known_success(success: bool, source: str | None) -> bool | None:  # noqa: FBT001 - an outcome
-    """Return whether a run succeeded; None if that is only assumed.
-
-    >>> known_success(True, "assumed"), known_success(True, "said"), known_success(False, None)
-    (None, True, False)
-    """
+    """Return whether a run succeeded; None if that is only assumed."""
     return None if success and source in {"assumed", None} else success
 
 

@@ -280,9 +280,6 @@ class KnowledgePulse(Pipeline):
         certain estimate. If the former would fill the list, they get half of it. Answer with
         `feedback`.
 
-        Args:
-            limit: The maximum number.
-
         Raises:
             ValueError: If the limit is below 1.
             DatabaseError: If the file cannot be read.

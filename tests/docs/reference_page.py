@@ -7,7 +7,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
-from enum import EnumType
+from enum import Enum, EnumType
 from importlib import import_module
 from textwrap import dedent
 from types import MappingProxyType, ModuleType
@@ -75,9 +75,10 @@ def _fields(owner: type) -> str:
     """The fields of a value, if comments beside them say what they hold."""
     lines = inspect.getsource(owner).splitlines()
     body = ast.parse(dedent("\n".join(lines))).body[0].body
-    names = [node.target.id for node in body if isinstance(node, ast.AnnAssign)]
-    ends = [node.end_lineno for node in body if isinstance(node, ast.AnnAssign)]
-    words = [lines[end - 1].partition("  # ")[2] for end in ends]
+    kind = ast.Assign if issubclass(owner, Enum) else ast.AnnAssign
+    fields = [node for node in body if isinstance(node, kind)]
+    names = [ast.unparse(getattr(node, "target", None) or node.targets[0]) for node in fields]
+    words = [lines[node.end_lineno - 1].partition("  # ")[2] for node in fields]
     told = [
         f"- `{name}`: {_prose(text)}" if text else f"- `{name}`"
         for name, text in zip(names, words, strict=True)
