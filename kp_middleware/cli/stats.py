@@ -180,7 +180,7 @@ def status(db: Path) -> None:
         shared = shared_log_as_row(options.shared_url(), history.shared_backlog())
         exporters = [row._asdict() for row in history.exporters()]
         counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db)
-        not_queued = history.states().get("not queued", 0)
+        not_queued = history.not_queued()
     counts["dropped"] = file_status.dropped
     problems = [f"nothing is sent: {words}" for words in options.settings_problems()]
     problems += [f"{counts[kind]:,} {words}" for kind, words in _PROBLEMS.items() if counts[kind]]

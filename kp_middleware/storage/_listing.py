@@ -319,7 +319,11 @@ class Listing(Queries):
     def count_runs(self, filters: Filters, *, most: int = COUNTED) -> int:
         """Count the matching runs; return ``most + 1`` if there are more than ``most``."""
         where, values = self._where(filters)
-        sql = f"SELECT count(*) FROM (SELECT 1 {FROM} WHERE {where} LIMIT :most)"
+        # The words' own table has the rows that a search alone finds.
+        source = "FROM traces_fts WHERE traces_fts MATCH :text"
+        if where != _CONDITIONS["text"]:
+            source = f"{FROM} WHERE {where}"
+        sql = f"SELECT count(*) FROM (SELECT 1 {source} LIMIT :most)"
         return int(self._value(sql, {**values, "most": most + 1}))
 
     def seqs(self, filters: Filters) -> list[int]:

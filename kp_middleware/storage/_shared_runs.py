@@ -231,9 +231,12 @@ class SharedRuns(Queries):
 
     def appended(self, after: int, limit: int) -> list[tuple[int, str]]:
         """Return the ``seq`` and id of appended runs after a ``seq``."""
-        return self._run(
-            "SELECT seq, id FROM traces WHERE seq > ? AND (shared_seq > 0 OR shared_seq < -2)"
-            " ORDER BY seq LIMIT ?",
+        shared = "(shared_seq > 0 OR shared_seq < -2)"
+        first = (
+            f"iif(EXISTS (SELECT 1 FROM traces WHERE {shared}), ?, (SELECT max(seq) FROM traces))"
+        )
+        return self._run(  # if there are none, an index says so at once
+            f"SELECT seq, id FROM traces WHERE seq > {first} AND {shared} ORDER BY seq LIMIT ?",
             (after, limit),
         ).fetchall()
 

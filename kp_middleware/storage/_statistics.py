@@ -106,6 +106,10 @@ _COUNTS: Final = f"""
            (SELECT count(*) FROM outbox WHERE state = 'rejected'),
            (SELECT count(*) FROM outbox WHERE state = 'blocked')
 """  # one statement, and so one snapshot
+_NOT_QUEUED: Final = """
+    SELECT count(*) FROM traces
+    WHERE decision = 'forward' AND state = 'scored' AND seq NOT IN (SELECT +trace_seq FROM outbox)
+"""  # the plus sign: of a list, not of its wide rows
 BACKLOG: Final = f"SELECT (SELECT count(*) {_UNSCORED} 'recorded'), (SELECT count(*) {_OPEN})"
 _REACHED: Final = """
     SELECT (SELECT count(*) FROM traces WHERE +seq >= :first),
@@ -133,16 +137,15 @@ _GROUPS: Final = """
     GROUP BY of ORDER BY {order}
 """
 _TOOLS: Final = """
-    SELECT tool, sum(steps * (type = 'tool_call')) AS calls, sum(steps * (type = 'error_recovery')),
-           sum(took_ms) / sum(timed), max(longest_ms), sum(runs * (type = 'tool_call'))
-    FROM (SELECT tool, type, count(*) AS steps, sum(latency_ms) AS took_ms,
-                 count(latency_ms) AS timed, max(latency_ms) AS longest_ms, {runs} AS runs
-          FROM steps
-          WHERE tool IS NOT NULL AND trace_seq >= :first AND (:domain IS NULL
-                OR trace_seq IN (SELECT seq FROM traces WHERE domain = :domain))
-          GROUP BY tool, type)
+    SELECT tool, {calls} AS calls, {failures}, avg(latency_ms), max(latency_ms), {runs}
+    FROM steps WHERE tool IS NOT NULL AND trace_seq >= :first {which}
     GROUP BY tool ORDER BY calls DESC, tool
 """  # in the order of the index, which has each use of a tool
+_OF_TYPE: Final = """
+    (SELECT count({}) FROM steps s
+     WHERE s.tool = steps.tool AND s.type = '{}' AND s.trace_seq >= :first)
+"""  # a range of the index
+_OF_DOMAIN: Final = "AND +trace_seq IN (SELECT seq FROM traces WHERE domain = :domain)"
 _GATES: Final = f"""
     SELECT gate, sum(runs), {
     ", ".join(f"sum(iif(verdict = '{verdict}', runs, 0))" for verdict in ("forwarded", *_WITHHELD))
@@ -306,6 +309,10 @@ class Statistics(Queries):
         """Return the numbers of runs by state, as in the view ``history``, the largest first."""
         return dict(self._run(_STATES))
 
+    def not_queued(self) -> int:
+        """Count the runs that passed the gate but never were in the outbox."""
+        return int(self._value(_NOT_QUEUED))
+
     def gates(self) -> list[GateCounts]:
         """Return the numbers of forwarded and withheld runs by gate, the latest gate first."""
         return [
@@ -316,8 +323,14 @@ class Statistics(Queries):
     def tools(
         self, *, first: int = 0, domain: str | None = None, counts_runs: bool = True
     ) -> list[ToolUse]:
-        runs = "count(DISTINCT trace_seq)" if counts_runs else "NULL"
-        return self._all(ToolUse, _TOOLS.format(runs=runs), {"first": first, "domain": domain})
+        some = _OF_TYPE if domain is None else "count({}) FILTER (WHERE type = '{}')"
+        sql = _TOOLS.format(
+            calls=some.format("*", "tool_call"),
+            failures=some.format("*", "error_recovery"),
+            runs=some.format("DISTINCT trace_seq", "tool_call") if counts_runs else "NULL",
+            which="" if domain is None else _OF_DOMAIN,
+        )
+        return self._all(ToolUse, sql, {"first": first, "domain": domain})
 
     def highlights(self, frameworks: Collection[str], *, limit: int) -> list[list[Highlight]]:
         """Return the most novel, the best and the hardest runs of these frameworks."""
