@@ -4,7 +4,7 @@
     make bench-peers    beside Langfuse, OpenInference, MLflow and Opik as well, in an environment
                         of their own
 
-All take turns in one run. Times are the fastest round: what is slower is the neighbours. After each
+All take turns in one run. Times are the fastest round: what is slower is the neighbors. After each
 turn, what waits in the background is waited for; the last column has what that costs as well.
 """
 

@@ -2,7 +2,7 @@
 
     python benchmarks/model.py
 
-All take turns. Costs are processor time: what neighbours of a shared machine take is not in them.
+All take turns. Costs are processor time: what neighbors of a shared machine take is not in them.
 The fastest of many rounds is reported.
 """
 

@@ -1,6 +1,6 @@
 """Handlers of other tracers that send nowhere, for comparison; those that are installed.
 
-Each serialises and queues as in production, with its own defaults. LangSmith, Langfuse and
+Each serializes and queues as in production, with its own defaults. LangSmith, Langfuse and
 OpenInference can be told to drop what they would send; MLflow and Opik send it to a process on this
 machine that forgets it. What is queued is waited for between two measurements.
 """

@@ -3,7 +3,7 @@
     make bench
 
 All take turns, and the fastest of many rounds is reported. Where it says CPU, it is processor time:
-what neighbours of a shared machine take is not in it. Needs the embedding model.
+what neighbors of a shared machine take is not in it. Needs the embedding model.
 """
 
 import logging

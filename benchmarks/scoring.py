@@ -3,7 +3,7 @@
     make bench
 
 The figures of a shared machine differ from run to run; the ratios hardly do. The fastest of many
-rounds is reported: what is slower than that is the neighbours. Needs 2 GB for a million vectors.
+rounds is reported: what is slower than that is the neighbors. Needs 2 GB for a million vectors.
 """
 
 from collections.abc import Iterator

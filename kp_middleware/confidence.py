@@ -57,7 +57,7 @@ class Field:
 def log_probabilities(answer: object) -> float | None:
     """Return the geometric mean of the probabilities of an answer's tokens.
 
-    That is ``exp(mean(log-probabilities))``, also known as length-normalised sequence probability
+    That is ``exp(mean(log-probabilities))``, also known as length-normalized sequence probability
     (Malinin and Gales 2021, arXiv:2002.07650), and 1 divided by the perplexity. It compares answers
     of one model to like questions, whatever their length. It is not the probability that an answer
     is right: models are sure of what is fluent, and the more so after training with human feedback.

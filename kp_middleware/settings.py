@@ -175,7 +175,7 @@ class Settings(BaseSettings):
     profiles: setting_values.Profiles = {}
     cache_size: Annotated[
         int,
-        Field(ge=0, le=10**7, default_factory=lambda said: 10_000 if said.get("shared") else 1000),
+        Field(ge=0, le=10**7, default_factory=lambda got: 10_000 if got.get("shared") else 1000),
     ]
     cache_ttl_ms: Annotated[int, Field(ge=0, le=_MOST)] | None = None
     enabled: setting_values.Enabled = True
@@ -283,11 +283,10 @@ def _drop_invalid(source: Source) -> list[SettingProblem]:
     if "db" in source.values and "db" not in wrong:
         path = setting_values.database_path(Path(source.values["db"]))
         wrong |= {"db": reason} if (reason := locations.file_problem(path)) else {}
-    if "db" in wrong:
-        wrong["db"] += f"; using {locations.default_database_file()}"
     problems = [*source.problems]
     for name in [name for name in source.values if name in wrong]:
-        problems.append(SettingProblem(source.places[name], name, wrong[name]))
+        used = f"; using {locations.default_database_file()}" if name == "db" else ""
+        problems.append(SettingProblem(source.places[name], name, wrong[name] + used))
         source.unreadable.add(name)
         del source.values[name]
     source.values |= {name: _STRICTEST[name] for name in source.unreadable & _STRICTEST.keys()}

@@ -31,7 +31,7 @@ def run(objective, *steps, id=None, instant=None, **facts):
 
 
 def scored(run, similarity=None, nearest="", embedder="stand-in"):
-    """The score that the formula gives, with this nearest neighbour."""
+    """The score that the formula gives, with this nearest neighbor."""
     trace = run.trace
     nearest = None if similarity is None else Nearest(f"kp:trace:{nearest}", similarity)
     confidence, success = trace.outcome.confidence, trace.metadata.success

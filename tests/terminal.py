@@ -13,7 +13,7 @@ _ESCAPES = re.compile(r"\x1b\[(?:[0-9;]*m|\?25[lh]|1A)")
 
 
 def typed(*words, columns=150):
-    """What `kp-middleware` prints on a terminal this wide, without its colours and progress."""
+    """What `kp-middleware` prints on a terminal this wide, without its colors and progress."""
     printed, _ = on_a_terminal(partial(_command, words), columns=columns)
     return "\n".join(line.rsplit("\x1b[2K", 1)[-1] for line in printed.split("\n"))
 
@@ -28,7 +28,7 @@ def _command(words):
 
 
 def on_a_terminal(call, *, columns=150, keys=(), prompt=""):
-    """All that a call prints on a terminal this wide, without colours, and its exit code.
+    """All that a call prints on a terminal this wide, without colors, and its exit code.
 
     It runs in a fork of this process: to start Python and to import takes a third of a second.
     """

@@ -148,9 +148,8 @@ def _write(path: Path, name: str, text: str) -> Any:
             raise click.UsageError("not a valid boolean: write true or false")
     else:
         value = options.lenient_settings({name: text}).model_dump(mode="json")[name]
-    if name in {"redact_allow", "redact_deny"}:
-        for pattern in filter(is_pattern, value):
-            compile_pattern(pattern[1:-1])  # raises without RE2: nothing would be sent
+    for pattern in filter(is_pattern, value if name in {"redact_allow", "redact_deny"} else ()):
+        compile_pattern(pattern[1:-1])  # raises without RE2: nothing would be sent
     locations.read_settings_file()  # raises if it cannot be read
     document = tomlkit.parse(path.read_bytes().decode() if path.exists() else "")
     document[name] = value

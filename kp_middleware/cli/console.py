@@ -236,7 +236,7 @@ def screen_width() -> int:
 
 def print_rich(*renderables: "RenderableType", width: int | None = None) -> None:
     """Print rich renderables, without trailing blanks. Strings are not markup."""
-    # click.echo would strip the colours
+    # click.echo would strip the colors
     sys.stdout.write(render(*renderables, width=width))
     sys.stdout.flush()
 

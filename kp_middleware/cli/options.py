@@ -200,7 +200,7 @@ class NumberRange(click.FloatRange):
 UNIT: Final = NumberRange(0, 1)
 
 _FLAGS: Final = {
-    ("--no-color",): "Disable colour, as NO_COLOR and TERM=dumb do.",
+    ("--no-color",): "Disable color, as NO_COLOR and TERM=dumb do.",
     ("--no-progress",): "Hide progress bars.",
     ("--quiet",): "Print only warnings and errors.",
     ("-v", "--verbose"): "Print log messages.",

@@ -62,7 +62,7 @@ def redact(
         rows = ({"kind": kind, "count": count, "path": path} for (kind, path), count in counts)
         Output("json" if as_json else default).print(rows, ("kind", "count", "path"))
     elif not check:
-        click.echo(redacted.text, nl=False, color=True)  # colours stay
+        click.echo(redacted.text, nl=False, color=True)  # colors stay
     if check and redacted.found:
         kinds = Counter(item.label for item in redacted.found)
         console.warn(f"{in_words(kinds)} would be redacted")

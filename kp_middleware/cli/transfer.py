@@ -173,15 +173,12 @@ def _print_summary(
     click.echo(f"  {words}   {result['took_s']:.0f} s")
     for reason, count in result["skipped"].items():
         console.warn(f"  skipped: {count:,} {_REASONS[reason]}")
-    if not result["runs"]:
-        remedy = ": kp-middleware import auto PATH detects the format"
-        hint(f"  no runs found{remedy * (request.format != 'auto')}")
+    if not result["runs"] and request.format != "auto":
+        hint("  no runs found: kp-middleware import auto PATH detects the format")
+    if highlights is None or not result["runs"]:
+        click.echo("  nothing was imported" + ": this was a dry run" * (highlights is None))
         return
-    if highlights is None:
-        click.echo("  nothing was imported: this was a dry run")
-        return
-    delivery = "sent if they clear the gate" if request.shareable else "private: never sent"
-    click.echo(f"  {delivery}")
+    click.echo("  sent if they clear the gate" if request.shareable else "  private: never sent")
     for (name, figure), runs in zip(_HIGHLIGHTS, highlights, strict=True):
         if runs:
             click.echo(f"\n  {name}")

@@ -166,7 +166,7 @@ def evaluate(
 ) -> Evaluation:
     """Score a run and decide whether to forward it; pass a failing gate's exception to ``report``.
 
-    A run that is reevaluated after feedback is decided on by its present ending, but counts towards
+    A run that is reevaluated after feedback is decided on by its present ending, but counts toward
     the share as at first, which keeps the decisions on later runs. A run that the share did not
     choose at first is not forwarded later: that would exceed the share.
     """

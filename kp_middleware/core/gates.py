@@ -11,7 +11,6 @@ import re
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
@@ -27,6 +26,9 @@ MAX_WINDOW: Final = 500
 """The largest number of a domain's last runs that a gate considers."""
 
 _TOP: Final = re.compile(r"\s*top\s*(\d{1,3}(?:\.\d{1,4})?)\s*(?:%|percent)\s*", re.IGNORECASE)
+_NAME: Final = re.compile(
+    r"(?:threshold )?(0(?:\.\d+)?|top [1-9]\d?(?:\.\d{1,4})?%|top 100%)(?:, at most (\d+) a day)?"
+)
 _MIN_WINDOW: Final = 100
 _MIN_CHOSEN: Final = 10  # a window holds at least as many runs of the share, if possible
 _BAND: Final = 5.0  # the credit, above or below 0, at which all or no runs are chosen
@@ -243,12 +245,9 @@ class SettingsGate:
     @classmethod
     def named(cls, name: str) -> "SettingsGate | None":
         """Return the gate of a name; None for a custom gate, or a threshold of 1, a fail-safe."""
-        rule, _, most = name.removesuffix(" a day").partition(", at most ")
-        with suppress(ValueError):
-            threshold = rule if parse_share(rule) else float(rule.removeprefix("threshold "))
-            gate = cls(threshold, int(most) if most else None)
-            return gate if gate.name == name and threshold != 1 else None
-        return None
+        if (found := _NAME.fullmatch(name)) is None:
+            return None
+        return cls(found[1], None if found[2] is None else int(found[2]))
 
     def decide(self, score: Score, history: GateHistory) -> Decision:
         """Forward a run that reaches the threshold or is in the share, within the daily limit."""

@@ -112,10 +112,10 @@ class Ring:
 
 
 class VectorCache:
-    """A thread-safe cache for exact nearest-neighbour search, in memory or in an SQLite file.
+    """A thread-safe cache for exact nearest-neighbor search, in memory or in an SQLite file.
 
     Entries live while ``age < ttl_ms``; beyond ``max_elements`` the oldest is evicted first.
-    Vectors are copied and normalised when they are added. Each embedder has a cache of its own, of
+    Vectors are copied and normalized when they are added. Each embedder has a cache of its own, of
     ``max_elements``.
 
     Args:

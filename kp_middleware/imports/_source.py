@@ -32,7 +32,6 @@ _MAX_LINE_BYTES: Final = 16 << 20  # bytes; longer lines are skipped and counted
 _MAX_DOCUMENT_CHARACTERS: Final = 32 << 20
 _HEAD_BYTES: Final = 64 << 10
 _CHUNK: Final = 1 << 20
-_CUT: Final = "unexpected end of data"  # of a UnicodeDecodeError
 _SEPARATORS: Final = frozenset(" \t\r\n,")
 _MESSAGE_LIST: Final = re.compile(r'\[\s*\{\s*"(?:role|content|type)"\s*:')
 
@@ -291,7 +290,7 @@ def _read_lines(file: BinaryIO, context: ImportContext) -> Iterator[object]:
             except RecursionError:
                 context.skip("too_deep")
             except ValueError as error:
-                is_cut = getattr(error, "reason", _CUT) == _CUT
+                is_cut = getattr(error, "end", len(line)) == len(line)  # within a character
                 context.skip("not_json" if is_cut else "not_utf_8")
 
 

@@ -224,11 +224,10 @@ class Reevaluation:
             key=before.rank_key,
             was_chosen=None if before.chosen is None else bool(before.chosen),
         )
-        own_gate = SettingsGate.named(before.gate or "") if self.is_alone else None
-        judge = replace(self, gate=own_gate or self.gate)
-        score, verdict = judge.evaluate(seq, run, stored.weights, before)
-        verdict = verdict._replace(key=None, credit=None, chosen=None)
-        return self.save(seq, Evaluation(score, verdict), before)
+        own = SettingsGate.named(before.gate or "") if self.is_alone else None
+        found = replace(self, gate=own or self.gate).evaluate(seq, run, stored.weights, before)
+        verdict = found.verdict._replace(key=None, credit=None, chosen=None)
+        return self.save(seq, found._replace(verdict=verdict), before)
 
 
 def _ended(feedback: Feedback, before: Ending) -> Ending:

@@ -51,7 +51,7 @@ _jitter: Final = random.Random().random  # noqa: S311 - spreads attempts; a prog
 
 
 class _Applicant(NamedTuple):
-    """A run to decide on, redacted before the log is locked; ``run`` lacks newer neighbours."""
+    """A run to decide on, redacted before the log is locked; ``run`` lacks newer neighbors."""
 
     request: DecisionRequest
     row: SharedRun

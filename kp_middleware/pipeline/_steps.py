@@ -170,7 +170,7 @@ class Estimator:
         labelled: Sequence[storage.LabelledRun],
         own: Features,
     ) -> _Fitted | None:
-        """Fit the labelled runs before a run; None if none has features of this version."""
+        """Fit the labeled runs before a run; None if none has features of this version."""
         success = dict(labelled)
         embedder = None if self.embedder is None else self.embedder.name
         learned = [

@@ -1,6 +1,6 @@
 """Readings of a text: its escapes decoded, and the names of secrets in it.
 
-Escapes are entities, terminal colours and invisible characters, too.
+Escapes are entities, terminal colors and invisible characters, too.
 """
 
 import json
@@ -152,7 +152,7 @@ def readings(text: str) -> list[DecodedText]:
     r"""Return the text as displayed and, if it has escapes, also with them decoded.
 
     ``%3D`` hides the start of a value, as do ``\n`` in a serialized string and the end of a
-    colour: the last letter of each seems to belong to what follows. JSON nested in more than
+    color: the last letter of each seems to belong to what follows. JSON nested in more than
     three strings is read again with three levels less.
     """
     decoded: list[DecodedText] = []

@@ -267,7 +267,7 @@ class LateNote(NamedTuple):
 class StepLog:
     """A log of the first and the last steps of a run, with true counts of all.
 
-    Steps beyond the limits are left out after the first half, where a marker counts towards the
+    Steps beyond the limits are left out after the first half, where a marker counts toward the
     limit. The last step is always retained.
     """
 
@@ -371,7 +371,7 @@ class StepLog:
             self._leave_out(step)
 
     def _cut(self) -> None:
-        """Start to leave out steps after the first half; the marker counts towards the limit."""
+        """Start to leave out steps after the first half; the marker counts toward the limit."""
         if not self._is_cut:
             self._is_cut = True
             self._most_steps -= 1

@@ -13,7 +13,7 @@ from kp_middleware.recording._recorder import Recorder
 from kp_middleware.recording._spans import RootSpan, Span, SpanId
 
 _MAX_ROOTS: Final = 2048
-_REMEMBERED: Final = 4096  # spans at least: enough to recognise late reports
+_REMEMBERED: Final = 4096  # spans at least: enough to recognize late reports
 
 Kind: TypeAlias = Literal["agent", "model", "tool", "chain"]
 """The kind of a span; a ``chain`` is not a step."""

@@ -53,7 +53,7 @@ class TrainingRun(NamedTuple):
 class StoredEstimate(NamedTuple):
     p: float  # the probability of its success
     base: float  # the base rate
-    known: int  # the number of labelled runs
+    known: int  # the number of labeled runs
     reasons: tuple[tuple[str, float, float], ...]  # feature, z-score, effect on the log-odds
 
 
@@ -62,7 +62,7 @@ class RunEstimate(NamedTuple):
 
     p: float  # the probability of its success, from 0 to 1
     reasons: tuple[tuple[str, float, float], ...]  # as in `StoredEstimate`
-    known: int  # recent estimated runs of its domain and framework that are labelled
+    known: int  # recent estimated runs of its domain and framework that are labeled
     right: int  # of those: estimated right
     base_right: int  # of those: the base rate alone was right
 
@@ -81,7 +81,7 @@ class EstimateTable(Queries):
         return RunEstimate(p, tuple((*one,) for one in json.loads(reasons)), *counts)
 
     def labelled(self, kind: RunKind, *, before: int, age: int) -> list[LabelledRun]:
-        """Return the labelled runs among the last ``age`` before a ``seq``, newest first."""
+        """Return the labeled runs among the last ``age`` before a ``seq``, newest first."""
         return self._all(
             LabelledRun,
             f"SELECT seq, success FROM (SELECT seq, success, success_source FROM traces"
@@ -96,7 +96,7 @@ class EstimateTable(Queries):
         return int(self._value(f"SELECT count(*) FROM {_SEEN}", values))
 
     def seen_features(self, kind: RunKind, *, before: int, most: int) -> list[bytes]:
-        """Return the features of the last runs before a ``seq``, labelled or not."""
+        """Return the features of the last runs before a ``seq``, labeled or not."""
         values = {**kind._asdict(), "seq": before, "most": most}
         return self._column(f"SELECT e.features FROM {_SEEN}", values)
 

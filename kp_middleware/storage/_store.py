@@ -240,7 +240,7 @@ class Store(Protocol):
     ) -> None:
         """Store the score and the gate's verdict of a run.
 
-        An unchanged decision keeps its time, and so counts towards that day's limit. A verdict
+        An unchanged decision keeps its time, and so counts toward that day's limit. A verdict
         without a key does not change the rank of the run in its share.
 
         Args:

@@ -51,7 +51,7 @@ _STATES: Final = {
     "blocked": ("loss", {"state": "blocked"}),
     "rejected": ("loss", {"state": "rejected"}),
 }
-"""The colour and the run filters of each state."""
+"""The color and the run filters of each state."""
 
 _ENDS_KEYS: Final = tuple(
     Key(name, bar((1, -5), 10, 10, colour))
@@ -376,7 +376,7 @@ def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
     for place, name in enumerate(names):
         scored, href = groups[name], links.runs(domain=name, sort="score") if place else None
         style = f"kp-curve kp-line-{colours[name] if place else 'ink'}"
-        style += f" kp-dash-{place - 1}" if place > 1 else ""  # not by colour alone
+        style += f" kp-dash-{place - 1}" if place > 1 else ""  # not by color alone
         heights = [up(scored.reaching(at) / scored.traces) for at in range(101)]
         curve = line([(across(at / 100), y) for at, y in enumerate(heights)], style)
         curves.append(group(f"{name}: {scored.above:,} of {scored.traces:,} now", (curve,), href))

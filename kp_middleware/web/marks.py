@@ -31,11 +31,11 @@ SHAPES: Final[Mapping[str, str]] = {
     "brown": "M-1.2-.4h2.4v.8h-2.4z",
     "grey": "M-.4-1.2h.8v2.4h-.8z",
 }
-"""The dot of each colour, centred on 0; shapes differ for the colour-blind."""
+"""The dot of each color, centered on 0; shapes differ for the color-blind."""
 *COLOURS, OTHER = SHAPES
-"""Colours for unordered categories, and the colour of all others."""
+"""Colors for unordered categories, and the color of all others."""
 DOMAINS: Final = ("code", "customer_service", "finance", "general", "medical")
-"""The protocol's domains, which always have the first colours."""
+"""The protocol's domains, which always have the first colors."""
 
 _COLUMN_FILL: Final = 0.8  # of the width of its slot
 _CHAR_WIDTH: Final = 7.2  # px: enough for our digits and labels; user texts are HTML
@@ -83,7 +83,7 @@ def bar(place: Point, width: float, height: float, colour: str) -> Mark:
 
 
 def dot(place: Point, radius: float, colour: str, style: str = "spot") -> Mark:
-    """Return a dot in the shape of its colour."""
+    """Return a dot in the shape of its color."""
     where = f"translate({place[0]:.1f} {place[1]:.1f}) scale({radius:g})"
     look = f"kp-{style} kp-{colour}"
     return Mark("path", {"d": SHAPES[colour], "transform": where, "class": look})
@@ -123,7 +123,7 @@ class Table(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A legend entry; its mark begins at x = 0, centred on y = 0."""
+    """A legend entry; its mark begins at x = 0, centered on y = 0."""
 
     text: str
     mark: Mark
@@ -189,7 +189,7 @@ def ticks(top: float, *, most: int = 4) -> list[int]:
 
 
 class Column(NamedTuple):
-    """A stacked column: its tooltip, and the amount of each colour from the bottom."""
+    """A stacked column: its tooltip, and the amount of each color from the bottom."""
 
     title: str
     parts: Mapping[str, int]
@@ -242,7 +242,7 @@ def _anchor(x: float, text: str) -> str:
 
 
 def colours_of(domains: Iterable[str]) -> Mapping[str, str]:
-    """Assign each domain a colour; those of the protocol's domains are fixed."""
+    """Assign each domain a color; those of the protocol's domains are fixed."""
     names = {*domains}
     theirs = {name: colour for name, colour in zip(DOMAINS, COLOURS, strict=False) if name in names}
     by_turns = dict.fromkeys((*COLOURS[len(DOMAINS) :], *COLOURS))

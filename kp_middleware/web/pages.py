@@ -158,7 +158,7 @@ def trace_html(
     prices: Prices = NO_PRICES,
     extent: Extent = FULL_EXTENT,
 ) -> Markup:
-    """Render one run; pass all domains of the file so that each keeps its colour."""
+    """Render one run; pass all domains of the file so that each keeps its color."""
     trace, alike, body = full.run, full.alike, full.body
     run, nearest = view_trace(trace), len(alike.similarities)
     rows = []

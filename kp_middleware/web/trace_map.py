@@ -66,7 +66,7 @@ def trace_map(
         drawn.append(marks.group(title, (spot,), links.trace(point.id)))
     totals = ("all", f"{len(points):,}", f"{cleared:,}")
     rows, keys = [marks.TableRow(totals, None if nearest else links.runs())], []
-    for colour in marks.SHAPES:  # domains without their own colour are merged
+    for colour in marks.SHAPES:  # domains without their own color are merged
         alike = [point for point in points if colours[point.domain] == colour]
         if not alike:
             continue

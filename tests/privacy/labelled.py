@@ -1,4 +1,4 @@
-"""Counting what went and what stayed in sets of texts that others labelled."""
+"""Counting what went and what stayed in sets of texts that others labeled."""
 
 import re
 
@@ -49,7 +49,7 @@ def leaks(vector, level):
 
 
 class Tally:
-    """How well a labelled set was cleaned at ``aggregated``.
+    """How well a labeled set was cleaned at ``aggregated``.
 
     National ids are judged apart from all other identifiers: ``id beside a word``, where the text
     has a word for one, and ``id alone``.

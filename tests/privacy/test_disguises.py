@@ -1,4 +1,4 @@
-"""Other scripts, other cases, other forms of the same letter, and colours."""
+"""Other scripts, other cases, other forms of the same letter, and colors."""
 
 import re
 from unicodedata import normalize

@@ -1,4 +1,4 @@
-"""Against the reference's answers and the labelled set, where they are beside this repository."""
+"""Against the reference's answers and the labeled set, where they are beside this repository."""
 
 import gzip
 import importlib.util
@@ -26,10 +26,10 @@ def vectors():
 
 @pytest.fixture(scope="module")
 def build():
-    pytest.importorskip("faker", reason="the labelled set is made with Faker")
-    pytest.importorskip("phonenumbers", reason="the labelled set is made with phonenumbers")
+    pytest.importorskip("faker", reason="the labeled set is made with Faker")
+    pytest.importorskip("phonenumbers", reason="the labeled set is made with phonenumbers")
     if not GENERATOR.exists():
-        pytest.skip("no labelled set beside the repository")
+        pytest.skip("no labeled set beside the repository")
     spec = importlib.util.spec_from_file_location("pii_set", GENERATOR)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

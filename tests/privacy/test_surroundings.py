@@ -1,4 +1,4 @@
-"""Programs write texts down, in colours, in URLs, in pages: what they add is no part of a value."""
+"""Programs write texts down, in colors, in URLs, in pages: what they add is no part of a value."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Colours that can be read: WCAG's formula on the sheet itself."""
+"""Colors that can be read: WCAG's formula on the sheet itself."""
 
 import re
 from importlib.resources import files

@@ -25,7 +25,7 @@ SUM = [
 
 @pytest.fixture
 def long_run(db):
-    """Thirty steps, with a nearest neighbour and a result."""
+    """Thirty steps, with a nearest neighbor and a result."""
     put(db, run("The first", step("thought"), id="a1b2c3d4-first"))
     steps = [step("thought", content="thought 0"), step("thought", content="検索する" * 40)]
     steps += [step("thought", content=f"thought {at}") for at in range(2, 29)]
