@@ -145,8 +145,8 @@ def int8_table(ours: MiniLMEmbedder, rough: MiniLMEmbedder) -> Table:
     rough_of: list[np.ndarray] = []
     for kind in KINDS:
         texts = [task_first_text(run.trace, window) for run in runs_of(kind, "content")[:24]]
-        exact_of.append(np.array([*embed_many(texts, ours)]))
-        rough_of.append(np.array([*embed_many(texts, rough)]))
+        exact_of.append(np.array([*embed_many(ours.embed, texts, ours)]))
+        rough_of.append(np.array([*embed_many(rough.embed, texts, rough)]))
         table.add_row(kind, str(len(texts)), *_errors(exact_of[-1], rough_of[-1]))
     exact, integers = np.concatenate(exact_of), np.concatenate(rough_of)
     table.add_row("all, each beside all", str(len(exact)), *_errors(exact, integers))
@@ -175,7 +175,7 @@ def backfill_table(ours: MiniLMEmbedder, rough: MiniLMEmbedder) -> Table:
             chooser = random.Random(f"{name} {seed}")
             texts = [text_of(chooser.randint(16, 256)) for _ in range(MANY)]
             began, spent = time.perf_counter(), time.process_time()
-            done = sum(1 for _ in embed_many(texts, embedder))
+            done = sum(1 for _ in embed_many(embedder.embed, texts, embedder))
             best = max(best, done / (time.perf_counter() - began))
             cpu = max(cpu, done / (time.process_time() - spent))
         more_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb) / 1024

@@ -168,21 +168,16 @@ class _Attempt:
     problem: str | None = None
 
 
-def embed_many(texts: Iterable[str], embedder: Embedder) -> Iterator[Vector]:
-    """Yield the vectors of many texts, in order.
+def embed_many(
+    embed: Callable[[S], T], items: Iterable[S], embedder: Embedder | None
+) -> Iterator[T]:
+    """Yield ``embed`` of each item, in order.
 
     MiniLM embeds two to four texts in parallel, as the processors allow, without batches, which
     would pad all texts to the longest. Any other embedder, which may not be thread-safe, is called
-    in the caller's thread, which also reads the texts, at most 8 ahead. Raises as `Embedder.embed`
-    instead of yielding a vector; the remaining texts are dropped.
+    in the caller's thread, which also reads the items, at most 8 ahead. Raises as `Embedder.embed`
+    instead of yielding a vector; the remaining items are dropped.
     """
-    return embed_each(embedder.embed, texts, embedder)
-
-
-def embed_each(
-    embed: Callable[[S], T], items: Iterable[S], embedder: Embedder | None
-) -> Iterator[T]:
-    """Yield ``embed`` of each item, in order and in parallel as in `embed_many`."""
     if not isinstance(embedder, MiniLMEmbedder):
         yield from map(embed, items)
         return

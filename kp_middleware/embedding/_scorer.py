@@ -13,7 +13,7 @@ from kp_middleware.embedding._model import (
     Embedder,
     MiniLMEmbedder,
     Vector,
-    embed_each,
+    embed_many,
     embedded_text,
 )
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
@@ -140,7 +140,7 @@ class Scorer:
 
     def embed_many_with(self, pairs: Iterable[tuple[ReasoningTrace, str]]) -> Iterator[Embedded]:
         """Yield `embed_with` of each pair, in parallel as in `embed_many`."""
-        return embed_each(lambda pair: self.embed_with(*pair), pairs, self._embedder)
+        return embed_many(lambda pair: self.embed_with(*pair), pairs, self._embedder)
 
     def load(self) -> None:
         """Load the stored vectors, before a look-up that holds a lock."""

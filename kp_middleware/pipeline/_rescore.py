@@ -122,7 +122,8 @@ class Rescoring:
         vectors: Iterator[Vector] = iter(())
         if (embedder := self._embedder) is not None:
             new = (traces[run.seq] for run in runs if run.seq in traces and run.vector is None)
-            vectors = embed_many((embedded_text(trace, embedder) for trace in new), embedder)
+            texts = (embedded_text(trace, embedder) for trace in new)
+            vectors = embed_many(embedder.embed, texts, embedder)
         for run in runs:
             self._now_ms = run.ended_ms
             vector = None if run.vector is None else np.frombuffer(run.vector, dtype="<f4")

@@ -31,15 +31,10 @@ class Counts(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """Work that is not done yet; falsy when there is none.
+    """Work that is not done yet; falsy when there is none."""
 
-    Attributes:
-        unscored: Runs that are not scored yet, in memory or in the file.
-        unsent: Traces in the outbox that are not sent.
-    """
-
-    unscored: int = 0
-    unsent: int = 0
+    unscored: int = 0  # runs, in memory or in the file
+    unsent: int = 0  # traces in the outbox
 
     def __bool__(self) -> bool:
         return any(self)
