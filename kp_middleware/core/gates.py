@@ -190,12 +190,7 @@ class GateHistory(Protocol):
     """The run's rank key, 0 to 1, by which a share ranks it."""
 
     def ranking(self, gate: str, last: int) -> Ranking:
-        """Return the last scored runs of the same domain, and which of them a gate chose.
-
-        Args:
-            gate: The gate's `Gate.name`.
-            last: The maximum number of runs.
-        """
+        """Return the ``last`` scored runs of the same domain, and which of them a gate chose."""
 
     def forwarded_in_a_day(self) -> int:
         """Return the number of other runs, none private, forwarded in the last 24 hours."""

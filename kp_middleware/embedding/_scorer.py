@@ -67,12 +67,9 @@ class Scorer:
     def score(
         self, trace: ReasoningTrace, *, vector: Vector | None = None, shape: Shape | None = None
     ) -> Score:
-        """Score one trace, then remember it.
+        """Score one trace, then remember it; without its ``vector``, embed it.
 
-        Args:
-            trace: The document.
-            vector: Its embedding, if already computed.
-            shape: The true counts of its steps, if the document contains only some of them.
+        ``shape`` has the true counts of its steps, if the document contains only some of them.
         """
         if vector is None:
             try:
@@ -92,11 +89,7 @@ class Scorer:
     ) -> RunFacts:
         """Compare one trace with those before it, then remember it, without embedding it.
 
-        Args:
-            trace: The document.
-            vector: Its embedding, or None.
-            shape: The true counts of its steps.
-            known: An earlier trace that the cache no longer has.
+        ``known`` is an earlier trace that the cache no longer has.
         """
         nearest, embedder = known, None
         if vector is not None:

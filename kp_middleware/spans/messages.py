@@ -103,9 +103,6 @@ def sum_tokens(*values: object) -> int | None:
 def as_time_s(value: object) -> float | None:
     """Return a time as epoch seconds, or None if it is not one between 1990 and 2100.
 
-    Args:
-        value: ISO 8601, in UTC unless it names a zone, or epoch seconds.
-
     >>> as_time_s("2026-11-01T09:14:03Z") == as_time_s("2026-11-01 09:14:03.000") == 1793524443.0
     True
     """
