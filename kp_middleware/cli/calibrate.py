@@ -1,0 +1,128 @@
+"""The command ``calibrate``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from kp_middleware.cli import console, options
+from kp_middleware.cli.console import Figure, Output, Progress, Row, print_table, safe_text
+from kp_middleware.core.formula import DEFAULT_THRESHOLD
+from kp_middleware.core.gates import exact
+from kp_middleware.instants import epoch_s
+from kp_middleware.storage import History
+from kp_middleware.views import gate
+from kp_middleware.views.wording import counted, percent
+
+_DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best")
+
+
+@click.command()
+@click.option(
+    "--threshold",
+    "thresholds",
+    multiple=True,
+    metavar="THRESHOLD",
+    help='Also try this: a score, or a share such as "top 15%". Repeatable.',
+)
+@click.option("--max-per-day", type=click.IntRange(0), help="Also apply this limit per 24 hours.")
+@options.domain
+@options.since
+@options.output_options(in_pipe="table")
+@options.pass_db
+def calibrate(
+    db: Path,
+    *,
+    thresholds: Sequence[str],
+    max_per_day: int | None,
+    domain: str | None,
+    since: str | None,
+    output: Output,
+) -> None:
+    """Show how many runs each threshold would have let through.
+
+    Replays the gate over all stored runs in recording order, without changing them. Leaves out
+    private runs, which are never sent. Set one with kp-middleware config set threshold.
+
+    \b
+    kp-middleware calibrate
+    kp-middleware calibrate --threshold 0.62 --threshold "top 15%" -d code
+    kp-middleware config set threshold "top 10%"
+    """
+    settings = options.read_settings(db)
+    most = settings.max_per_day if max_per_day is None else max_per_day
+    with History.open(db) as history, Progress("settings tried") as bar:
+        calibration = gate.calibrated(
+            history.scored_runs(domain if most is None else None),  # a limit is for all domains
+            now=settings.threshold,
+            most=most,
+            more=[options.lenient_settings({"threshold": text}).threshold for text in thresholds],
+            domain=domain,
+            since_ms=None if since is None else round(epoch_s(since) * 1000),
+            reach=bar.update,
+        )
+        outcomes = history.success_record(), history.unjudged()
+    successes = gate.successes_as_json(*outcomes)
+    if output.columns or output.format not in {"json", "table"}:
+        rows = [view._asdict() for view in calibration.settings]
+        output.print(rows, gate.SettingView._fields[:-1])
+    elif output.format == "json":
+        console.print_json(calibration.as_json() | {"successes": successes})
+    else:
+        _print_calibration(calibration)
+        sentences = filter(None, (successes["in_words"], successes["warning"]))
+        console.print_rich("", *map(safe_text, sentences))
+    output.fail_if_empty(not calibration.runs)
+
+
+def _print_calibration(calibration: gate.Calibration) -> None:
+    limit = "" if calibration.max_per_day is None else f", at most {calibration.max_per_day} a day"
+    days = f" in {calibration.days:,.1f} days" if calibration.days > 1 else ""
+    private = f" {gate.never_leave(calibration.private)}" if calibration.private else ""
+    console.print_rich(safe_text(f"{counted(calibration.runs, 'scored run')}{days}.{private}"), "")
+    if calibration.domains:
+        rows = [dict(zip(_DOMAIN_COLUMNS, row, strict=False)) for row in calibration.domains]
+        print_table(rows, _DOMAIN_COLUMNS)
+    click.echo(f"\nRuns that each threshold would have let through{limit}:\n")
+    settings = [_setting_row(view, calibration) for view in calibration.settings]
+    print_table(settings, [*settings[0]])
+    console.print_rich("", safe_text(_recommendation(calibration)))
+    best = calibration.recommended
+    if best not in {None, calibration.now}:
+        click.echo(f"\n  kp-middleware config set threshold {_as_typed(best or '')}")
+
+
+def _setting_row(view: gate.SettingView, calibration: gate.Calibration) -> Row:
+    name = exact(view.setting) if isinstance(view.setting, float) else view.setting
+    known = f"{view.succeeded:,} of {view.known:,} known ({percent(view.succeeded, view.known)})"
+    domains = view.domains if len(view.domains) > 1 else {}
+    return {
+        "threshold": Figure(f"{name} (now)" if view.setting == calibration.now else name),
+        "runs": view.let_through,
+        "share": Figure(percent(view.let_through, calibration.runs)),
+        **({"a day": Figure(f"{view.a_day:,.1f}")} if calibration.days > 1 else {}),
+        "succeeded": Figure(known if view.known else "not known"),
+        **({"if not private": view.if_not_private} if calibration.private else {}),
+        **{f"in {name}": count for name, count in domains.items()},
+        "": console.bar(view.share, 20),
+    }
+
+
+def _recommendation(calibration: gate.Calibration) -> str:
+    best, needed = calibration.recommended, calibration.runs_needed
+    share = f"A share needs {needed} runs of a domain; until then, {DEFAULT_THRESHOLD:g} applies."
+    if best is None:
+        most = max((domain.runs for domain in calibration.domains), default=0)
+        return f"Too few runs to recommend a threshold: the largest domain has {most}. {share}"
+    passing = {view.setting: view for view in calibration.settings}
+    a_day = f", {passing[best].a_day:,.1f} a day" if calibration.days > 1 else ""
+    reaching = passing[DEFAULT_THRESHOLD].let_through
+    than = "" if best == DEFAULT_THRESHOLD else f"; {reaching:,} reach {DEFAULT_THRESHOLD:g}"
+    note = " You already use it." if best == calibration.now else ""
+    result = f"{passing[best].let_through:,} of {counted(calibration.runs, 'run')}{a_day}{than}"
+    return f"Recommended: {_as_typed(best)}, which lets through {result}.{note} {share}"
+
+
+def _as_typed(setting: float | str) -> str:
+    return exact(setting) if isinstance(setting, float) else f'"{setting}"'
