@@ -64,19 +64,14 @@ class Scorer:
             self._profiles[name] = own if isinstance(own, Weights) else Weights(**own)
         self._warned: set[str] = set()
 
-    def score(
-        self, trace: ReasoningTrace, *, vector: Vector | None = None, shape: Shape | None = None
-    ) -> Score:
-        """Score one trace, then remember it; without its ``vector``, embed it.
-
-        ``shape`` has the true counts of its steps, if the document contains only some of them.
-        """
+    def score(self, trace: ReasoningTrace, *, vector: Vector | None = None) -> Score:
+        """Score one trace, then remember it; without its ``vector``, embed it."""
         if vector is None:
             try:
                 vector = self.embed(trace)
             except EmbedderNotReadyError as error:
                 self._warn_once("novelty is 0.5", error)
-        run = self.compare(trace, vector, shape or trace.shape)
+        run = self.compare(trace, vector, trace.shape)
         return score_run(run, self.weights(trace.metadata.task_domain))
 
     def compare(
