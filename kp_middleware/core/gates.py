@@ -242,7 +242,8 @@ class SettingsGate:
         choice = Choice(*self.choose(score.value, history.rank_key, ranking))
         forwards = choice.is_chosen
         reason = self._reason(choice, score.value, history.rank_key, ranking)
-        if forwards and not self.below_limit(history.forwarded_in_a_day):
+        is_limited = self._max_per_day is not None  # else the history need not count
+        if forwards and is_limited and not self.below_limit(history.forwarded_in_a_day):
             forwards = False
             reason = Reason(ReasonCode.DAILY_LIMIT, {**reason.args, "limit": self._max_per_day})
         chosen = choice.is_chosen and bool(self.window)
