@@ -219,8 +219,9 @@ class _Model:
         whole, begins = _mean(tokens), text.find(part)
         if not part or begins < 0:
             return whole, None
-        spans = enumerate(self.session.tokenize([text])[0].offsets)
         ends = begins + len(part)
+        after = text.find(" ", ends)  # no token crosses a space: later ones need no tokenizing
+        spans = enumerate(self.session.tokenize([text[: after if after >= 0 else None]])[0].offsets)
         inside = [at for at, (first, last) in spans if begins <= first < last <= ends]
         return whole, _mean(tokens[[0, *inside]]) if inside else None
 
