@@ -190,7 +190,7 @@ class Database:
                 self._disconnect()  # SQLite does not touch the WAL of the new file
                 self.connection = connect(self._path, read_only=self._read_only)
                 before, self.file = self.file, current or self._file_identity()
-                if before not in {None, self.file} and not self._read_only:
+                if before not in {None, self.file}:
                     logger.warning(_REPLACED, self._path)
         except BaseException:
             self.__exit__()

@@ -9,7 +9,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from types import EllipsisType
@@ -265,7 +264,6 @@ class Pipeline:
             self._shared.wait_until_shipped(deadline)
         for sender in self._senders:
             sender.wait_until_idle(deadline)
-        self._close_reader()  # before the worker, whose close removes the WAL
         self._scorer.wait_until_kept(since_s, patience_in_trouble_s=timeout_s)
         self._scorer.stop(max(TROUBLE_S, deadline - time.monotonic()))
         for sender in self._senders:
@@ -284,7 +282,6 @@ class Pipeline:
         """
         settings, store = self.settings, self._store
         self._waits = None
-        self._reader = store.reader() if isinstance(store, storage.SqliteStore) else None
         exporter: Registry | OwnExporter | None = self._exporter
         if settings.visibility == "private" or settings.problems:
             exporter = None
@@ -324,21 +321,14 @@ class Pipeline:
         """Return the backlog of memory and file; an unreadable file counts as empty."""
         in_memory = self._scorer.waiting  # first: a run on its way to the file may count twice
         try:
-            if self._reader is not None:
-                unscored, unsent = self._reader.unfinished()
+            if isinstance(self._store, storage.SqliteStore):
+                unscored, unsent = self._store.unfinished()
             else:
                 counts = self._store.counts()
                 unscored, unsent = counts.unscored, counts.pending
         except storage.DATABASE_ERRORS:
             unscored, unsent = storage.Backlog()
-        if self._closed:
-            self._close_reader()
         return storage.Backlog(in_memory + unscored, unsent)
-
-    def _close_reader(self) -> None:
-        if self._reader is not None:
-            with suppress(*storage.DATABASE_ERRORS):
-                self._reader.close()
 
 
 def since_text(since: datetime) -> str:

@@ -139,10 +139,6 @@ class SqliteStore(Queries):
     def clone(self) -> Self:
         return self.at(self._path)
 
-    def reader(self) -> Self:
-        """Return the same store, opened read-only: without a file, it raises."""
-        return type(self)(Database(self._path, read_only=True), self._path)
-
     def transaction(self) -> AbstractContextManager[None]:
         return transaction(self._connection)
 
@@ -196,7 +192,8 @@ class SqliteStore(Queries):
 
     def unfinished(self) -> Backlog:
         """Return the counts of unfinished work, without counting all runs."""
-        return Backlog._make(*self._run(BACKLOG))
+        with closing(Database(self._path, read_only=True)) as connection:
+            return Backlog._make(*connection.execute(BACKLOG))
 
     def prune(self, before: str) -> int:
         pruning = Pruning(self._connection)

@@ -198,11 +198,3 @@ def test_a_flush_of_a_closed_pipeline_returns_at_once(pulse, sync):
     kp.close()
 
     assert kp.flush(timeout_s=AN_HOUR_S) == Backlog(0, 0)
-
-
-def test_a_flush_and_a_close_leave_one_file(pulse, db):
-    with pulse() as kp:
-        record(kp)
-        kp.flush()
-
-    assert [path.name for path in db.parent.glob(f"{db.name}*")] == [db.name]
