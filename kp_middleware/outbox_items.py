@@ -18,21 +18,34 @@ def lease_holder() -> str:
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """One outbox row that this process may send while its lease lasts."""
+    """One outbox row that this process may send while its lease lasts.
 
-    trace_seq: int  # the row
-    body: bytes  # the bytes to post, the same at every attempt
-    idempotency_key: str  # constant for the same bytes, until the registry answers 4xx
-    attempts: int = 0  # earlier ones
+    Attributes:
+        trace_seq: The row.
+        body: The bytes to post, the same at every attempt.
+        idempotency_key: Constant for the same bytes, until the registry answers 4xx.
+        attempts: The number of earlier attempts.
+    """
+
+    trace_seq: int
+    body: bytes
+    idempotency_key: str
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The receipt of a sent outbox item."""
+    """The receipt of a sent outbox item.
 
-    remote_id: str | None = None  # the document's id at the destination, or None
-    status: int | None = None  # the HTTP status, or None without HTTP
-    allowance: Allowance = NO_ALLOWANCE  # the remaining rate limit
+    Attributes:
+        remote_id: The document's id at the destination, or None.
+        status: The HTTP status, or None without HTTP.
+        allowance: The remaining rate limit.
+    """
+
+    remote_id: str | None = None
+    status: int | None = None
+    allowance: Allowance = NO_ALLOWANCE
 
 
 class Outbox(Protocol):

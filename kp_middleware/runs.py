@@ -20,13 +20,23 @@ was imported from, the estimate (of confidence alone), or the default."""
 
 
 class StepFacts(NamedTuple):
-    """Facts about a step without a field in the document."""
+    """Facts about a step without a field in the document.
 
-    started_at_s: float | None = None  # seconds since the epoch
-    agent: str | None = None  # the inner agent that took the step
-    call_id: str | None = None  # a fingerprint of the tool call that it makes or answers
-    parent: str | None = None  # the ``call_id`` of the tool call around it, else the inner agent
-    model: str | None = None  # of the model call that it begins; also the next three
+    Attributes:
+        started_at_s: Seconds since the epoch, or None if it is unknown.
+        agent: The inner agent that took the step, or None.
+        call_id: Fingerprint of the tool call that it makes or answers, or None.
+        parent: The ``call_id`` of the tool call around it, else the name of the inner agent, else
+            None.
+        model, input_tokens, output_tokens, model_latency_ms: Of its model call;
+            only the first step of a call has them.
+    """
+
+    started_at_s: float | None = None
+    agent: str | None = None
+    call_id: str | None = None
+    parent: str | None = None
+    model: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
     model_latency_ms: float | None = None
@@ -80,21 +90,37 @@ def fingerprint(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedRun(OutboxItem):
-    """A run for an exporter of `KnowledgePulse.add_exporter`: ``body`` has its texts."""
+    """A run for an exporter of `KnowledgePulse.add_exporter`: ``body`` has its texts.
 
-    trace_id: str  # ``kp:trace:…``
-    started_at: str  # when it began: ``2026-11-01T09:14:03.120Z``
-    duration_ms: int | None  # None if it was not measured
-    state: str  # ``scored``, ``incomplete`` or ``failed``
-    score: float | None  # from 0 to 1; None if it has none
-    signals: Mapping[str, float]  # the four signals of the score by name, each from 0 to 1
-    decision: str | None  # the gate's, ``forward`` or ``withhold``
+    Attributes:
+        trace_id: The id of its trace: ``kp:trace:…``.
+        started_at: When it began: ``2026-11-01T09:14:03.120Z``.
+        duration_ms: The duration; None if it was not measured.
+        state: ``scored``, ``incomplete`` or ``failed``.
+        score: From 0 to 1; None if it has none.
+        signals: The four signals of the score by name, each from 0 to 1.
+        decision: The gate's, ``forward`` or ``withhold``; None if there is none.
+        reason_code: The reason for it.
+        gate: The name and setting of the gate.
+        thread_id: The conversation.
+        error_type: The exception that ended it.
+        input_tokens, output_tokens: The tokens that its models read and wrote.
+        steps: One for each step in ``body``.
+    """
+
+    trace_id: str
+    started_at: str
+    duration_ms: int | None
+    state: str
+    score: float | None
+    signals: Mapping[str, float]
+    decision: str | None
     reason_code: str | None
-    gate: str | None  # its name and setting
+    gate: str | None
     agent_name: str | None
     model: str | None
-    thread_id: str | None  # the conversation
-    error_type: str | None  # the exception that ended it
+    thread_id: str | None
+    error_type: str | None
     input_tokens: int | None
     output_tokens: int | None
-    steps: tuple[StepFacts, ...]  # one for each step in ``body``
+    steps: tuple[StepFacts, ...]

@@ -101,16 +101,24 @@ class Adjustment(NamedTuple):
 class Score:
     """The score of a run, with all that contributed to it.
 
+    Attributes:
+        value: From 0 (not worth sharing) to 1.
+        signals: The four signals.
+        weights: The weight of each signal in this domain.
+        adjustments: The rules that fired, in order, with the effect of each.
+        nearest: The most similar earlier run and its cosine similarity, or None.
+        embedder: The fingerprint of the embedder; None if novelty was not measured.
+
     Raises:
         ValueError: If the value or a signal is outside 0 to 1.
     """
 
-    value: float  # from 0 (not worth sharing) to 1
+    value: float
     signals: Signals
-    weights: Weights  # of the signals, in this domain
-    adjustments: tuple[Adjustment, ...] = ()  # the rules that fired, and their effects
-    nearest: Nearest | None = None  # the most similar earlier run
-    embedder: str | None = None  # the fingerprint of the embedder; None if novelty was not measured
+    weights: Weights
+    adjustments: tuple[Adjustment, ...] = ()
+    nearest: Nearest | None = None
+    embedder: str | None = None
 
     def __post_init__(self) -> None:
         for number in (self.value, *self.signals):

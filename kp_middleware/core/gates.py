@@ -69,13 +69,21 @@ class Reason(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """A gate's decision on one run."""
+    """A gate's decision on one run.
+
+    Attributes:
+        decision: Whether to forward the run.
+        reason: The reason: a text, or a `Reason`.
+        threshold: The score required, 0 to 1; the rank key required where a share ranked the run.
+        credit: The number of runs that a share owes after this run; None for other gates.
+        chosen: Whether the share chose the run, even if a daily limit withholds it.
+    """
 
     decision: Literal["forward", "withhold"]
-    reason: str | Reason  # a text, or a `Reason`
-    threshold: float  # the score required, 0 to 1, or the rank key where a share ranked it
-    credit: float | None = None  # the runs that a share owes after this one
-    chosen: bool = False  # by the share, even if a daily limit withholds it
+    reason: str | Reason
+    threshold: float
+    credit: float | None = None
+    chosen: bool = False
 
     @property
     def reason_code(self) -> ReasonCode:

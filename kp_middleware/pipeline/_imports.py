@@ -58,16 +58,25 @@ class ImportRequest(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """The result of an import."""
+    """The result of an import.
 
-    runs: int  # in the sources
+    Attributes:
+        runs, sessions: The numbers in the sources.
+        first_at, last_at: The starts of the first and last run, ISO 8601; empty without runs.
+        new: The number of runs added or extended.
+        known: The number of runs imported before.
+        files: Counts by format.
+        skipped: Counts of unreadable items, by reason.
+    """
+
+    runs: int
     sessions: int
-    first_at: str  # the start of the first run, ISO 8601; empty without runs
+    first_at: str
     last_at: str
-    new: int  # added or extended
-    known: int  # imported before
-    files: dict[str, int]  # by format
-    skipped: dict[str, int]  # unreadable items, by reason
+    new: int
+    known: int
+    files: dict[str, int]
+    skipped: dict[str, int]
 
 
 class Import:

@@ -40,22 +40,40 @@ from kp_middleware.traces import ReasoningTrace
 
 
 class Stats(NamedTuple):
-    """Counts of traces; those in the file are of all processes that share it."""
+    """Counts of traces; those in the file are of all processes that share it.
 
-    recorded: int  # all in the file
-    unscored: int  # in the file, waiting to be scored
-    paused: int  # waiting for a person, or for their thread's next turn
-    scored: int  # scored, whatever the score
-    incomplete: int  # cancelled, timed out or never resumed; kept, not scored
-    failed: int  # could not be scored; kept
-    pending: int  # waiting to be sent, or being sent
-    sent: int  # accepted by the registry
-    rejected: int  # never to be accepted by the registry
-    blocked: int  # perhaps not clean, or given up after too many attempts
-    in_memory: int  # runs of this process that are not in the file yet
-    dropped: int  # runs of this process lost because the queue was full
-    swallowed: Mapping[str, int]  # failures of recording in this process, by kind
-    trouble: str | None  # why the file is unusable or nothing is sent, with the remedy
+    Attributes:
+        recorded: All in the file.
+        unscored: In the file, waiting to be scored.
+        paused: Waiting for a person, or for their thread's next turn.
+        scored: Scored, whatever the score.
+        incomplete: Cancelled, timed out or never resumed; kept, not scored.
+        failed: Could not be scored; kept.
+        pending: Waiting to be sent, or being sent.
+        sent: Accepted by the registry.
+        rejected: Never to be accepted by the registry.
+        blocked: Perhaps not clean, or given up after too many attempts.
+        in_memory: Runs of this process that are not in the file yet.
+        dropped: Runs of this process lost because the queue was full.
+        swallowed: Counts by kind of recording failures in this process, hidden from the agent.
+        trouble: Why the file cannot be used, or which wrong setting stops sending, with the
+            remedy; None if all is well.
+    """
+
+    recorded: int
+    unscored: int
+    paused: int
+    scored: int
+    incomplete: int
+    failed: int
+    pending: int
+    sent: int
+    rejected: int
+    blocked: int
+    in_memory: int
+    dropped: int
+    swallowed: Mapping[str, int]
+    trouble: str | None
 
 
 logger = logging.getLogger("kp_middleware")

@@ -26,15 +26,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A user's own redaction rules and exemptions; by default there are none."""
+    """A user's own redaction rules and exemptions; by default there are none.
 
-    allow: tuple[str, ...] = ()  # exempt: such a text or whole ``/pattern/`` match, never a secret
-    deny: tuple[str, ...] = ()  # always redacted: such a text, or what a ``/pattern/`` matches
-    keys_allow: tuple[str, ...] = ()  # fields whose name does not make their values secret
-    keys_deny: tuple[str, ...] = ()  # fields whose values are always redacted
-    phone_regions: tuple[str, ...] = ()  # of national phone numbers and ids, such as ``DE``
-    engines: tuple[str, ...] = ()  # such as ``kingfisher`` or ``gitleaks:rules.toml``
-    numbered: bool = False  # ``[REDACTED:email#1]``: equal contacts have equal numbers
+    Attributes:
+        allow: Exempt findings that are exactly one of these texts. ``/patterns/`` exempt findings
+            that they match whole, but never a secret.
+        deny: Redact these at every level: a text in any case, or what a ``/pattern/`` matches.
+        keys_allow: Fields whose name does not make their values secret.
+        keys_deny: Fields whose values are always redacted.
+        phone_regions: Regions of national phone numbers and ids, such as ``DE``.
+        engines: Further detectors, such as ``kingfisher`` or ``gitleaks:rules.toml``.
+        numbered: ``[REDACTED:email#1]``: number equal contacts equally within a document.
+    """
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    keys_allow: tuple[str, ...] = ()
+    keys_deny: tuple[str, ...] = ()
+    phone_regions: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
+    numbered: bool = False
 
     @classmethod
     def from_settings(cls, settings: "Settings") -> Self:

@@ -58,13 +58,22 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """A past run that succeeded at a similar task."""
+    """A past run that succeeded at a similar task.
+
+    Attributes:
+        trace_id: The id of its trace.
+        similarity: The cosine of its user text and the task, -1 to 1; 0 without a model.
+        success: True; unconfirmed if ``success_source`` is ``assumed``.
+        success_source: The source: ``feedback``, ``verdict``, ``extracted``, ``said`` or
+            ``estimated``.
+        age_days: The days since it began.
+    """
 
     trace_id: str
-    similarity: float  # the cosine of its user text and the task, -1 to 1; 0 without a model
-    success: bool  # unconfirmed if ``success_source`` is ``assumed``
-    success_source: str  # ``feedback``, ``verdict``, ``extracted``, ``said`` or ``estimated``
-    age_days: int  # since it began
+    similarity: float
+    success: bool
+    success_source: str
+    age_days: int
     _run: Run = field(repr=False, compare=False)
     _policy: Policy = field(repr=False, compare=False)
 

@@ -50,20 +50,36 @@ _LINE: Final = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewItem:
-    """A run to review, with what a reviewer needs to know."""
+    """A run to review, with what a reviewer needs to know.
 
-    trace_id: str  # for `KnowledgePulse.feedback`
-    why: Literal["forwarded", "uncertain"]  # it passed the gate, or its outcome is in doubt
-    is_forwarded: bool  # True if it was sent, waits to be, or would be sent with an API key
-    started_at: str  # when it began: ``2026-11-01T09:14:03.120Z``
+    Attributes:
+        trace_id: The id of its trace, for `KnowledgePulse.feedback`.
+        why: ``forwarded``: it passed the gate; ``uncertain``: its outcome is in doubt.
+        is_forwarded: True if it was sent, waits to be, or would be sent with an API key.
+        started_at: When it began: ``2026-11-01T09:14:03.120Z``.
+        domain: Its domain.
+        objective: What was asked.
+        way: Its steps, in at most ten lines.
+        result: Its result; empty if there is none.
+        score: Its score, from 0 to 1.
+        threshold: The score that its gate required, 0 to 1; None if it required none.
+        p_success: The estimated probability of success; None without an estimate.
+        p_reasons: The main reasons for it: a feature, its distance from the usual in standard
+            deviations, and its effect on the log-odds.
+    """
+
+    trace_id: str
+    why: Literal["forwarded", "uncertain"]
+    is_forwarded: bool
+    started_at: str
     domain: str
-    objective: str  # what was asked
-    way: tuple[str, ...]  # its steps, in at most ten lines
-    result: str  # empty if there is none
-    score: float | None  # from 0 to 1
-    threshold: float | None  # the score that its gate required, 0 to 1; None if it required none
-    p_success: float | None = None  # the estimated probability of success; None without an estimate
-    p_reasons: tuple[tuple[str, float, float], ...] = ()  # a feature, its deviation, its log-odds
+    objective: str
+    way: tuple[str, ...]
+    result: str
+    score: float | None
+    threshold: float | None
+    p_success: float | None = None
+    p_reasons: tuple[tuple[str, float, float], ...] = ()
 
 
 class History(Overviews, Maintenance):

@@ -13,27 +13,49 @@ from kp_middleware.storage._learning import RunEstimate
 
 
 class RunSummary(NamedTuple):
-    """A summary of a run, as in a list."""
+    """A summary of a run, as in a list.
 
-    id: str  # of its trace: ``kp:trace:…``
-    started_at: str  # when it began: ``2026-11-01T09:14:03.120Z``
-    domain: str  # selects the weights of the score
-    score: float | None  # from 0 to 1; None if there is none
-    margin: float | None  # the score minus the threshold; None without a score
-    success: bool  # whether its task was done
+    Attributes:
+        id: The id of its trace: ``kp:trace:…``.
+        started_at: When it began: ``2026-11-01T09:14:03.120Z``.
+        domain: The domain, which selects the weights of the score.
+        score: The score from 0 to 1; None if there is none.
+        margin: The score minus the threshold; None if there is no score.
+        success: Whether its task was done.
+        step_count: The number of steps.
+        tool_count: The number of different tools.
+        duration_ms: The duration; None if it was not measured.
+        state: The state: ``withheld``, ``sent``, ``pending`` …
+        reason: The reason for the state, in words, or None.
+        reason_code: The code of the reason, for comparisons.
+        objective: The objective of the task.
+        snippet: After a search, the words around the match.
+        threshold: The threshold of its gate.
+        seq: The number of its row in the file.
+        success_source: The source of ``success``; ``assumed`` if it is not known.
+        tokens: The input and output tokens of its models; None if they were not reported.
+        novelty: The novelty from 0 to 1; None if it was not measured.
+    """
+
+    id: str
+    started_at: str
+    domain: str
+    score: float | None
+    margin: float | None
+    success: bool
     step_count: int
-    tool_count: int  # of different tools
-    duration_ms: int | None  # None if it was not measured
-    state: str  # ``withheld``, ``sent``, ``pending`` …
-    reason: str | None  # for the state, in words
-    reason_code: str | None  # for comparisons
-    objective: str  # of the task
-    snippet: str | None = None  # after a search, the words around the match
-    threshold: float | None = None  # of its gate
-    seq: int = 0  # of its row in the file
-    success_source: str = "assumed"  # ``assumed`` if it is not known
-    tokens: int | None = None  # in and out, of its models; None if they were not reported
-    novelty: float | None = None  # from 0 to 1; None if it was not measured
+    tool_count: int
+    duration_ms: int | None
+    state: str
+    reason: str | None
+    reason_code: str | None
+    objective: str
+    snippet: str | None = None
+    threshold: float | None = None
+    seq: int = 0
+    success_source: str = "assumed"
+    tokens: int | None = None
+    novelty: float | None = None
 
     @property
     def known_success(self) -> bool | None:
@@ -101,22 +123,41 @@ class OutboxItemSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """One step of a run."""
+    """One step of a run.
 
-    number: int  # its position in the run, from 0
-    type: str  # ``thought``, ``tool_call``, ``observation`` or ``error_recovery``
-    tool: str | None = None  # its name; None if none was called
-    mcp_server: str | None = None  # of the tool
-    content: str | None = None  # the text of a thought or observation
-    input: Any = None  # of the tool
-    output_summary: str | None = None  # of the tool
+    Attributes:
+        number: The position in the run, from 0.
+        type: ``thought``, ``tool_call``, ``observation`` or ``error_recovery``.
+        tool: The name of the tool; None if none was called.
+        mcp_server: The MCP server of the tool.
+        content: The text of a thought or observation.
+        input: The input of the tool.
+        output_summary: The output of the tool.
+        latency_ms: The latency of the step.
+        started_at: When it began: ``2026-11-01T09:14:03.120Z``.
+        agent: The subagent that took the step.
+        call_id: The id of the tool call that it makes or answers, the same on both.
+        parent: The enclosing ``call_id`` of a tool call, or the name of an agent.
+        model: The language model, on the first step of each model call.
+        input_tokens: The input tokens of that call.
+        output_tokens: The output tokens of that call.
+        model_latency_ms: The latency of that call.
+    """
+
+    number: int
+    type: str
+    tool: str | None = None
+    mcp_server: str | None = None
+    content: str | None = None
+    input: Any = None
+    output_summary: str | None = None
     latency_ms: float | None = None
-    started_at: str | None = None  # when it began: ``2026-11-01T09:14:03.120Z``
-    agent: str | None = None  # the subagent that took the step
-    call_id: str | None = None  # of the tool call that it makes or answers, the same on both
-    parent: str | None = None  # the enclosing ``call_id`` of a tool call, or the name of an agent
-    model: str | None = None  # the language model, on the first step of each model call
-    input_tokens: int | None = None  # of that call; also the next two
+    started_at: str | None = None
+    agent: str | None = None
+    call_id: str | None = None
+    parent: str | None = None
+    model: str | None = None
+    input_tokens: int | None = None
     output_tokens: int | None = None
     model_latency_ms: float | None = None
 
@@ -182,45 +223,85 @@ class FeedbackRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run, with everything that is stored about it."""
+    """One run, with everything that is stored about it.
 
-    id: str  # of its trace: ``kp:trace:…``
-    state: str  # ``recorded``, ``paused``, ``scored``, ``incomplete`` or ``failed``
-    started_at: str  # when it began: ``2026-11-01T09:14:03.120Z``
-    duration_ms: int | None  # None if it was not measured
-    domain: str  # selects the weights of the score
-    objective: str  # of the task
+    Attributes:
+        id: The id of its trace: ``kp:trace:…``.
+        state: ``recorded``, ``paused``, ``scored``, ``incomplete`` or ``failed``.
+        started_at: When it began: ``2026-11-01T09:14:03.120Z``.
+        duration_ms: The duration; None if it was not measured.
+        domain: The domain, which selects the weights of the score.
+        objective: The objective of the task.
+        result_summary: A summary of the result.
+        success: Whether its task was done.
+        confidence: The confidence in ``success``, 0 to 1.
+        success_source: Its source: ``said``, ``extracted``, ``assumed``, ``feedback``.
+        confidence_source: The source of the confidence, as for ``success_source``.
+        error_type: The exception that ended it.
+        framework: The framework: ``python``, ``langgraph`` …
+        agent_id: The id of the agent.
+        agent_name: The name of the agent.
+        model: The language model that it used.
+        thread_id: The conversation that it belongs to.
+        owner: The fingerprint of its owner, such as a customer; None if it has none.
+        recalled: The ids of the traces that were recalled for it.
+        tags: The tags that the program set.
+        privacy_level: The privacy level: ``aggregated``, ``federated`` or ``private``.
+        visibility: Who may see it: ``network``, ``org`` or ``private``.
+        step_count: The number of steps, including those that a long run does not store.
+        tool_count: The number of different tools.
+        recovery_count: The number of errors it recovered from.
+        input_tokens: The input tokens of the model.
+        output_tokens: The output tokens of the model.
+        redactions: The number of secrets redacted before storage, by kind.
+        reason: Why it was forwarded, withheld or not scored, in words.
+        reason_code: The code of the reason, for comparisons.
+        reason_args: The arguments of the reason.
+        scoring: The score and the gate's decision; None if there is none.
+        steps: The steps, in order.
+        outbox: The outbox item; None if it was never queued.
+        feedback: The feedback after its end, in order.
+        estimate: The estimate of its success; None if there is none.
+        seq: The number of its row in the file.
+    """
+
+    id: str
+    state: str
+    started_at: str
+    duration_ms: int | None
+    domain: str
+    objective: str
     result_summary: str | None
-    success: bool  # whether its task was done
-    confidence: float  # in ``success``, 0 to 1
-    success_source: str | None  # ``said``, ``extracted``, ``assumed``, ``feedback`` …
-    confidence_source: str | None  # as for ``success_source``
-    error_type: str | None  # the exception that ended it
-    framework: str | None  # ``python``, ``langgraph`` …
+    success: bool
+    confidence: float
+    success_source: str | None
+    confidence_source: str | None
+    error_type: str | None
+    framework: str | None
     agent_id: str | None
     agent_name: str | None
-    model: str | None  # the language model that it used
-    thread_id: str | None  # the conversation that it belongs to
-    owner: str | None  # the fingerprint of its owner, such as a customer
-    recalled: tuple[str, ...]  # the ids of the traces that were recalled for it
-    tags: tuple[str, ...]  # those that the program set
-    privacy_level: str  # ``aggregated``, ``federated`` or ``private``
-    visibility: str  # ``network``, ``org`` or ``private``
-    step_count: int  # with those that a long run does not store
-    tool_count: int  # of different tools
-    recovery_count: int  # of errors it recovered from
+    model: str | None
+    thread_id: str | None
+    owner: str | None
+    recalled: tuple[str, ...]
+    tags: tuple[str, ...]
+    privacy_level: str
+    visibility: str
+    step_count: int
+    tool_count: int
+    recovery_count: int
     input_tokens: int | None
     output_tokens: int | None
-    redactions: Mapping[str, int]  # the number of secrets redacted before storage, by kind
-    reason: str | None  # why it was forwarded, withheld or not scored, in words
-    reason_code: str | None  # for comparisons
+    redactions: Mapping[str, int]
+    reason: str | None
+    reason_code: str | None
     reason_args: Mapping[str, Any]
-    scoring: Scoring | None  # the score and the gate's decision
-    steps: tuple[StepRecord, ...] = field(repr=False)  # in order
-    outbox: OutboxRecord | None  # None if it was never queued
-    feedback: tuple[FeedbackRecord, ...]  # after its end, in order
-    estimate: RunEstimate | None  # of its success
-    seq: int  # of its row in the file
+    scoring: Scoring | None
+    steps: tuple[StepRecord, ...] = field(repr=False)
+    outbox: OutboxRecord | None
+    feedback: tuple[FeedbackRecord, ...]
+    estimate: RunEstimate | None
+    seq: int
 
     @property
     def known_success(self) -> bool | None:

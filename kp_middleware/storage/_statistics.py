@@ -31,10 +31,15 @@ class Counts(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """Work that is not done yet; falsy when there is none."""
+    """Work that is not done yet; falsy when there is none.
 
-    unscored: int = 0  # runs, in memory or in the file
-    unsent: int = 0  # traces in the outbox
+    Attributes:
+        unscored: Runs that are not scored yet, in memory or in the file.
+        unsent: Traces in the outbox that are not sent.
+    """
+
+    unscored: int = 0
+    unsent: int = 0
 
     def __bool__(self) -> bool:
         return any(self)

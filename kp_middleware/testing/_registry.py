@@ -104,23 +104,40 @@ class Fault(Enum):
 
     Faults named ``STORE…`` store the document without confirming it; the others, up to
     ``DEAD_KEY``, ignore it.
+
+    Attributes:
+        HANG: Sends nothing until the client disconnects.
+        RESET: Resets the connection.
+        HANG_UP: Closes the connection without an answer.
+        CUT: Begins a 201 and closes the connection halfway through.
+        NONSENSE: Answers 201 with a proxy's page.
+        NO_REPUTATION: Answers 403: the agent is not in good standing.
+        DEAD_KEY: Answers 429 with a limit of 0.
+        DRIP: Stores the document, and answers byte by byte.
+        CRAWL: Stores the document, and takes half a minute for an answer, byte by byte.
+        CLOSE_IDLE: Stores the document, then closes the kept-alive connection.
+        STORE_AND_HANG: Stores the document, and sends nothing.
+        STORE_AND_RESET: Stores the document, and resets the connection.
+        STORE_AND_CUT: Stores the document, and sends half of the answer.
+        STORE_AND_FAIL: Stores the document, and answers 500.
+        STORE_AND_BABBLE: Stores the document, and answers 201 with a proxy's page.
     """
 
-    HANG = _Treatment("silent")  # silent until the client disconnects
-    RESET = _Treatment("reset")  # the connection is reset
-    HANG_UP = _Treatment("closed")  # closed without an answer
-    CUT = _Treatment("cut", answers=_page(201))  # a 201, cut off halfway
-    NONSENSE = _Treatment(answers=_page(201))  # 201 with a proxy's page
+    HANG = _Treatment("silent")
+    RESET = _Treatment("reset")
+    HANG_UP = _Treatment("closed")
+    CUT = _Treatment("cut", answers=_page(201))
+    NONSENSE = _Treatment(answers=_page(201))
     NO_REPUTATION = _Treatment(answers=_error(403, "Minimum KP-REP score of 0.1 required"))
-    DEAD_KEY = _Treatment(answers=_DEAD_KEY)  # a 429 with a limit of 0
-    DRIP = _Treatment("dripping", stores=True)  # stored, and answered byte by byte
-    CRAWL = _Treatment("crawling", stores=True)  # the same, within half a minute
-    CLOSE_IDLE = _Treatment("last", stores=True)  # stored; then the kept-alive connection is closed
+    DEAD_KEY = _Treatment(answers=_DEAD_KEY)
+    DRIP = _Treatment("dripping", stores=True)
+    CRAWL = _Treatment("crawling", stores=True)
+    CLOSE_IDLE = _Treatment("last", stores=True)
     STORE_AND_HANG = _Treatment("silent", stores=True)
     STORE_AND_RESET = _Treatment("reset", stores=True)
     STORE_AND_CUT = _Treatment("cut", stores=True)
     STORE_AND_FAIL = _Treatment(stores=True, answers=_STANDARD_ANSWERS[500])
-    STORE_AND_BABBLE = _Treatment(stores=True, answers=_page(201))  # 201 with a proxy's page
+    STORE_AND_BABBLE = _Treatment(stores=True, answers=_page(201))
 
     @classmethod
     def mixed(

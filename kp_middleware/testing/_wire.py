@@ -32,22 +32,36 @@ Not at all: the connection stays open until the client closes it (``silent``), i
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A received request."""
+    """A received request.
 
-    method: str  # ``GET``, ``POST``, …
-    path: str  # with the query
-    headers: Mapping[str, str]  # by lower-case name
+    Attributes:
+        method: ``GET``, ``POST``, …
+        path: The path with the query.
+        headers: The headers by lower-case name.
+        body: The raw bytes.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
     body: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer; the server adds ``Date`` and ``Content-Length``."""
+    """An answer; the server adds ``Date`` and ``Content-Length``.
+
+    Attributes:
+        status: The HTTP status.
+        body: The raw bytes.
+        headers: The headers by name.
+        manner: How it is delivered.
+    """
 
     status: int
     body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)  # by name
-    manner: Manner = "whole"  # how it is delivered
+    headers: Mapping[str, str] = field(default_factory=dict)
+    manner: Manner = "whole"
 
     @classmethod
     def of(cls, status: int, document: object, **headers: str) -> "Answer":

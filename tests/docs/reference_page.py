@@ -7,9 +7,8 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
-from enum import Enum, EnumType
+from enum import EnumType
 from importlib import import_module
-from textwrap import dedent
 from types import MappingProxyType, ModuleType
 from typing import Any, get_origin
 
@@ -67,24 +66,6 @@ def _said(module: ModuleType, name: str) -> Iterator[str]:
     if callable(value) and not nobody_makes_one:
         yield f"```text\n{_signature(name, value)}\n```"
     yield _docstring(value)
-    if inspect.isclass(value) and "\nAttributes:" not in inspect.cleandoc(value.__doc__ or ""):
-        yield _fields(value)
-
-
-def _fields(owner: type) -> str:
-    """The fields of a value, if comments beside them say what they hold."""
-    lines = inspect.getsource(owner).splitlines()
-    body = ast.parse(dedent("\n".join(lines))).body[0].body
-    kind = ast.Assign if issubclass(owner, Enum) else ast.AnnAssign
-    fields = [node for node in body if isinstance(node, kind)]
-    names = [ast.unparse(getattr(node, "target", None) or node.targets[0]) for node in fields]
-    words = [lines[node.end_lineno - 1].partition("  # ")[2] for node in fields]
-    told = [
-        f"- `{name}`: {_prose(text)}" if text else f"- `{name}`"
-        for name, text in zip(names, words, strict=True)
-        if not name.startswith("_")
-    ]
-    return "Has:\n\n" + "\n".join(told) if any(words) else ""
 
 
 def _alias_docstring(module: ModuleType, name: str) -> str:
