@@ -256,13 +256,13 @@ class Settings(BaseSettings):
 
 
 def setting_origins() -> dict[str, str]:
-    """Return the origin of each value from outside of the program; a fail-safe is called one."""
+    """Return the origin of each value from outside of the program."""
     origins = {}
     for one in reversed(_sources()):
         _drop_invalid(one)
         for name in one.values:
-            origins[name] = one.origin or one.places[name]
-            origins[name] += " is invalid: fail-safe" * (name in one.unreadable)
+            is_invalid = name in one.unreadable
+            origins[name] = "fail-safe" if is_invalid else one.origin or one.places[name]
     return origins
 
 
@@ -285,8 +285,7 @@ def _drop_invalid(source: Source) -> list[SettingProblem]:
         wrong |= {"db": reason} if (reason := locations.file_problem(path)) else {}
     problems = [*source.problems]
     for name in [name for name in source.values if name in wrong]:
-        used = f"; using {locations.default_database_file()}" if name == "db" else ""
-        problems.append(SettingProblem(source.places[name], name, wrong[name] + used))
+        problems.append(SettingProblem(source.places[name], name, wrong[name]))
         source.unreadable.add(name)
         del source.values[name]
     source.values |= {name: _STRICTEST[name] for name in source.unreadable & _STRICTEST.keys()}

@@ -23,7 +23,6 @@ from kp_middleware.views.wording import cut, minute, one_line, outcome, short_id
 
 if TYPE_CHECKING:
     from kp_middleware.pipeline import Reevaluation
-    from kp_middleware.settings import Settings
 
 _NEEDS_KEYS: Final = (
     "review needs a terminal: use --json here, and answer with"
@@ -106,16 +105,14 @@ def _reevaluation(db: Path) -> Iterator[tuple[storage.History, "Reevaluation"]]:
     settings = options.read_settings(db)
     with closing(options.open_to_write(db)) as file:
         history = storage.History(file)
-        gate = history.last_decisions().gate
-        if SettingsGate.named(gate) is None:  # else feedback uses it
-            _hint_at_gate_mismatch(gate, settings)
         yield history, Reevaluation.from_settings(storage.SqliteStore(file), settings)
 
 
-def _hint_at_gate_mismatch(gate: str, settings: "Settings") -> None:
-    if gate not in {"", settings.gate.name}:  # by a keyword of the recording program
-        remedy = ": set KP_THRESHOLD to match" if SettingsGate.named(gate) else ""
-        hint(f"uses {settings.gate.name}, but the last run used {gate}{remedy}")
+def _hint_at_custom_gate(run: storage.Run, db: Path) -> None:
+    gate = run.scoring and run.scoring.gate
+    if gate and SettingsGate.named(gate) is None:
+        used = options.read_settings(db).gate.name
+        hint(f"uses {used}, because {gate} is a gate of the program that recorded the run")
 
 
 def _question(item: storage.ReviewItem, position: str, state: str) -> str:
@@ -182,7 +179,10 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
             from kp_middleware.pipeline import Rescoring
 
             settings = options.read_settings(db)
-            _hint_at_gate_mismatch(storage.History(file).last_decisions().gate, settings)
+            gate = storage.History(file).last_decisions().gate
+            if gate not in {"", settings.gate.name}:  # by a keyword of the recording program
+                remedy = ": set KP_THRESHOLD to match" if SettingsGate.named(gate) else ""
+                hint(f"uses {settings.gate.name}, but the last run used {gate}{remedy}")
             embedder = shared_embedder(settings.embedder)
             try:
                 options.wait_for_model(embedder)
@@ -222,7 +222,8 @@ def feedback(db: Path, *, trace_id: str, success: bool | None, confidence: float
     """Report a run's actual outcome, and rescore it.
 
     Decides by the run's own threshold, or the command line's if your program had another gate. The
-    next program that records sends a run that now clears. Sent runs are not resent.
+    next program that records sends a run that now clears; a queued run that clears stays queued.
+    Sent runs are not resent.
 
     ID is an id prefix, @last or @best. In Python: kp.feedback.
 
@@ -236,6 +237,7 @@ def feedback(db: Path, *, trace_id: str, success: bool | None, confidence: float
 
     with _reevaluation(db) as (history, reevaluation):
         before = history.run(seq := history.find(trace_id))
+        _hint_at_custom_gate(before, db)
         changed = reevaluation.apply(Feedback(before.id, success, confidence, time.time()))
         after = history.run(seq)
     sides, status = {"before": _facts(before), "after": _facts(after)}, delivery_status(after)

@@ -104,7 +104,8 @@ def prune(db: Path, *, older: str | None, yes: bool, **criteria: Any) -> None:
     elif not waiting:
         hint("no run matches, or every match is waiting to be scored, sent or resumed")
     if waiting:
-        hint(f"{waiting:,} wait for the shared log: set KP_SHARED, or add --unshipped")
+        remedy = "" if options.shared_url() else ": set KP_SHARED, or add --unshipped"
+        hint(f"{waiting:,} wait for the shared log{remedy}")
 
 
 @click.group()

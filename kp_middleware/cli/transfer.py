@@ -173,7 +173,8 @@ def _print_summary(
     click.echo(f"  {words}   {result['took_s']:.0f} s")
     for reason, count in result["skipped"].items():
         console.warn(f"  skipped: {count:,} {_REASONS[reason]}")
-    if not result["runs"] and request.format != "auto":
+    is_other = result["skipped"].keys() <= {"unknown_type"} and request.since_s is None
+    if not result["runs"] and is_other and request.format != "auto":
         hint("  no runs found: kp-middleware import auto PATH detects the format")
     if highlights is None or not result["runs"]:
         click.echo("  nothing was imported" + ": this was a dry run" * (highlights is None))

@@ -27,7 +27,7 @@ MAX_WINDOW: Final = 500
 
 _TOP: Final = re.compile(r"\s*top\s*(\d{1,3}(?:\.\d{1,4})?)\s*(?:%|percent)\s*", re.IGNORECASE)
 _NAME: Final = re.compile(
-    r"(?:threshold )?(0(?:\.\d+)?|top [1-9]\d?(?:\.\d{1,4})?%|top 100%)(?:, at most (\d+) a day)?"
+    r"(?:threshold (0(?:\.\d+)?)|(top [1-9]\d?(?:\.\d{1,4})?%|top 100%))(?:, at most (\d+) a day)?"
 )
 _MIN_WINDOW: Final = 100
 _MIN_CHOSEN: Final = 10  # a window holds at least as many runs of the share, if possible
@@ -242,7 +242,8 @@ class SettingsGate:
         """Return the gate of a name; None for a custom gate, or a threshold of 1, a fail-safe."""
         if (found := _NAME.fullmatch(name)) is None:
             return None
-        return cls(found[1], None if found[2] is None else int(found[2]))
+        threshold, share, most = found.groups()
+        return cls(share or float(threshold), None if most is None else int(most))
 
     def decide(self, score: Score, history: GateHistory) -> Decision:
         """Forward a run that reaches the threshold or is in the share, within the daily limit."""

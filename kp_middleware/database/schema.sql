@@ -55,7 +55,7 @@ CREATE TABLE traces (
   pod              TEXT                                 -- its host, in a copy of the shared log; NULL: this one
 ) STRICT;
 CREATE INDEX traces_started   ON traces(started_at);
-CREATE INDEX traces_domain    ON traces(domain, started_at, duration_ms);   -- covers `list --slower`
+CREATE INDEX traces_domain    ON traces(domain, started_at, duration_ms);   -- a list of slow runs is counted in it
 CREATE INDEX traces_score     ON traces(score) WHERE score IS NOT NULL;
 CREATE INDEX traces_margin    ON traces(margin) WHERE margin IS NOT NULL;
 CREATE INDEX traces_shared    ON traces(shared_seq) WHERE shared_seq IS NOT NULL;  -- what waits for the shared log, and the last run in it

@@ -247,7 +247,7 @@ def read_values(path: Path, context: ImportContext) -> Iterator[object]:
             is_gzip = file.read(2) == b"\x1f\x8b"
         with cast("BinaryIO", gzip.open(path)) if is_gzip else path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
-            if b"\0" in head[:2] or head.startswith((b"\xff\xfe", b"\xfe\xff")):
+            if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head[:2].count(0) == 1:
                 context.skip("utf_16")
                 return
             read = _select_reader(head.decode("utf-8-sig", "replace").lstrip())
@@ -289,9 +289,11 @@ def _read_lines(file: BinaryIO, context: ImportContext) -> Iterator[object]:
                 yield json.loads(line)
             except RecursionError:
                 context.skip("too_deep")
-            except ValueError as error:
-                is_cut = getattr(error, "end", len(line)) == len(line)  # within a character
+            except UnicodeDecodeError as error:
+                is_cut = error.end == len(line)  # within a character
                 context.skip("not_json" if is_cut else "not_utf_8")
+            except ValueError:
+                context.skip("not_json")
 
 
 def _read_documents(file: BinaryIO, context: ImportContext, at: int = 0) -> Iterator[object]:

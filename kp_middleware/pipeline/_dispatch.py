@@ -155,14 +155,14 @@ class Reevaluation:
     dispatch: Dispatch
     gate: Gate
     warn: Callable[[BaseException], None]
-    is_alone: bool = False  # no program says its gate: feedback asks the one that decided
+    uses_stored_gate: bool = False  # feedback is decided by the gate stored with the run
 
     @classmethod
     def from_settings(cls, store: Store, settings: Settings) -> Self:
         """Create one for a command, which has no pipeline."""
         dispatch = Dispatch(store, settings)
         warn = partial(warn_once, set(), GATE_FAILED)
-        return cls(store, dispatch, settings.gate, warn, is_alone=True)
+        return cls(store, dispatch, settings.gate, warn, uses_stored_gate=True)
 
     def apply(self, feedback: Feedback) -> bool:
         """Store feedback and evaluate the run again; False if it changes nothing."""
@@ -224,8 +224,10 @@ class Reevaluation:
             key=before.rank_key,
             was_chosen=None if before.chosen is None else bool(before.chosen),
         )
-        own = SettingsGate.named(before.gate or "") if self.is_alone else None
-        found = replace(self, gate=own or self.gate).evaluate(seq, run, stored.weights, before)
+        stored_gate = SettingsGate.named(before.gate or "") if self.uses_stored_gate else None
+        found = replace(self, gate=stored_gate or self.gate).evaluate(
+            seq, run, stored.weights, before
+        )
         verdict = found.verdict._replace(key=None, credit=None, chosen=None)
         return self.save(seq, found._replace(verdict=verdict), before)
 

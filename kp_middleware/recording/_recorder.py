@@ -152,12 +152,13 @@ class Recorder:
             output_tokens: Number of tokens that it wrote.
             latency_ms: Duration of the model call, in milliseconds.
         """
-        call = ModelCall(model, input_tokens, output_tokens, latency_ms)
+        read, written = (n if n is None else int(n) for n in (input_tokens, output_tokens))
+        call = ModelCall(model, read, written, _latency_ms(latency_ms))
         self.note("thought", content, took=call, place=place_here())
         if model is not None:
             self.model = bounded_name(model)
-        if input_tokens is not None or output_tokens is not None:
-            self.used_tokens(input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
+        if read is not None or written is not None:
+            self.used_tokens(input_tokens=read or 0, output_tokens=written or 0)
 
     @shield
     def tool_call(
@@ -189,8 +190,8 @@ class Recorder:
 
         Pass a person's message as ``content``, and a tool's result as ``output_summary``.
         """
-        took_ms, place = _to_float(latency_ms), place_here()
-        self.note("observation", content, tool, output_summary, took_ms, place, call_id)
+        place = place_here()
+        self.note("observation", content, tool, output_summary, latency_ms, place, call_id)
 
     @shield
     def error(
@@ -205,8 +206,7 @@ class Recorder:
         """Note an error, as an ``error_recovery`` unless the same error ends the run."""
         text = error if isinstance(error, str) else error_text(error)
         place = place_here() if place is None else place
-        took_ms = _to_float(latency_ms)
-        step = self.note("error_recovery", None, tool, text, took_ms, place, call_id)
+        step = self.note("error_recovery", None, tool, text, latency_ms, place, call_id)
         if step is not None and isinstance(error, BaseException):
             self._errors.append((vars(error), step))
 
@@ -365,8 +365,8 @@ class Recorder:
                 step_bytes += size
             if type(took) is ModelCall:
                 step["model_call"] = took
-            elif type(took) is float and 0 <= took < math.inf:
-                step["latency_ms"] = took
+            elif took is not None and (took_ms := _latency_ms(took)) is not None:
+                step["latency_ms"] = took_ms
             if call_id is not None:
                 step["call_id"] = call_id if type(call_id) is str else str(call_id)
             with self._lock:
@@ -421,11 +421,13 @@ class Recorder:
         return json.dumps(jsonable(value, limit), ensure_ascii=False)
 
 
-def _to_float(value: object) -> float | None:
+def _latency_ms(value: object) -> float | None:
+    """Return a latency as a float, or None if it is not one."""
     try:
-        return float(value) if isinstance(value, Real) else None
+        took_ms = float(value) if type(value) is float or isinstance(value, Real) else math.nan
     except OverflowError:
         return None
+    return took_ms if 0 <= took_ms < math.inf else None
 
 
 def current_trace() -> Recorder:

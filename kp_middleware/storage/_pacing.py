@@ -106,7 +106,7 @@ class PacingTable:
         return None
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        # Not WAL: homes may be on network drives. FULL: spent requests survive a power cut.
+        # Not WAL: home folders may be on network drives. FULL: spent requests survive a power cut.
         connection.execute("PRAGMA synchronous = FULL")
         version = _version(connection)
         if version > _SCHEMA_VERSION:

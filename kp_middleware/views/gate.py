@@ -42,8 +42,8 @@ def estimate_in_words(estimate: RunEstimate) -> str:
     """Describe the estimate of a run, with the track record of estimates for its kind."""
     words = f"P(success) was estimated as {p_in_words(estimate.p, estimate.reasons)}."
     if estimate.known:
-        words += f" Right on {estimate.right:,} of {estimate.known:,} runs of known outcome; always"
-        words += f" guessing the more common outcome would be right on {estimate.base_right:,}."
+        words += f" Right on {estimate.right:,} of {estimate.known:,} runs of known outcome;"
+        words += f" guessing the outcome more common until then: {estimate.base_right:,}."
     return words
 
 

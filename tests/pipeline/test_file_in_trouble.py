@@ -49,7 +49,7 @@ def test_an_agent_does_not_wait_for_a_thread_that_the_program_s_log_has_ended(
         began_s = time.monotonic()
         echo(kp)("one")
         kp.flush()
-        [one.join() for one in threading.enumerate() if one.name == "kp-scoring"]
+        [one.join(2) for one in threading.enumerate() if one.name == "kp-scoring"]
     finally:
         log.removeHandler(broken)
     if waits == "for the file":

@@ -59,6 +59,18 @@ def test_a_step_begins_when_its_tool_or_model_began(kp, rows):
     assert thought < before - 50
 
 
+@pytest.mark.parametrize("latency_ms", ["7", -1, float("nan"), float("inf"), 10**400], ids=repr)
+def test_an_invalid_latency_is_left_out(kp, rows, latency_ms):
+    @kp.capture
+    def ask(question):
+        current_trace().thought("3", latency_ms=latency_ms)
+        current_trace().observation("4", latency_ms=latency_ms)
+
+    ask("1 + 2?")
+
+    assert rows("SELECT model_latency_ms, latency_ms FROM steps") == [(None, None)] * 2
+
+
 def test_a_thought_has_the_facts_of_its_model_call(kp, rows):
     @kp.capture
     def ask(question):

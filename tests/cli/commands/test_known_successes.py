@@ -137,7 +137,7 @@ def test_the_estimate_is_told_with_reasons_and_track_record(db, kp, type_command
     assert estimate.known == 11  # nothing was known before the first
     assert f"P(success) was estimated as {estimate.p:.2f}: " in told
     assert "like runs that failed (against it)" in told
-    assert f"Right on {estimate.right} of 11 runs of known outcome; always guessing " in told
+    assert f"Right on {estimate.right} of 11 runs of known outcome; guessing the " in told
     assert type_command("show", "@last", "--why").exit_code == 0
 
     [item] = as_json("review")
