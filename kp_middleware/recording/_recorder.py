@@ -153,7 +153,7 @@ class Recorder:
             latency_ms: Duration of the model call, in milliseconds.
         """
         read, written = (n if n is None else int(n) for n in (input_tokens, output_tokens))
-        call = ModelCall(model, read, written, _latency_ms(latency_ms))
+        call = ModelCall(model, read, written, **_latency(latency_ms))
         self.note("thought", content, took=call, place=place_here())
         if model is not None:
             self.model = bounded_name(model)
@@ -365,8 +365,9 @@ class Recorder:
                 step_bytes += size
             if type(took) is ModelCall:
                 step["model_call"] = took
-            elif took is not None and (took_ms := _latency_ms(took)) is not None:
-                step["latency_ms"] = took_ms
+            elif took is not None:
+                is_valid = type(took) is float and 0 <= took < math.inf  # nearly always
+                step |= {"latency_ms": took} if is_valid else _latency(took)
             if call_id is not None:
                 step["call_id"] = call_id if type(call_id) is str else str(call_id)
             with self._lock:
@@ -421,13 +422,13 @@ class Recorder:
         return json.dumps(jsonable(value, limit), ensure_ascii=False)
 
 
-def _latency_ms(value: object) -> float | None:
-    """Return a latency as a float, or None if it is not one."""
+def _latency(value: object) -> dict[str, float]:
+    """Return a latency as a step's field, and nothing for an invalid one."""
     try:
-        took_ms = float(value) if type(value) is float or isinstance(value, Real) else math.nan
+        took_ms = float(value) if isinstance(value, Real) else math.nan
     except OverflowError:
-        return None
-    return took_ms if 0 <= took_ms < math.inf else None
+        took_ms = math.nan
+    return {"latency_ms": took_ms} if 0 <= took_ms < math.inf else {}
 
 
 def current_trace() -> Recorder:
