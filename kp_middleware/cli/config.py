@@ -139,7 +139,7 @@ def _write(path: Path, name: str, text: str) -> Any:
     if name == "enabled":  # KP_ENABLED=false wins over any keyword
         value: Any = click.BOOL.str_to_bool(text or "?")
         if value is None:
-            raise click.UsageError("not a valid boolean: write true or false")
+            raise click.ClickException("enabled: not a valid boolean: write true or false")
     else:
         value = options.lenient_settings({name: text}).model_dump(mode="json")[name]
     for pattern in filter(is_pattern, value if name in {"redact_allow", "redact_deny"} else ()):
