@@ -13,7 +13,7 @@ _ESCAPES = re.compile(r"\x1b\[(?:[0-9;]*m|\?25[lh]|1A)")
 
 
 def typed(*words, columns=150):
-    """What `kp-middleware` prints on a terminal this wide, without its colors and progress."""
+    """Return what `kp-middleware` prints on a terminal this wide, without colors and progress."""
     printed, _ = on_a_terminal(partial(_command, words), columns=columns)
     return "\n".join(line.rsplit("\x1b[2K", 1)[-1] for line in printed.split("\n"))
 

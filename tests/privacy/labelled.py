@@ -49,7 +49,7 @@ def leaks(vector, level):
 
 
 class Tally:
-    """How well a labeled set was cleaned at ``aggregated``.
+    """The counts of a labeled set that was cleaned at ``aggregated``.
 
     National ids are judged apart from all other identifiers: ``id beside a word``, where the text
     has a word for one, and ``id alone``.
