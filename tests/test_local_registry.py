@@ -264,14 +264,14 @@ def test_mixed_faults_are_the_same_for_a_seed():
 
 
 def test_many_may_ask_at_once_and_a_function_may_decide_by_the_request():
-    traces = [trace_of(objective) for objective in ["bad", *["good"] * 7]]
+    traces = [trace_of(objective) for objective in ["refused", *["stored"] * 7]]
 
-    def wait_for_all_and_refuse_what_is_bad(request):
+    def wait_for_all_and_refuse_one(request):
         wait_until(lambda: registry.most_at_once == 8)
-        return 500 if b"bad" in request.body else None
+        return 500 if b"refused" in request.body else None  # no id has these letters
 
     with (
-        LocalRegistry(answers=wait_for_all_and_refuse_what_is_bad) as registry,
+        LocalRegistry(answers=wait_for_all_and_refuse_one) as registry,
         ThreadPoolExecutor(max_workers=8) as pool,
     ):
         answers = [*pool.map(partial(post_trace, registry), traces)]
