@@ -28,6 +28,18 @@ FAILURES = {
 }
 """Why a run has no score."""
 
+OUTBOX = {
+    "cancelled_by_user": "by hand",
+    "may_have_been_sent": "it may have been sent already: its state was lost in a damaged file; to"
+    " send it, perhaps a second time: kp-middleware outbox retry ID",
+}
+"""Why an outbox item is cancelled or blocked; other reasons are stored in words."""
+
+
+def outbox_reason_text(reason: str | None) -> str | None:
+    """Return the stored reason of an outbox item in words."""
+    return OUTBOX.get(reason or "", reason)
+
 
 def reason_text(code: str | None, args: Mapping[str, Any] | str | None) -> str | None:
     """Return a stored reason in words, given its code and its arguments or their JSON."""

@@ -17,6 +17,7 @@ from kp_middleware.cli import console, options
 from kp_middleware.cli.console import ATTENTION, BLOCKED, Output, Progress, hint
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.instants import instant
+from kp_middleware.reasons import outbox_reason_text
 from kp_middleware.shared_log import Link
 from kp_middleware.storage import STILL_SENT, History, OutboxAdmin, SharedRuns, lift_stops
 from kp_middleware.views.delivery import BEING_SENT, find_obstacles
@@ -113,7 +114,8 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
     with History.open(db) as history:
         entry = history.outbox_entry(history.find(trace_id))
     if entry.body is None:
-        raise click.ClickException(f"nothing would be sent: {entry.state}: {entry.reason}")
+        why = outbox_reason_text(entry.reason)
+        raise click.ClickException(f"nothing would be sent: {entry.state}: {why}")
     if diff:
         local, sent = (
             json.dumps(json.loads(body), ensure_ascii=False, indent=2).splitlines()

@@ -25,7 +25,7 @@ from kp_middleware.instants import epoch_s, instant
 from kp_middleware.pipeline._intake import Feedback
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
-    CANCELLED_BY_HAND,
+    CANCELLED_BY_USER,
     MAY_HAVE_BEEN_SENT,
     STILL_SENT,
     TRANSIENT_ERRORS,
@@ -195,7 +195,7 @@ class Reevaluation:
         elif (
             verdict.decision == "forward"
             and before.outbox in {None, "cancelled"}
-            and before.outbox_reason != CANCELLED_BY_HAND
+            and before.outbox_reason != CANCELLED_BY_USER
         ):
             ending = self.store.ending(seq)
             reason = self.dispatch.blocking_reason(before.visibility, ending, before.started_at)
@@ -332,7 +332,7 @@ class Rescan:
             with self._outbox.transaction():
                 was_sent = force and self._outbox.reopen(seq)
                 entry = self._outbox.entry(seq)
-                if entry.state not in {"rejected", "blocked"} and entry.reason != CANCELLED_BY_HAND:
+                if entry.state not in {"rejected", "blocked"} and entry.reason != CANCELLED_BY_USER:
                     how = "; --force sends it again" if entry.state == "sent" else ""
                     raise KnowledgePulseError(f"nothing to retry: the item is {entry.state}{how}")
                 outcome: str = self.rescan(seq, alone=force and not was_sent)

@@ -14,7 +14,7 @@ from typing import Final
 
 from kp_middleware.errors import DatabaseError, EmbedderNotReadyError, KnowledgePulseError
 from kp_middleware.pipeline._dispatch import is_transient
-from kp_middleware.pipeline._intake import FinishedRun, SubmittedTrace
+from kp_middleware.pipeline._intake import Feedback, FinishedRun, SubmittedTrace
 from kp_middleware.pipeline._steps import JudgeNotReadyError, Stages
 from kp_middleware.privacy import Policy
 from kp_middleware.recording import Recorder
@@ -325,7 +325,9 @@ class ScoringWorker(Worker):
         except Exception as error:
             if is_transient(error):
                 raise
-            logger.exception("a run was lost: this is a bug in kp-middleware, please report it")
+            what = "feedback" if isinstance(run, Feedback) else "a run"
+            text = "%s was lost: this is a bug in kp-middleware, or in your own store"
+            logger.exception(text, what)
             self.drop()
         with self._changed:
             self.waiting -= 1

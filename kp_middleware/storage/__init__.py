@@ -71,7 +71,7 @@ from kp_middleware.storage._statistics import (
     ToolUse,
 )
 from kp_middleware.storage._store import (
-    CANCELLED_BY_HAND,
+    CANCELLED_BY_USER,
     MAY_HAVE_BEEN_SENT,
     PausedRun,
     Rescue,
@@ -84,7 +84,7 @@ from kp_middleware.storage._store import (
 )
 
 __all__ = [
-    "CANCELLED_BY_HAND",
+    "CANCELLED_BY_USER",
     "COUNTED",
     "DATABASE_ERRORS",
     "MAY_HAVE_BEEN_SENT",

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, Self
 from kp_middleware.core.gates import ScoredRun
 from kp_middleware.database import DISTINCT, connect, prefix_range
 from kp_middleware.errors import DatabaseError
+from kp_middleware.reasons import outbox_reason_text
 from kp_middleware.storage._export_cursor import EXPORT, CursorState, ExporterStatus
 from kp_middleware.storage._learning import EstimateTable, RecallTable
 from kp_middleware.storage._listing import FROM, Filters, whole_id
@@ -213,7 +214,7 @@ class History(Overviews, Maintenance):
 
     def outbox(self, *, limit: int, states: Collection[str] = ()) -> list[OutboxItemSummary]:
         """Return the newest outbox items without their bodies; no states means any state."""
-        return self._all(
+        items = self._all(
             OutboxItemSummary,
             f"""
             SELECT t.id, o.state, o.attempts, length(CAST(o.body AS BLOB)), o.redactions,
@@ -225,6 +226,7 @@ class History(Overviews, Maintenance):
             """,
             {"states": json.dumps([*states]), "limit": limit},
         )
+        return [item._replace(reason=outbox_reason_text(item.reason)) for item in items]
 
     def count_outbox(self, states: Collection[str] = ()) -> int:
         """Count the outbox items in these states; no states means any state."""

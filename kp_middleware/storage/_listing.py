@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.database import DISTINCT, Queries, prefix_range
 from kp_middleware.errors import TraceNotFoundError
-from kp_middleware.reasons import reason_text
+from kp_middleware.reasons import outbox_reason_text, reason_text
 from kp_middleware.storage._records import Embedding, RunSummary
 
 _ID_PREFIX: Final = "kp:trace:"
@@ -387,5 +387,7 @@ class Listing(Queries):
 def _summary(row: tuple[Any, ...]) -> RunSummary:
     """Create a summary; an outbox item's reason replaces the code."""
     run, args = RunSummary._make(row[: len(RunSummary._fields)]), row[len(RunSummary._fields)]
-    reason = reason_text(run.reason_code, args) if run.reason == run.reason_code else run.reason
+    reason = outbox_reason_text(run.reason)
+    if run.reason == run.reason_code:
+        reason = reason_text(run.reason_code, args)
     return run._replace(success=bool(run.success), reason=reason)

@@ -17,7 +17,7 @@ from kp_middleware.outbox_items import (
 )
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._records import ASSUMED, document_sql
-from kp_middleware.storage._store import CANCELLED_BY_HAND, MAY_HAVE_BEEN_SENT
+from kp_middleware.storage._store import CANCELLED_BY_USER, MAY_HAVE_BEEN_SENT
 
 LEASE_S: Final = 40.0  # a request takes 10 s at most; as long as a turn of the shared pace
 
@@ -26,10 +26,10 @@ Renewal: TypeAlias = Literal["unchanged", "rewritten", "released"]
 STILL_SENT: Final = "still sent"
 """The result of retrying an item that was sent and must not be sent again."""
 
-_BY_HAND: Final = f"(state = 'cancelled' AND reason = '{CANCELLED_BY_HAND}')"
-_TO_RETRY: Final = f"(state IN ('rejected', 'blocked') OR {_BY_HAND})"
+_BY_USER: Final = f"(state = 'cancelled' AND reason = '{CANCELLED_BY_USER}')"
+_TO_RETRY: Final = f"(state IN ('rejected', 'blocked') OR {_BY_USER})"
 _UNSENT: Final = "state IN ('pending', 'blocked', 'rejected')"
-_NOT_SENT: Final = f"({_UNSENT} OR {_BY_HAND})"
+_NOT_SENT: Final = f"({_UNSENT} OR {_BY_USER})"
 _ENTRY: Final = f"""
     SELECT o.state, o.reason, CAST(o.body AS BLOB), {document_sql("d.body")}, t.score, o.redactor
     FROM outbox o JOIN documents d USING (trace_seq) JOIN traces t ON t.seq = o.trace_seq
@@ -221,7 +221,7 @@ class OutboxTable(OutboxItems, LeasedOutbox):
         self._sync(trace_seq, agent_id=self._agent_id)
 
     def next_unqueued(self, *, after: int) -> int | None:
-        return self._seq(_UNQUEUED, (after, CANCELLED_BY_HAND))
+        return self._seq(_UNQUEUED, (after, CANCELLED_BY_USER))
 
     def add(
         self,
@@ -248,7 +248,7 @@ class OutboxTable(OutboxItems, LeasedOutbox):
             key = idempotency_key(body or b"", agent_id=self._agent_id, rejections=int(rejections))
             item = (trace_seq, state, reason, key, self._registry, redactor)
             text, counts = None if body is None else body.decode(), json.dumps(dict(redactions))
-            self._run(_ADD, (*item, counts, text, CANCELLED_BY_HAND))
+            self._run(_ADD, (*item, counts, text, CANCELLED_BY_USER))
             self._run(
                 "UPDATE traces SET reason_args = json_remove(reason_args, '$.delivery')"
                 " WHERE seq = ? AND reason_args ->> 'delivery' IN ('no_key', 'wrong_setting')",
@@ -321,7 +321,7 @@ class OutboxAdmin(OutboxItems):
         )
 
     def reopen(self, seq: int) -> bool:
-        """Make a sent item sendable again, as one cancelled by hand; return False if not sent.
+        """Make a sent item sendable again, as if its user had cancelled it; False if not sent.
 
         Its next idempotency key differs, because the registry may replay its answer to a known
         key without storing anything.
@@ -400,6 +400,6 @@ class OutboxAdmin(OutboxItems):
                 " claimed_by = iif(state = 'sending', NULL, claimed_by),"  # or the shared log's
                 " next_attempt_at = NULL, last_error = NULL"
                 f" WHERE trace_seq = ? AND {condition} RETURNING 1",
-                (CANCELLED_BY_HAND, seq, *values),
+                (CANCELLED_BY_USER, seq, *values),
             )
         return cancelled is not None

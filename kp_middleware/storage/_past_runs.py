@@ -9,7 +9,7 @@ from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, 
 from kp_middleware.database import Connection, Queries, VectorTable, from_row
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage._records import ENDING
-from kp_middleware.storage._store import CANCELLED_BY_HAND, MAY_HAVE_BEEN_SENT
+from kp_middleware.storage._store import CANCELLED_BY_USER, MAY_HAVE_BEEN_SENT
 
 _KEPT: Final = frozenset({"sending", "sent", "rejected"})
 
@@ -96,8 +96,8 @@ class PastRun(NamedTuple):
 
     @property
     def may_leave(self) -> bool:
-        """True unless it is private or was cancelled by hand."""
-        return self.visibility != "private" and self.outbox_reason != CANCELLED_BY_HAND
+        """True unless it is private or was cancelled by the user."""
+        return self.visibility != "private" and self.outbox_reason != CANCELLED_BY_USER
 
     @property
     def ended_ms(self) -> int:

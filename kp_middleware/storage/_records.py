@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from kp_middleware.core.evaluation import known_success
 from kp_middleware.core.formula import SIGNALS, Adjustment, Parts, Signals, Weights
 from kp_middleware.database import from_row
-from kp_middleware.reasons import reason_text
+from kp_middleware.reasons import outbox_reason_text, reason_text
 from kp_middleware.storage._learning import RunEstimate
 
 
@@ -235,8 +235,9 @@ class Run:
         result_summary: A summary of the result.
         success: Whether its task was done.
         confidence: The confidence in ``success``, 0 to 1.
-        success_source: Its source: ``said``, ``extracted``, ``assumed``, ``feedback``.
-        confidence_source: The source of the confidence, as for ``success_source``.
+        success_source: Its source: ``said``, ``extracted``, ``feedback``, ``verdict`` or
+            ``assumed``.
+        confidence_source: That of the confidence: one of these, or ``estimated``.
         error_type: The exception that ended it.
         framework: The framework: ``python``, ``langgraph`` …
         agent_id: The id of the agent.
@@ -327,7 +328,7 @@ def build_run(
         reason=reason_text(row["reason_code"], row["reason_args"]),
         scoring=None if row["score"] is None else _scoring(row),
         steps=tuple(map(_step, steps)),
-        outbox=next((from_row(OutboxRecord, item) for item in outbox), None),
+        outbox=next(map(_outbox_record, outbox), None),
         feedback=tuple(from_row(FeedbackRecord, one) for one in feedback),
         estimate=estimate,
     )
@@ -344,6 +345,10 @@ def _scoring(row: Mapping[str, Any]) -> Scoring:
         rules=tuple(Adjustment(**rule) for rule in json.loads(row["rules"])),
         took_ms=row["scored_ms"],
     )
+
+
+def _outbox_record(row: Mapping[str, Any]) -> OutboxRecord:
+    return from_row(OutboxRecord, row, reason=outbox_reason_text(row["reason"]))
 
 
 def _step(row: Mapping[str, Any]) -> StepRecord:

@@ -11,7 +11,7 @@ from kp_middleware.core.formula import SIGNALS
 from kp_middleware.database import Connection, Queries, VectorTable, from_row, transaction
 from kp_middleware.outbox_items import lease_holder
 from kp_middleware.shared_log import ItemState, LoggedVector, LogPosition, SharedItem, SharedRun
-from kp_middleware.storage._store import CANCELLED_BY_HAND
+from kp_middleware.storage._store import CANCELLED_BY_USER
 
 _TO_SHIP: Final = -1
 _UNDECIDED: Final = -2
@@ -311,7 +311,7 @@ class SharedRuns(Queries):
                 is_gone = item.state == "gone"
                 values = item._asdict() | {"anyway": is_gone or item.state == "sent"}
                 if is_gone:
-                    values |= {"state": "cancelled", "reason": CANCELLED_BY_HAND}
+                    values |= {"state": "cancelled", "reason": CANCELLED_BY_USER}
                 if item.state not in {"pending", "sending", "cancelled"}:
                     self._run(_CLOSE, values)
                 if item.state not in {"pending", "sending"}:

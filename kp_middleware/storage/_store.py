@@ -24,13 +24,10 @@ if TYPE_CHECKING:
     from kp_middleware.storage._past_runs import PastRun
     from kp_middleware.storage._statistics import Counts
 
-CANCELLED_BY_HAND: Final = "by hand"
-"""The reason of an outbox item that the user cancelled; only the user can queue it again."""
+CANCELLED_BY_USER: Final = "cancelled_by_user"
+"""The reason of an outbox item that only the user can queue again."""
 
-MAY_HAVE_BEEN_SENT: Final = (
-    "it may have been sent already: its state was lost in a damaged file; to send it, perhaps a"
-    " second time: kp-middleware outbox retry ID"
-)
+MAY_HAVE_BEEN_SENT: Final = "may_have_been_sent"
 """The reason of an item that is blocked after its outbox row was lost."""
 
 LAST_SEQ: Final = 2**63 - 1

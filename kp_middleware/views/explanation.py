@@ -12,7 +12,14 @@ from kp_middleware.views import trace
 from kp_middleware.views.wording import counted, cut, one_line, outcome, short_id, zero_or_one
 
 _NOISE: Final = 1e-9  # smaller differences are rounding errors
-_WHOSE: Final = {"assumed": "an assumed confidence", "feedback": "feedback's confidence"}
+_SOURCES: Final = {
+    "said": " (the agent's)",
+    "extracted": " (extracted from its result)",
+    "feedback": " (from feedback)",
+    "verdict": " (from the imported verdict)",
+    "estimated": " (estimated)",
+    "assumed": " (assumed)",
+}
 _RULES: Final = {
     "single_thought": "a single thought scores 0.1, whatever the signals",
     "many_recoveries": "{ended} after {recoveries} recoveries, which is more than 2",
@@ -137,8 +144,8 @@ def _reason(run: Run, scoring: Scoring, signal: str) -> str:
             tools = counted(run.tool_count, "different tool")
             return f"{tools} in {steps}, times 3{capped if is_capped else ''}"
         case _:
-            whose = _WHOSE.get(run.confidence_source or "", "the agent's confidence")
-            confidence = f"{whose} of {run.confidence:.3f}"
+            source = _SOURCES.get(run.confidence_source or "", "")
+            confidence = f"confidence {run.confidence:.3f}{source}"
             if run.success:
                 return f"{confidence}; outcome: {outcome(run.known_success)}"
             return f"0.3 of {confidence}, because it failed"

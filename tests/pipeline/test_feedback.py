@@ -18,7 +18,7 @@ from kp_middleware.database import connect, transaction
 from kp_middleware.pipeline import Feedback, Reevaluation
 from kp_middleware.recording import shield
 from kp_middleware.settings import Settings
-from kp_middleware.storage import CANCELLED_BY_HAND, SqliteStore
+from kp_middleware.storage import CANCELLED_BY_USER, SqliteStore
 from kp_middleware.testing import StandInEmbedder
 
 GATE = 0.5
@@ -160,13 +160,13 @@ def test_what_waits_and_still_clears_says_what_is_true(kp, submit, connection, s
 def test_what_was_cancelled_by_hand_stays_here(kp, submit, connection, stored):
     trace_id = submit()
     connection.execute(
-        "UPDATE outbox SET state = 'cancelled', body = NULL, reason = ?", (CANCELLED_BY_HAND,)
+        "UPDATE outbox SET state = 'cancelled', body = NULL, reason = ?", (CANCELLED_BY_USER,)
     )
 
     kp.feedback(trace_id, success=False)
     kp.feedback(trace_id, success=True)
 
-    assert body(connection, trace_id)[:2] == ("cancelled", CANCELLED_BY_HAND)
+    assert body(connection, trace_id)[:2] == ("cancelled", CANCELLED_BY_USER)
     assert stored(trace_id)["decision"] == "forward"
 
 

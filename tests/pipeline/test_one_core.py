@@ -16,12 +16,16 @@ from kp_middleware.database import connect
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.storage import History
 from kp_middleware.testing import StandInEmbedder
+from kp_middleware.views.explanation import explain_score
 from kp_middleware.views.gate import calibrated
 
 HISTORIES, AT_ONCE = 500, 25
 GATES = (0.5, 0.4, "top 20%", "top 5%")
 TYPES = ("thought", "tool_call", "observation", "error_recovery")
-EVALUATION = "score, decision, threshold, reason_code, gate, success, confidence, id"
+EVALUATION = (
+    "score, complexity, novelty, tool_diversity, outcome_confidence, rules, decision, threshold,"
+    " reason_code, gate, rank_key, bar, success, confidence, id"
+)
 
 
 def history(chance):
@@ -56,15 +60,24 @@ def evaluations(db):
 
 
 def replayed(db, threshold, most):
+    """Which runs went, of the gate and as calibrate counts them."""
     with closing(connect(db, read_only=True)) as connection:
         runs = History(connection).scored_runs()
     went = replay(runs, SettingsGate(threshold, most))
-    return ["forward" if goes else "withhold" for goes in went]
+    counted = tried(runs, threshold, most).let_through
+    return ["forward" if goes else "withhold" for goes in went], counted
 
 
-def explained(db, trace_id):
-    printed = CliRunner().invoke(main, ["--db", str(db), "show", trace_id, "--why", "--json"])
-    return json.loads(printed.stdout)["score"]
+def explained(db, trace_ids):
+    """Each score and its signals, from the explanations that people see."""
+    with History.open(db) as history:
+        found = [explain_score(history.run(history.find(trace_id))) for trace_id in trace_ids]
+    return [(one.score, *(signal.value for signal in one.signals)) for one in found]
+
+
+def printed(db, trace_id):
+    result = CliRunner().invoke(main, ["--db", str(db), "show", trace_id, "--why", "--json"])
+    return json.loads(result.stdout)["score"]
 
 
 @pytest.mark.parametrize(
@@ -85,16 +98,20 @@ def test_every_door_gives_the_same_evaluation(tmp_path, seed):
             for trace in history(chance):
                 kp.submit(trace)
             live = evaluations(db)
+            ids = [trace_id for *_, trace_id in live]
+            explanations = explained(db, ids)
             *_, success, confidence, trace_id = live[-1]
             kp.feedback(trace_id, success=not success, confidence=confidence / 2)
             kp.feedback(trace_id, success=bool(success), confidence=confidence)
 
         told = evaluations(db)  # the last run is confirmed now, and ranks higher
-        assert (told[:-1], told[-1][0]) == (live[:-1], live[-1][0])
-        assert replayed(db, threshold, most) == [decision for _, decision, *_ in live]
+        assert (told[:-1], told[-1][:6]) == (live[:-1], live[-1][:6])
+        decisions = [decision for *_, decision, _, _, _, _, _, _, _, _ in live]
+        assert replayed(db, threshold, most) == (decisions, decisions.count("forward"))
         counts = rescore(db, embedder, dry_run=True, **gate).counts
         assert counts["unchanged"] == len(live), counts
-        assert explained(db, trace_id) == live[-1][0]
+        assert explanations == explained(db, ids) == [evaluation[:5] for evaluation in live]
+        assert printed(db, trace_id) == live[-1][0]
 
 
 DAY_S = 24 * 3600

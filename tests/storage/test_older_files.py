@@ -130,3 +130,30 @@ def test_a_registry_has_one_spelling(old):
     connect(old).close()
 
     assert {row["registry"] for row in rows(old, "outbox")} == {"https://registry.example"}
+
+
+LOST = (
+    "what became of it was lost in a damaged file: kp-middleware outbox retry ID sends it, perhaps"
+    " once more"
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "code"),
+    [
+        ("cancelled", "by hand", "cancelled_by_user"),
+        ("blocked", LOST, "may_have_been_sent"),
+        ("rejected", "by hand", "by hand"),
+    ],
+)
+def test_an_item_that_only_its_user_may_queue_again_stays_so(old, state, reason, code):
+    with closing(sqlite3.connect(old)) as connection, connection:
+        ((seq,),) = connection.execute(
+            "UPDATE outbox SET state = ?, reason = ? WHERE trace_seq ="
+            " (SELECT max(trace_seq) FROM outbox) RETURNING trace_seq",
+            (state, reason),
+        )
+
+    connect(old).close()
+
+    assert read(old, f"SELECT state, reason FROM outbox WHERE trace_seq = {seq}") == [(state, code)]

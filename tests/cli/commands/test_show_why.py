@@ -74,7 +74,7 @@ Why
   novelty             0.300 × 0.30 = 0.090   0.700 similar to a1b2c3d4, the nearest earlier run:
                                              Find the memory leak in worker 46
   tool diversity      0.375 × 0.30 = 0.112   1 different tool in 8 steps, times 3
-  outcome confidence  0.240 × 0.20 = 0.048   0.3 of the agent's confidence of 0.800, because it
+  outcome confidence  0.240 × 0.20 = 0.048   0.3 of confidence 0.800 (the agent's), because it
                                              failed
   single tool                        -0.100  it used only one tool
 
@@ -97,7 +97,7 @@ Why
   novelty             0.500 × 0.25 = 0.125   no earlier run to compare with: 0.5 is assumed
   tool diversity      1.000 × 0.10 = 0.100   2 different tools in 3 steps, times 3; more than 1
                                              counts as 1
-  outcome confidence  0.900 × 0.45 = 0.405   the agent's confidence of 0.900; outcome: succeeded
+  outcome confidence  0.900 × 0.45 = 0.405   confidence 0.900 (the agent's); outcome: succeeded
 
 To reach 0.75 with one change:
   complexity          0.600 instead of 0.280
@@ -119,7 +119,7 @@ Why
   novelty             0.800 × 0.20 = 0.160   0.200 similar to elsewher, the nearest earlier run:
                                              another host's
   tool diversity      0.857 × 0.10 = 0.086   2 different tools in 7 steps, times 3
-  outcome confidence  0.800 × 0.55 = 0.440   the agent's confidence of 0.800; outcome: succeeded
+  outcome confidence  0.800 × 0.55 = 0.440   confidence 0.800 (the agent's); outcome: succeeded
   many recoveries                    +0.100  it succeeded after 3 recoveries, which is more than 2
 
 To stay below 0.75 with one change:
