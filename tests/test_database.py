@@ -2,19 +2,16 @@
 
 import os
 import sqlite3
-import stat
-import subprocess
-import sys
 import tempfile
 import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from database_files import child, meta, mode, refused, write
 
 from kp_middleware.database import (
     APPLICATION_ID,
-    RELEASED,
     SCHEMA,
     connect,
     is_damage,
@@ -23,7 +20,6 @@ from kp_middleware.database import (
 )
 from kp_middleware.errors import DatabaseError
 
-SCHEMA_6 = Path(__file__).parent / "storage" / "schema_6.sql"
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 CANNOT_BE_OPENED = "cannot be opened (Permission denied); name another file with KP_DB or --db"
 CANNOT_BE_WRITTEN = (
@@ -42,31 +38,6 @@ def public_folder():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
-
-
-def meta(connection):
-    return dict(connection.execute("SELECT key, value FROM meta"))
-
-
-def write(connection, key, value=""):
-    connection.execute("INSERT INTO meta (key, value) VALUES (?, ?)", (key, value))
-
-
-def mode(path):
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-def child(script, *arguments):
-    """A Python of its own, which has imported what it needs before it becomes another user."""
-    preamble = "import os, sys, urllib.request\nfrom kp_middleware.database import connect\n"
-    return subprocess.Popen(
-        [sys.executable, "-c", preamble + script, *map(str, arguments)],
-        env={name: value for name, value in os.environ.items() if "COVERAGE" not in name},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def test_a_new_file_has_today_s_schema_and_says_whose_it_is(connection):
@@ -128,14 +99,6 @@ def test_an_empty_file_becomes_ours_and_a_backup_in_its_place_gets_its_journal_a
 
     with closing(connect(db)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-
-
-def refused(path, **how):
-    with pytest.raises(DatabaseError) as raised:
-        connect(path, **how)
-    assert raised.value.path == path
-    assert str(raised.value).startswith(f"{path}: ")
-    return str(raised.value).removeprefix(f"{path}: ")
 
 
 @pytest.mark.parametrize(
@@ -253,30 +216,6 @@ def test_a_file_at_rest_is_read_where_nothing_can_be_written(public_folder):
     assert told == "[('a',)]\n"
 
 
-@pytest.mark.parametrize(
-    ("file", "before"),
-    [("db", {}), ("old_file", {"dropped": "3", "kept": "since schema 6"})],
-    ids=["new", "old"],
-)
-def test_processes_that_make_or_upgrade_one_file_at_once_all_find_it_whole(request, file, before):
-    path = request.getfixturevalue(file)
-    script = """
-sys.stdin.read()
-connection = connect(sys.argv[1])
-connection.execute("INSERT INTO meta (key, value) VALUES (?, '')", (sys.argv[2],))
-connection.close()
-"""
-    children = [child(script, path, number) for number in range(3)]
-
-    [running.stdin.close() for running in children]
-    complaints = [running.stderr.read() for running in children]
-
-    [(running.wait(), running.stdout.close(), running.stderr.close()) for running in children]
-    assert complaints == [""] * 3
-    with closing(connect(path)) as connection:
-        assert meta(connection) == {**before, "0": "", "1": "", "2": ""}
-
-
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_transaction_that_fails_leaves_nothing_also_of_one_inside_it(connection, error):
     with pytest.raises(error):
@@ -359,73 +298,6 @@ def test_opening_a_file_once_more_ends_no_lock_of_this_process(db, connection):
         "print(sorted(key for key, in connect(sys.argv[1]).execute('SELECT key FROM meta')))", db
     ).communicate()
     assert printed == "['after', 'before']\n"
-
-
-@pytest.fixture
-def old_file(db):
-    """A file of schema 6, with a row that is only in its WAL."""
-    with closing(sqlite3.connect(db, isolation_level=None)) as old:
-        old.executescript(SCHEMA_6.read_text("utf-8"))
-        old.execute("PRAGMA journal_mode = WAL")
-        old.execute("INSERT INTO meta VALUES ('kept', 'since schema 6')")
-        yield db
-
-
-def test_an_older_file_is_brought_up_to_date_with_a_copy_made_first(old_file, caplog):
-    caplog.set_level("INFO", logger="kp_middleware")
-
-    with closing(connect(old_file)) as connection:
-        assert meta(connection) == {"dropped": "3", "kept": "since schema 6"}
-        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
-
-    copy = old_file.with_name(f"kp.db.before-{SCHEMA}")
-    with closing(sqlite3.connect(copy)) as before:
-        assert before.execute("PRAGMA user_version").fetchone() == (6,)
-        assert meta(before) == {"dropped": "3", "kept": "since schema 6"}
-    assert mode(copy) == 0o600
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{old_file}: upgraded to schema {SCHEMA}; backup: {copy}"
-    ]
-
-
-@pytest.mark.parametrize("version", [*range(1, RELEASED), *range(RELEASED + 1, SCHEMA)])
-def test_a_file_from_before_the_first_release_is_refused_and_left_alone(old_file, version):
-    with closing(sqlite3.connect(old_file)) as connection:
-        connection.execute(f"PRAGMA user_version = {version}")
-
-    words = refused(old_file)
-
-    assert words == (
-        f"has schema {version}, of an unreleased kp-middleware; move it away to start a new one,"
-        " or name another file with KP_DB or --db"
-    )
-    with closing(sqlite3.connect(old_file)) as unchanged:
-        assert unchanged.execute("PRAGMA user_version").fetchone() == (version,)
-
-
-def test_what_a_killed_process_left_of_a_copy_is_made_anew(old_file):
-    unfinished = old_file.with_name(f"kp.db.before-{SCHEMA}.unfinished")
-    unfinished.write_bytes(b"half a copy" * 1000)
-
-    connect(old_file).close()
-
-    assert not unfinished.exists()
-    with closing(sqlite3.connect(old_file.with_name(f"kp.db.before-{SCHEMA}"))) as copy:
-        assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-
-
-def test_an_older_file_that_cannot_be_copied_is_left_as_it_is(old_file):
-    old_file.with_name(f"kp.db.before-{SCHEMA}").mkdir()
-
-    words = refused(old_file)
-
-    assert words.startswith(
-        "is of an older kp-middleware, and cannot be backed up before upgrading"
-    )
-    assert words.endswith("; free disk space, or move it elsewhere")
-    with closing(sqlite3.connect(old_file)) as unchanged:
-        assert unchanged.execute("PRAGMA user_version").fetchone() == (6,)
-    assert not [*old_file.parent.glob("*.unfinished*")]
 
 
 @pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])

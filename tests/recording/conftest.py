@@ -12,3 +12,13 @@ def notebook():
 @pytest.fixture
 def recorder(notebook):
     return notebook.start()
+
+
+@pytest.fixture
+def capture(notebook):
+    return notebook.capture
+
+
+@pytest.fixture
+def tool(notebook):
+    return notebook.tool

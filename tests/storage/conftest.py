@@ -1,6 +1,10 @@
 """Real files."""
 
+import sqlite3
+from contextlib import closing, contextmanager
+
 import pytest
+from paced_processes import Machine
 from stored_runs import kept
 
 from kp_middleware.storage import History, OutboxTable, SqliteStore
@@ -52,3 +56,21 @@ def row(connection):
         return dict(zip(names, cursor.fetchone(), strict=True))
 
     return read
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def locked(machine):
+    """Another program that has locked the usual file."""
+
+    @contextmanager
+    def hold():
+        with closing(sqlite3.connect(machine.path)) as holder:
+            holder.execute("BEGIN IMMEDIATE")
+            yield
+
+    return hold

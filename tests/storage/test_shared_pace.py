@@ -1,104 +1,29 @@
 """One pace for all: keepers on one file, on a clock that stands still until told."""
 
 import math
-import sqlite3
-from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paced_processes import (
+    DAY_S,
+    HOUR_S,
+    LEASE_S,
+    Machine,
+    answered,
+    ask,
+    limited,
+    saying,
+    start_to_ask,
+    unheard,
+    wait_of,
+    warnings,
+)
 
-from kp_middleware.errors import DatabaseError, Problem, ProblemKind
-from kp_middleware.rate_limit import Allowance, Pace
-from kp_middleware.storage import PacingTable, SharedPace, lift_stops
-from kp_middleware.testing import FakeClock
-
-HOUR_S = 3600.0
-DAY_S = 24 * HOUR_S
-LEASE_S = 40.0
-
-
-class Machine:
-    """Starts processes that share a folder and a clock."""
-
-    def __init__(self, folder):
-        self.path = Path(folder) / "pacing.db"
-        self.beside = Path(folder) / "kp.db.pacing"
-        self.clock = FakeClock()
-
-    def start(self, **whose):
-        agent = {"registry": "https://registry.example", "agent_id": "agent-1", "key_hash": "key-1"}
-        usual, fallback = (
-            PacingTable(path, **{**agent, **whose}, patience_s=0.01)
-            for path in (self.path, self.beside)
-        )
-        return SharedPace(usual, fallback=fallback, longest_request_s=10.0, clock=self.clock)
-
-    def user_acts(self):
-        """As kp-middleware outbox retry does."""
-        lift_stops(self.path)
-
-    def sleep(self, seconds):
-        self.clock.advance(seconds)
-
-
-def answered(pace, _now):
-    return pace.answered()
-
-
-def unheard(pace, _now):
-    return pace.answer_lost()
-
-
-def limited(pace, now):
-    return pace.limited(now, 2.0)
-
-
-def saying(**allowance):
-    return lambda pace, now: pace.answered().with_allowance(now, Allowance(**allowance))
-
-
-def ask(keeper, answer=answered):
-    """One whole request; returns the wait after it."""
-    start_to_ask(keeper)
-    wait_s = keeper.settle(answer)
-    keeper.release()
-    return wait_s
-
-
-def start_to_ask(keeper):
-    assert keeper.take() == 0
-    assert keeper.spend() is not None
-
-
-def wait_of(keeper):
-    wait_s = keeper.take()
-    keeper.release()
-    return wait_s
-
-
-def warnings(caplog):
-    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-
-
-@pytest.fixture
-def machine(tmp_path):
-    return Machine(tmp_path)
-
-
-@pytest.fixture
-def locked(machine):
-    """Another program that has locked the usual file."""
-
-    @contextmanager
-    def hold():
-        with closing(sqlite3.connect(machine.path)) as holder:
-            holder.execute("BEGIN IMMEDIATE")
-            yield
-
-    return hold
+from kp_middleware.errors import Problem, ProblemKind
+from kp_middleware.rate_limit import Pace
 
 
 def test_all_processes_share_one_burst_whenever_they_start(machine):
@@ -223,19 +148,6 @@ def test_who_ends_while_it_sends_leaves_the_turn_to_the_next_at_once_and_has_no_
     assert machine.start().take() > 0
 
 
-def test_who_ends_waits_for_no_lock_and_its_turn_ends_by_itself(machine, locked):
-    ended = machine.start()
-    start_to_ask(ended)
-
-    with locked():
-        ended.settle_and_release(unheard)
-    before = machine.start().take()
-    machine.sleep(LEASE_S)
-
-    assert 0 < before <= 1
-    assert machine.start().take() == 0
-
-
 def test_trouble_is_everybodys(machine):
     ask(machine.start(), lambda pace, now: pace.failed(now, 100.0))
     machine.sleep(100)
@@ -290,13 +202,6 @@ def test_an_hour_of_patience_is_said_once_by_each_process(machine, caplog):
     assert "the rate limit is exceeded" in warnings(caplog)[0]
 
 
-def test_a_stop_that_cannot_be_lifted_is_told_with_what_to_do(machine):
-    machine.path.mkdir()
-
-    with pytest.raises(DatabaseError, match="make it writable"):
-        machine.user_acts()
-
-
 @pytest.mark.parametrize(
     "another",
     [
@@ -319,149 +224,6 @@ def test_a_new_key_of_the_same_agent_inherits_its_429s(machine):
     ask(machine.start(), Pace.forbidden)
 
     assert ask(machine.start(key_hash="key-2"), limited) > HOUR_S
-
-
-@pytest.mark.parametrize("years", [1, 100])
-def test_a_clock_set_back_stops_sending_for_a_day_at_most(machine, years):
-    ask(machine.start(), lambda pace, now: pace.limited(now, 60.0))
-
-    machine.clock.advance(-years * 365 * DAY_S)
-    [(wait_of(machine.start()), machine.sleep(HOUR_S)) for _ in range(24)]
-    machine.sleep(40)
-
-    assert wait_of(machine.start()) == 0
-
-
-def test_a_clock_set_back_does_not_prolong_a_turn(machine):
-    machine.start().take()
-
-    machine.clock.advance(-DAY_S)
-    machine.start().take()
-    machine.sleep(LEASE_S)
-
-    assert machine.start().take() == 0
-
-
-def test_a_file_that_is_gone_is_written_again_by_who_knew_it(machine):
-    keeper = machine.start()
-    ask(keeper, limited)
-    machine.path.unlink()
-
-    wait_s = wait_of(keeper)
-
-    assert wait_s > 30
-    assert wait_of(machine.start()) == pytest.approx(wait_s)
-
-
-def test_after_damage_there_is_no_burst_and_files_of_traces_still_share_one_pace(
-    machine, tmp_path, caplog
-):
-    first = machine.start()
-    ask(first)
-    machine.path.write_bytes(b"no database" * 999)
-
-    wait_s = ask(machine.start())
-    machine.beside = tmp_path / "another.db.pacing"
-
-    assert wait_s == wait_of(machine.start()) == pytest.approx(2.2)
-    assert len(warnings(caplog)) == 1
-
-    machine.path.write_bytes(b"no database" * 999)
-    wait_s = ask(first, limited)
-    machine.beside = tmp_path / "a third.db.pacing"
-
-    assert wait_s > 30
-    assert wait_of(machine.start()) == pytest.approx(wait_s)
-
-
-@pytest.fixture
-def cannot_be_written(machine):
-    """Makes the usual file one that can only be read."""
-
-    def spoil():
-        with closing(sqlite3.connect(machine.path)) as connection:
-            connection.execute("PRAGMA user_version = 9")
-
-    return spoil
-
-
-def test_where_no_file_can_be_used_nothing_is_sent_and_it_is_said_once(machine, caplog):
-    machine.path.mkdir()
-    machine.beside.mkdir()
-    keeper = machine.start()
-
-    waits = [keeper.take(), keeper.take(), keeper.spend()]
-
-    assert waits == [0.5, 0.5, None]
-    assert len(warnings(caplog)) == 2
-    assert str(machine.path) in warnings(caplog)[0]
-    assert str(machine.beside) in warnings(caplog)[1]
-    assert all("XDG_STATE_HOME" in words for words in warnings(caplog))
-
-
-def test_what_has_no_answer_in_a_file_that_can_only_be_read_counts(machine, cannot_be_written):
-    ask(machine.start(), limited)
-    machine.sleep(60)
-    start_to_ask(machine.start())
-    cannot_be_written()
-    machine.sleep(LEASE_S)
-
-    assert wait_of(machine.start()) > HOUR_S - 120
-
-
-def test_beside_the_traces_the_stricter_of_two_files_holds(machine, cannot_be_written):
-    machine.path.mkdir()
-    ask(machine.start(), lambda pace, now: pace.limited(now, 600.0))
-    machine.path.rmdir()
-    keeper = machine.start()
-    ask(keeper)
-    cannot_be_written()
-
-    assert wait_of(keeper) > 600
-
-
-def test_a_file_that_breaks_during_a_request_costs_no_answer(machine, cannot_be_written):
-    keeper = machine.start()
-    start_to_ask(keeper)
-    cannot_be_written()
-
-    keeper.settle(limited)
-    keeper.release()
-
-    assert wait_of(machine.start()) > 30
-
-
-def test_while_the_file_is_locked_nothing_is_sent(machine, locked, caplog):
-    keeper = machine.start()
-    ask(keeper)
-
-    with locked():
-        refused = [keeper.take(), keeper.take(), keeper.spend()]
-
-    assert refused == [0.5, 0.5, None]
-    assert len(warnings(caplog)) == 1
-    assert keeper.take() == 0
-
-
-def test_an_answer_that_comes_while_the_file_is_locked_is_written_later_and_is_not_lost(
-    machine, locked
-):
-    keeper = machine.start()
-    start_to_ask(keeper)
-    with locked():
-        keeper.settle(answered)
-    wait_of(keeper)
-    start_to_ask(machine.start())
-    machine.sleep(LEASE_S)
-    assert wait_of(machine.start()) == 0
-
-    start_to_ask(keeper)
-    with locked():
-        keeper.settle(limited)
-        keeper.release()
-
-    assert wait_of(keeper) > 30
-    assert wait_of(machine.start()) > 30
 
 
 class Fleet:
