@@ -24,7 +24,7 @@ FAILURES = {
     "damaged": "its document was lost in a damaged file",
     "not_resumed": "the paused run cannot be read: {error}",
     "not_continued": "it was not resumed",
-    "asks": "would clear, and waits for the shared log",
+    "asks": "passed locally, awaiting the shared log",
 }
 """Why a run has no score."""
 

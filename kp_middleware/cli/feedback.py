@@ -221,9 +221,9 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
 def feedback(db: Path, *, trace_id: str, success: bool | None, confidence: float | None) -> None:
     """Report a run's actual outcome, and rescore it.
 
-    Decides by the run's own threshold, or the command line's if your program had another gate. The
-    next program that records sends a run that now clears; a queued run that clears stays queued.
-    Sent runs are not resent.
+    Applies the run's threshold, or your configured one if the program used a custom gate. The next
+    program that records sends a run that now clears; a queued run that clears stays queued. Sent
+    runs are not resent.
 
     ID is an id prefix, @last or @best. In Python: kp.feedback.
 

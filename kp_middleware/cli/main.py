@@ -16,7 +16,7 @@ from kp_middleware.views.wording import printable
 
 _SECTIONS: Final = {  # of --help: each command with its module
     "Find runs": "runs.list runs.show runs.similar runs.diff runs.tail recall.recall runs.sql",
-    "See all of them": "stats.status stats.stats calibrate.calibrate stats.ui stats.report",
+    "Summarize": "stats.status stats.stats calibrate.calibrate stats.ui stats.report",
     "Judge and score": "feedback.review feedback.feedback feedback.rescore",
     "Share": "outbox.outbox redact.redact maintenance.shared maintenance.pull",
     "Move runs": "transfer.import transfer.export recall.mcp"

@@ -160,7 +160,7 @@ def delete_(db: Path, *, trace_id: str) -> None:
 @click.option("--follow", is_flag=True, help="Keep pulling every 2 seconds until Ctrl-C.")
 @options.pass_db
 def pull(db: Path, *, follow: bool) -> None:
-    """Copy the shared log to a file of its own.
+    """Copy the shared log into a separate database.
 
     Run it again to add new runs. Every command and page works on the copy. Never sends from it.
 

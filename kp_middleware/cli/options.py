@@ -341,9 +341,12 @@ _FORMATS: Final = {
 }
 
 
-def output_options(*, in_pipe: str = "tsv") -> Callable[[Command], Command]:
+def output_options(
+    *, in_pipe: str = "tsv", json_help: str = _FORMATS["json"]
+) -> Callable[[Command], Command]:
     """Add the options for formats and columns; passes them as ``output``."""
-    helps = _FORMATS | {in_pipe: f"{_FORMATS[in_pipe].removesuffix('.')}: the default in a pipe."}
+    helps = _FORMATS | {"json": json_help}
+    helps |= {in_pipe: f"{helps[in_pipe].removesuffix('.')}: the default in a pipe."}
     if in_pipe == "table":
         helps["table"] = "Text: the default."
     formats = (
@@ -383,7 +386,7 @@ def new_file(file: Path, *, force: bool, db: Path | None = None) -> Iterator[Pat
     """Yield an empty temporary file of mode 0600 that atomically replaces ``file``."""
     file, db = resolved(file), db and db.expanduser().resolve()
     if file.name == "-":
-        raise click.UsageError("this cannot go to standard output: name a file")
+        raise click.UsageError("cannot write this to standard output: give a file name")
     if file == db or file in {Path(f"{db}{suffix}") for suffix in _SQLITE_FILES}:
         raise click.UsageError(f"{file} is part of the trace database: choose another name")
     if file.exists() and not file.is_file():
@@ -424,5 +427,5 @@ def _replacing(path: Path) -> Iterator[Path]:
             yield temporary
             temporary.replace(path)
     except OSError as error:
-        message = f"cannot write {path}: {error.strerror}; choose another place, or make room"
+        message = f"cannot write {path}: {error.strerror}; free disk space, or choose another path"
         raise click.ClickException(message) from error

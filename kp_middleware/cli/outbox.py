@@ -40,10 +40,6 @@ _WARNINGS: Final = {
     STILL_SENT: "not requeued: no longer clears the gate, or cannot be redacted",
 }
 
-_force_option = click.option(
-    "--force", is_flag=True, help="Redact with your settings only, not the program's."
-)
-
 
 @click.group(cls=options.DefaultGroup, default="list")
 def outbox() -> None:
@@ -130,21 +126,26 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
 
 
 @outbox.command()
-@options.trace_id(required=False)
+@options.trace_id(metavar="[ID]", required=False)
 @click.option("--failed", is_flag=True, help="All rejected and blocked items.")
 @click.option("--sent", is_flag=True, help="With --force: all sent items.")
-@_force_option
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Requeue sent items too. Redact unsent items with your settings only.",
+)
 @options.json_option
 @options.pass_db
 def retry(db: Path, *, trace_id: str | None, failed: bool, sent: bool, force: bool) -> None:
     """Requeue rejected, blocked or cancelled items.
 
     The next program that records sends them. Also retries a refused API key. Redacts every item
-    again with your settings; items blocked by other redact_… settings stay blocked. Exits with 6 if
-    anything is blocked.
+    again, with the program's settings and yours; items blocked under other redact_… settings stay
+    blocked. Exits with 6 if anything is blocked.
 
-    --force also requeues sent items, for a registry that lost them: as sent, plus your redaction.
-    To requeue only the lost ones, use outbox reconcile.
+    --force redacts with your settings only. It also requeues sent items, in case the registry lost
+    them: as they were sent, redacted once more with your settings. To requeue only the lost ones,
+    use outbox reconcile.
 
     \b
     kp-middleware outbox retry --failed
@@ -186,7 +187,7 @@ def cancel(db: Path, *, trace_ids: tuple[str, ...]) -> None:
 
 
 @outbox.command()
-@_force_option
+@click.option("--force", is_flag=True, help="Redact with your settings only, not the program's.")
 @options.json_option
 @options.pass_db
 def rescan(db: Path, *, force: bool) -> None:

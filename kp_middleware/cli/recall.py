@@ -43,9 +43,9 @@ def recall(
 ) -> None:
     """Show what worked: runs that succeeded at a task like TASK.
 
-    A run matches if it is near, fits clearly better than the others, or made only a few calls, each
-    with values from its task. Its success must be known, or estimated at 0.8 or more from 20 known
-    outcomes.
+    A run matches if its task is nearly the same, if it is the one clear best match, or if it is
+    short and all arguments of its calls come from its task. Its success must be known, or estimated
+    at 0.8 or more from 20 known outcomes.
 
     \b
     kp-middleware recall "refund the order of a broken lamp"

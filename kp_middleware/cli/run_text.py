@@ -78,7 +78,7 @@ def render_explanation(explanation: Explanation, width: int) -> "Renderables":
     yield ""
     yield safe_text(_verdict(explanation))
     if view.gate is not None:
-        yield safe_text(f"Its gate: {one_line(view.gate)}.")
+        yield safe_text(f"Gate: {one_line(view.gate)}.")
     if view.estimate:
         yield safe_text(view.estimate)
     yield from (safe_text(f"Feedback at {one_line(text)}") for text in view.feedback)
@@ -98,13 +98,13 @@ def render_explanation(explanation: Explanation, width: int) -> "Renderables":
         reason = one_line(explanation.other_reason or "")
         yield safe_text(f"The score alone did not decide: {reason}.")
         return
-    verb = "stay below" if explanation.cleared else "reach"
+    verb = "fall below" if explanation.cleared else "reach"
     yield f"To {verb} {short_bar(explanation.threshold)} with one change:"
     table = grid({"width": 2 + _NAME_WIDTH, "no_wrap": True}, {"overflow": "fold"}, gap=0)
     for signal in explanation.signals:
         table.add_row(_label(signal.signal), safe_text(signal.remedy))
     for rule in explanation.rules:
-        table.add_row(_label(rule.rule), f"without this rule {rule.score_without:.3f}")
+        table.add_row(_label(rule.rule), f"without this adjustment: score {rule.score_without:.3f}")
     yield table
 
 
@@ -115,15 +115,15 @@ def _label(part: str) -> str:
 def _verdict(explanation: Explanation) -> str:
     run, score, threshold = explanation.run, explanation.score, explanation.threshold
     if score is None:
-        return f"It has no score: {one_line(delivery_status(run))}."
+        return f"No score: {one_line(delivery_status(run))}."
     if threshold is None or explanation.margin is None:
-        return f"It scores {score:.3f}."
-    verb = "reaches" if explanation.cleared else "is below"
-    verdict = f"It scores {score:.3f}: that {verb} {short_bar(threshold)} by"
-    verdict += f" {distance(explanation.margin)}."
+        return f"Score {score:.3f}."
+    side = "above" if explanation.cleared else "below"
+    verdict = f"Score {score:.3f}, {distance(explanation.margin)} {side} the threshold"
+    verdict += f" {short_bar(threshold)}."
     stored = getattr(run.scoring, "threshold", None)
     if stored is not None and (score, threshold) != (run.score, stored):
-        verdict += f" (Stored, and unchanged: {run.score:.3f} against {short_bar(stored)}.)"
+        verdict += f" The stored score is still {run.score:.3f}, threshold {short_bar(stored)}."
     return verdict
 
 

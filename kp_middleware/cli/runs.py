@@ -85,12 +85,10 @@ def list_(
 @click.command()
 @options.limit(10, minimum=0, help_text="Number of past runs to print first.")
 @click.option("--follow/--no-follow", "follows", default=True, help="Wait for new runs, or exit.")
-@options.output_options()
+@options.output_options(json_help="One JSON object per line, like --nl.")
 @options.pass_db
 def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
     """Print runs as they end. Ctrl-C stops.
-
-    --json prints one object per line.
 
     \b
     kp-middleware tail
@@ -275,7 +273,7 @@ def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: 
     if query == "-":
         query = sys.stdin.read()
     if not query.strip():
-        raise click.UsageError("write a QUERY: one statement")
+        raise click.UsageError("missing QUERY: pass one SQL statement, or - for standard input")
     values = {name.lstrip(":"): _parse_value(text) for name, text in parameters}
     with closing(FreeQuery(db)) as free_query:
         answer = free_query.ask(query, values)

@@ -83,7 +83,7 @@ def demo(*, into: Path | None) -> None:
 
 
 _SOUNDNESS: Final = {
-    "sound": "sound",
+    "sound": "integrity ok",
     "damaged": "damaged; record a run to restore the readable part",
     "not known": "too large to check fully in 2 s",
 }
@@ -133,7 +133,7 @@ def doctor(context: click.Context) -> None:
     checks = _run_checks(options.named_file(context))
     findings = [item._replace(detail=one_line(item.detail)) for item in checks]
     lines = (
-        f"{'TROUBLE' if not item.ok else 'warning' if item.warning else 'ok':<8}"
+        f"{'ERROR' if not item.ok else 'warning' if item.warning else 'ok':<8}"
         f" {item.check:<9} {item.detail}"
         for item in findings
     )
@@ -160,7 +160,7 @@ def _run_checks(db: Path | None) -> Iterator[Finding]:
         if is_writable:
             detail = f"{path} {'is empty' if path.exists() else 'does not exist yet'}: record a run"
         yield Finding("file", f"{detail}, or name another with KP_DB or --db", ok=is_writable)
-        yield Finding("gate", f"{settings.gate.name} from now on")
+        yield Finding("gate", f"for new runs: {settings.gate.name}")
     yield _model(settings)
     try:
         policy = Policy.from_settings(settings)
@@ -186,14 +186,14 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
             without, total = history.without_tokens()
     except storage.DATABASE_ERRORS as error:
         yield Finding("file", str(storage.to_database_error(path, error)), ok=False)
-        yield Finding("gate", f"{gate} from now on; the file cannot be read")
+        yield Finding("gate", f"for new runs: {gate}; the file cannot be read")
         return
     facts = f"{counted(count, 'run')}, {_SOUNDNESS[soundness]}, SQLite {storage.SQLITE_VERSION}"
     trouble = options.write_problem(path) or storage.permission_warning(path)
     yield Finding(
         "file", trouble or f"{path}: {facts}", ok=trouble is None and soundness != "damaged"
     )
-    before = "" if gate == last.gate else f"{gate} from now on; "
+    before = "" if gate == last.gate else f"for new runs: {gate}; "
     yield Finding("gate", before + last.in_words(), warning=last.is_dry)
     if unjudged.unjudged:
         yield Finding("review", unjudged_in_words(unjudged))

@@ -104,7 +104,8 @@ def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
     if by == "gate" and rows and output.format == "table":
         columns = _nonempty_columns(rows)
     if by == "recalled" and (len(rows) < 2 or min(row["known"] for row in rows) < _MIN_KNOWN):
-        hint(f"too few to compare: needs {_MIN_KNOWN} known outcomes with recall and without")
+        needed = f"{_MIN_KNOWN} known outcomes with recall, and {_MIN_KNOWN} without"
+        hint(f"too few to compare: needs {needed}")
     elif not rows:
         hint("nothing matches")
     if rows or by != "recalled" or output.format != "table":

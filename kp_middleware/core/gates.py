@@ -205,11 +205,11 @@ class GateHistory(Protocol):
 
 
 class Gate(Protocol):
-    """A rule that decides which runs to forward. Its name is stored with each decision."""
+    """A function that decides which runs to forward. Its name is stored with each decision."""
 
     @property
     def name(self) -> str:
-        """A short description of the rule."""
+        """A short description of the gate."""
 
     def decide(self, score: Score, history: GateHistory) -> Decision:
         """Decide whether to forward a run."""

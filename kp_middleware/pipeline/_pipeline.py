@@ -78,7 +78,7 @@ class Stats(NamedTuple):
 
 logger = logging.getLogger("kp_middleware")
 
-NO_FILE: Final = "a custom store has no file: query your store directly"
+NO_FILE: Final = "not supported with a custom store: query your store directly"
 
 _WHEN_CLOSED: Final = "the pipeline is closed; close it after the last run"
 _WHEN_FULL: Final = "the queue is full: see kp.stats().trouble, or raise max_queue_bytes"
@@ -207,7 +207,7 @@ class Pipeline:
             return
         if self._waits is None:
             if not self._scorer.start():
-                raise RuntimeError("no thread can be started now: the next run tries again")
+                raise RuntimeError("cannot start a thread; the next run tries again")
             process = sys.modules.get("multiprocessing.process")
             # ``with Pool()`` kills its daemonic children after their last job
             is_killed = process is not None and process.current_process().daemon

@@ -378,7 +378,7 @@ class Stages:
             if self._withheld == 1 or not self._withheld % _WARN_EVERY:
                 warning = self._store.forwarding_warning(time.time())
                 if warning is not None:
-                    logger.warning("nothing leaves: %s", warning)
+                    logger.warning("no recent run was forwarded: %s", warning)
         is_local = is_withheld or "delivery" in verdict.reason.args
         return None if is_local else (trace, score.value)
 

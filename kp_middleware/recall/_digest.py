@@ -12,10 +12,10 @@ from kp_middleware.privacy import Policy, check_clean, redact_jsonable
 from kp_middleware.storage import Run, StepRecord
 
 _SOURCES: Final = {
-    "said": "the agent said so",
-    "extracted": "a check of its result said so",
-    "feedback": "somebody said so afterwards",
-    "verdict": "the tool it was imported from said so",
+    "said": "reported by the agent",
+    "extracted": "found by a check of its result",
+    "feedback": "confirmed by feedback",
+    "verdict": "according to the imported verdict",
     "estimated": "estimated from other runs",
 }
 _RECORD: Final = (
@@ -62,7 +62,9 @@ def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict
         clean: dict[str, Any] = redact_jsonable(parts, level=_LEVEL, policy=policy).value
         check_clean(json.dumps(clean).encode(), level=_LEVEL, policy=policy)
     except RedactionError as error:
-        clean = dict.fromkeys(parts, "") | {"objective": f"(what it did cannot be told: {error})"}
+        clean = dict.fromkeys(parts, "") | {
+            "objective": f"(its steps could not be redacted: {error})"
+        }
     return {**clean, "made": len(calls)}
 
 
@@ -186,7 +188,7 @@ def _is_named(text: str, named: str) -> bool:
 
 def _ending(run: Run, age_days: int) -> str:
     when = "today" if age_days < 1 else f"{age_days} day{'s' * (age_days > 1)} ago"
-    source = _SOURCES.get(run.success_source or "", "nobody confirmed it")
+    source = _SOURCES.get(run.success_source or "", "not confirmed")
     ended = "ended without an error" if run.success_source not in _SOURCES else "succeeded"
     return f"It {ended if run.success else 'failed'} ({source}), {when}."
 

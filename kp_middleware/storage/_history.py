@@ -311,7 +311,7 @@ def _cut(line: str, most: int) -> str:
 
 
 _OFTEN: Final = 10_000  # virtual instructions: about a millisecond
-_TABLES: Final = 'kp-middleware sql "select name, sql from sqlite_master" shows what there is'
+_TABLES: Final = 'kp-middleware sql "select name, sql from sqlite_master" lists the tables'
 _LESS: Final = "ask for less, or open the file with sqlite3"
 _WRITE: Final = "to change it, open it with sqlite3 while no program records"
 _USE: Final = "give one statement, and a value for each of its :names with -p NAME VALUE"
@@ -379,7 +379,7 @@ class FreeQuery:
             if self._stopped:
                 told = f"this takes longer than {self._limit_s:g} s", _LESS
             elif code in {sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY}:
-                told = "only reading is allowed here", _WRITE
+                told = "only read-only queries are allowed", _WRITE
             raise DatabaseError(self._path, *told) from error
 
 

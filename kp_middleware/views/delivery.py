@@ -56,12 +56,12 @@ class Sending(NamedTuple):
     def in_words(self) -> str:
         """Return the rate, for all senders, and the duration."""
         if self.stopped:
-            return f"{self.waiting:,} {'waits' if self.waiting == 1 else 'wait'} until you act"
+            return f"{self.waiting:,} {'waits' if self.waiting == 1 else 'wait'} until you fix it"
         busy = "a program is sending; " if self.busy else ""
         if self.claimed_until is not None:
             busy = f"one is {BEING_SENT.format(self.claimed_until)}; "
-        pace = f"{burst_at(self.interval_s)} at once, then one every {self.interval_s:.2g} s"
-        return f"{busy}all of your programs together send {pace}: {self.takes()}"
+        burst = f"bursts of {burst_at(self.interval_s)}, then one every {self.interval_s:.2g} s"
+        return f"{busy}shared limit: {burst}; {self.takes()}"
 
     def takes(self) -> str:
         """Return the duration in words."""
@@ -85,7 +85,7 @@ class Pause(NamedTuple):
             facts.append(f"since {instant(pace.problem_since)[:19]}Z")
             facts.append("tried once" if pace.tries == 1 else f"tried {pace.tries:,} times")
         if self.until is None:
-            facts.append("not tried again until you act")
+            facts.append("paused until you fix it")
         elif sending.next_at is not None:
             facts.append(f"next at {sending.next_at[:19]}Z if a program is running then")
         else:

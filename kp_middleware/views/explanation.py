@@ -13,7 +13,7 @@ from kp_middleware.views.wording import counted, cut, one_line, outcome, short_i
 
 _NOISE: Final = 1e-9  # smaller differences are rounding errors
 _SOURCES: Final = {
-    "said": " (the agent's)",
+    "said": " (from the agent)",
     "extracted": " (extracted from its result)",
     "feedback": " (from feedback)",
     "verdict": " (from the imported verdict)",
@@ -21,9 +21,9 @@ _SOURCES: Final = {
     "assumed": " (assumed)",
 }
 _RULES: Final = {
-    "single_thought": "a single thought scores 0.1, whatever the signals",
-    "many_recoveries": "{ended} after {recoveries} recoveries, which is more than 2",
-    "single_tool": "it used only one tool",
+    "single_thought": "a run of a single thought always scores 0.1",
+    "many_recoveries": "{ended} after {recoveries} recoveries, more than 2",
+    "single_tool": "the run used only one tool",
 }
 _KNOWN: Final = {
     "tools": "tool_count",
@@ -113,7 +113,7 @@ def explain_score(
             fix = remedy(run, parts, name, threshold, measured=scoring.embedder is not None)
         reason = _reason(run, scoring, name)
         signals.append(SignalExplanation(name, value, weight, value * weight, reason, least, fix))
-    ended = "it ended without error" if run.known_success is None else "it succeeded"
+    ended = "the run ended without an error" if run.known_success is None else "the run succeeded"
     rules = []
     for rule, delta in parts.adjustments:
         reason = _RULES[rule].format(ended=ended, recoveries=run.recovery_count)
@@ -128,7 +128,7 @@ def _kinds_of(run: Run) -> list[str]:
 
 
 def _reason(run: Run, scoring: Scoring, signal: str) -> str:
-    steps, capped = counted(run.step_count, "step"), "; more than 1 counts as 1"
+    steps, capped = counted(run.step_count, "step"), ", capped at 1"
     match signal:
         case "complexity":
             kinds, parts = len(_kinds_of(run)), formula.complexity_parts(shape_of(run))
@@ -141,19 +141,19 @@ def _reason(run: Run, scoring: Scoring, signal: str) -> str:
             return _novelty(scoring)
         case "tool_diversity":
             is_capped = 3 * run.tool_count > max(1, run.step_count)
-            tools = counted(run.tool_count, "different tool")
-            return f"{tools} in {steps}, times 3{capped if is_capped else ''}"
+            tools = counted(run.tool_count, "distinct tool")
+            return f"{tools} / {steps} × 3{capped if is_capped else ''}"
         case _:
             source = _SOURCES.get(run.confidence_source or "", "")
             confidence = f"confidence {run.confidence:.3f}{source}"
             if run.success:
                 return f"{confidence}; outcome: {outcome(run.known_success)}"
-            return f"0.3 of {confidence}, because it failed"
+            return f"the run failed: 0.3 × {confidence}"
 
 
 def _novelty(scoring: Scoring) -> str:
     if scoring.embedder is None:
-        return "not measured, because there was no embedding model: 0.5 is assumed"
+        return "not measured without an embedding model: 0.5 is assumed"
     if scoring.nearest_similarity is None:
         return "no earlier run to compare with: 0.5 is assumed"
     similarity = f"{scoring.nearest_similarity:.3f}"
@@ -184,7 +184,7 @@ def remedy(run: Run, parts: formula.Parts, signal: str, threshold: float, *, mea
             return words
         scores.append(score)
     farthest = f"least {min(scores):.3f}" if cleared else f"most {max(scores):.3f}"
-    return f"cannot alone: at {farthest}"
+    return f"not enough by itself: at {farthest}"
 
 
 def shape_of(run: Run) -> formula.Shape:
@@ -203,9 +203,9 @@ def _values(
     if signal == "novelty" and cleared:
         words += f": an earlier run at least {1 - edge:.3f} similar"
     elif signal == "novelty" and measured:
-        words += f": the nearest earlier run would have to be at most {1 - edge:.3f} similar"
+        words += f": the nearest earlier run at most {1 - edge:.3f} similar"
     elif signal == "novelty":
-        words += ": with a model it would be measured, from 0 to 1"
+        words += "; an embedding model would measure it"
     yield words, parts.with_signal(signal, 0.0 if cleared else 1.0).score
 
 
@@ -217,8 +217,8 @@ def _tools(run: Run, parts: formula.Parts, *, cleared: bool) -> Iterator[tuple[s
         signals = formula.measure(other, None, run.confidence, success=run.success)
         changed = parts.with_signal("tool_diversity", signals.tool_diversity)
         score = changed._replace(rules=formula.fired_rules(other, success=run.success)).score
-        words = f"{counted(tools, 'different tool')} instead of {had}"
-        yield f"{words} in its {counted(run.step_count, 'step')}; that makes {score:.3f}", score
+        words = f"{counted(tools, 'distinct tool')} instead of {had}"
+        yield f"{words} in {counted(run.step_count, 'step')}: score {score:.3f}", score
 
 
 def _outcomes(run: Run, parts: formula.Parts, threshold: float) -> Iterator[tuple[str, float]]:
@@ -229,10 +229,10 @@ def _outcomes(run: Run, parts: formula.Parts, threshold: float) -> Iterator[tupl
         changed = parts._replace(rules=formula.fired_rules(shape, success=success))
         full = formula.measure(shape, None, 1.0, success=success).outcome_confidence
         if success != run.success:
-            outcome = f"a {'success' if success else 'failure'}, with "
+            outcome = f"a {'success' if success else 'failure'} with "
             score = changed.with_signal("outcome_confidence", full * run.confidence).score
-            words = f"{outcome}its confidence of {run.confidence:.3f}"
-            yield f"{words}; that makes {score:.3f}", score
+            words = f"{outcome}the same confidence, {run.confidence:.3f}"
+            yield f"{words}: score {score:.3f}", score
         edge = _up((changed.min_signal("outcome_confidence", threshold) or 0.0) / full)
         score = changed.with_signal("outcome_confidence", 0.0 if cleared else full).score
         yield f"{outcome}a confidence of {edge - 0.001 * cleared:.3f}", score

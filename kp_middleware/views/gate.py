@@ -42,8 +42,8 @@ def estimate_in_words(estimate: RunEstimate) -> str:
     """Describe the estimate of a run, with the track record of estimates for its kind."""
     words = f"P(success) was estimated as {p_in_words(estimate.p, estimate.reasons)}."
     if estimate.known:
-        words += f" Right on {estimate.right:,} of {estimate.known:,} runs of known outcome;"
-        words += f" guessing the outcome more common until then: {estimate.base_right:,}."
+        words += f" Right on {estimate.right:,} of {estimate.known:,} runs with a known outcome;"
+        words += f" always guessing the majority outcome: {estimate.base_right:,}."
     return words
 
 
@@ -82,9 +82,9 @@ def record_in_words(record: SuccessRecord) -> str | None:
     if not record.known:
         return None
     if not record.forwarded_known:
-        return f"{record.succeeded:,} of {record.known:,} runs with a known end succeeded"
+        return f"{record.succeeded:,} of {record.known:,} runs with a known outcome succeeded"
     chosen = "chosen by the gate" if record.some_stay else "forwarded"
-    forwarded = f"of {record.forwarded_known:,} {chosen} with a known end"
+    forwarded = f"of {record.forwarded_known:,} {chosen} with a known outcome"
     all_ = f"of all {record.known:,}: {record.succeeded:,}"
     return f"{forwarded} {record.forwarded_succeeded:,} succeeded; {all_}"
 

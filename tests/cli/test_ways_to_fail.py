@@ -195,12 +195,12 @@ def test_what_is_wrong_with_a_key_is_told_until_the_user_acts(
         (told,) = as_json("status")["troubles"]
 
     assert re.fullmatch(
-        rf"nothing is sent to {re.escape(url)} \(since {INSTANT}, tried once, not tried again until"
-        rf" you act\): {re.escape(words)}",
+        rf"nothing is sent to {re.escape(url)} \(since {INSTANT}, tried once, paused until you"
+        rf" fix it\): {re.escape(words)}",
         told,
     )
     lines = type_command("status").stdout.splitlines()
-    assert " " * 21 + "1 waits until you act" in lines
+    assert " " * 21 + "1 waits until you fix it" in lines
     assert not any("kp-middleware outbox send" in line for line in lines)
 
 
@@ -280,8 +280,7 @@ def test_three_programs_at_once_are_told_with_how_long_all_will_take(queue, prog
     (sending,) = found["sending"]
     assert (sending["waiting"], sending["busy"]) == (25, True)
     assert sending["in_words"] == (
-        "a program is sending; all of your programs together send 20 at once, then one every"
-        " 2.2 s: 25 take about 53 s"
+        "a program is sending; shared limit: bursts of 20, then one every 2.2 s; 25 take about 53 s"
     )
     assert [trouble for trouble in found["troubles"] if "nothing is sent" in trouble] == []
 

@@ -72,7 +72,7 @@ def test_no_file_is_named_like_standard_output(type_command, tmp_path, monkeypat
     result = type_command(command, "-")
 
     assert (result.exit_code, (tmp_path / "-").exists()) == (2, False)
-    assert "name a file" in result.stderr
+    assert "give a file name" in result.stderr
 
 
 def test_what_is_no_ordinary_file_is_never_replaced(type_command, tmp_path):

@@ -138,7 +138,7 @@ def test_what_is_said_of_a_registry_is_what_the_product_says_and_nothing_is_miss
 
 
 def test_a_registry_that_has_lost_all_is_filled_again(monkeypatch):
-    [command] = commands("The registry has lost what it had")
+    [command] = commands("The registry lost data")
     with LocalRegistry() as registry:
         monkeypatch.setenv("KP_AGENT_ID", "agent-1")
         monkeypatch.setenv("KP_API_KEY", registry.api_key)

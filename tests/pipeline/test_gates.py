@@ -121,7 +121,7 @@ def test_a_run_may_name_any_year(pulse, connection):
     assert "used until the domain has" in rows(connection)[0][4]
 
 
-TOLD = "nothing leaves: none of the last 100 scored runs cleared the gate"
+TOLD = "no recent run was forwarded: none of the last 100 scored runs cleared the gate"
 
 
 def test_that_none_of_100_cleared_is_said_with_the_setting_and_once_a_day_whoever_looks(

@@ -61,7 +61,7 @@ def test_it_reads(ask, sql, rows):
     ],
 )
 def test_it_writes_nothing_and_opens_nothing_else(ask, db, tmp_path, sql):
-    with pytest.raises(DatabaseError, match="only reading is allowed here"):
+    with pytest.raises(DatabaseError, match="only read-only queries are allowed"):
         ask(sql.format(folder=tmp_path))
 
     assert not (tmp_path / "other.db").exists()

@@ -290,7 +290,7 @@ def test_a_distance_is_told_however_small(decided, told, db):
         narrowly = History(connection).run(below.seq)
 
     assert arithmetic(narrowly)[-1].working.endswith(" by 0.00001")
-    assert " by 0.00001." in told(narrowly)
+    assert ", 0.00001 below" in told(narrowly)
 
 
 def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided, told):

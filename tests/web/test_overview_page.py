@@ -27,11 +27,11 @@ def test_the_overview_has_every_picture_of_the_file(work, overview_page):
 
 def test_what_succeeded_of_what_was_forwarded_is_told(work, overview_page, kp):
     work("fix the test")
-    assert "with a known end" not in text_of(overview_page())
+    assert "with a known outcome" not in text_of(overview_page())
 
     kp.feedback(kp.runs()[0].id, success=False)
 
-    assert "with a known end 0 succeeded; of all 1: 0." in text_of(overview_page())
+    assert "with a known outcome 0 succeeded; of all 1: 0." in text_of(overview_page())
 
 
 def test_each_picture_has_its_words_in_the_caption_and_the_same_as_a_table(work, overview_page):

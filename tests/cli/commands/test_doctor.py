@@ -30,7 +30,7 @@ def test_a_sound_file_is_told_with_its_traces_the_disk_and_sqlite(agent, examine
 
     assert exit_code == 0
     assert found["file"]["detail"].startswith(f"{db}: 1 run, ")
-    assert found["file"]["detail"].endswith(f" sound, SQLite {SQLITE_VERSION}")
+    assert found["file"]["detail"].endswith(f" integrity ok, SQLite {SQLITE_VERSION}")
     assert {(one["ok"], one["try_later"]) for one in found.values()} == {(True, False)}
 
 
@@ -150,7 +150,8 @@ def test_a_gate_that_was_set_since_is_told(db, examine, monkeypatch):
     found, _ = examine()
 
     assert found["gate"]["detail"] == (
-        "top 10%, at most 20 a day from now on; 0 of 1 scored run cleared the gate (threshold 0.75)"
+        "for new runs: top 10%, at most 20 a day;"
+        " 0 of 1 scored run cleared the gate (threshold 0.75)"
     )
 
 
@@ -166,7 +167,7 @@ def test_a_file_that_cannot_be_read_is_told_with_the_remedy_and_has_no_runs(agen
 
     assert (exit_code, older["file"]["ok"]) == (3, False)
     assert f"kp-middleware migrate --db {db}" in older["file"]["detail"]
-    assert older["gate"]["detail"].endswith("from now on; the file cannot be read")
+    assert older["gate"]["detail"].endswith("; the file cannot be read")
     assert "is not an SQLite file; name another file with KP_DB or --db" in other["file"]["detail"]
 
 

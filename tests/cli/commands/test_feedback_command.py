@@ -133,7 +133,7 @@ def test_commands_tell_when_and_what_was_before(type_command):
         told = " ".join(type_command("show", "@last", option).stdout.split())
         assert "UTC: failed (before: not known to have failed, confidence 0.900)" in told
         assert "UTC: confidence 0.250 (before: failed, confidence 0.900)" in told
-    assert "0.3 of confidence 0.250 (from feedback), because it failed" in told
+    assert "the run failed: 0.3 × confidence 0.250 (from feedback)" in told
 
 
 @pytest.mark.usefixtures("learned")

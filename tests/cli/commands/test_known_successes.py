@@ -72,7 +72,7 @@ def test_calibrate_counts_only_what_is_known(ended, db, as_json):
     assert (at["let_through"], at["succeeded"], at["known"]) == (6, 2, 3)
     told = typed("--db", str(db), "calibrate", columns=160)
     assert "2 of 3 known (" in told
-    assert "of 3 forwarded with a known end 2 succeeded; of all 3: 2" in told
+    assert "of 3 forwarded with a known outcome 2 succeeded; of all 3: 2" in told
 
 
 def test_what_was_forwarded_is_held_beside_all_runs(ended, db, as_json):
@@ -85,7 +85,7 @@ def test_what_was_forwarded_is_held_beside_all_runs(ended, db, as_json):
 
     found = as_json("status")
 
-    told = "of 9 forwarded with a known end 8 succeeded; of all 41: 17"
+    told = "of 9 forwarded with a known outcome 8 succeeded; of all 41: 17"
     assert found["successes"]["in_words"] == told
     assert found["successes"]["warning"] is None
     assert found["troubles"] == []
@@ -137,7 +137,7 @@ def test_the_estimate_is_told_with_reasons_and_track_record(db, kp, type_command
     assert estimate.known == 11  # nothing was known before the first
     assert f"P(success) was estimated as {estimate.p:.2f}: " in told
     assert "like runs that failed (against it)" in told
-    assert f"Right on {estimate.right} of 11 runs of known outcome; guessing the " in told
+    assert f"Right on {estimate.right} of 11 runs with a known outcome; always guessing " in told
     assert type_command("show", "@last", "--why").exit_code == 0
 
     [item] = as_json("review")

@@ -32,7 +32,7 @@ def test_what_nobody_confirmed_is_told_if_asked_for(type_command, kp):
     assert json.loads(type_command(*task).stdout) == []
     (told,) = json.loads(type_command(*task, "--unconfirmed").stdout)
     assert told["success_source"] == "assumed"
-    assert "nobody confirmed" in told["digest"]
+    assert "not confirmed" in told["digest"]
 
 
 def test_it_explains_what_is_near_and_does_not_fit(type_command):

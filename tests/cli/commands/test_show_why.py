@@ -65,69 +65,66 @@ EXPLAINED = {
 Find the memory leak in worker 47
 kp:trace:1339c01f-second
 
-It scores 0.327: that is below 0.75 by 0.423.
-Its gate: threshold 0.75.
+Score 0.327, 0.423 below the threshold 0.75.
+Gate: threshold 0.75.
 
 Why
   complexity          0.880 × 0.20 = 0.176   4 of 4 kinds of step give 0.500, error recovery 0.300,
                                              8 steps 0.080
   novelty             0.300 × 0.30 = 0.090   0.700 similar to a1b2c3d4, the nearest earlier run:
                                              Find the memory leak in worker 46
-  tool diversity      0.375 × 0.30 = 0.112   1 different tool in 8 steps, times 3
-  outcome confidence  0.240 × 0.20 = 0.048   0.3 of confidence 0.800 (the agent's), because it
-                                             failed
-  single tool                        -0.100  it used only one tool
+  tool diversity      0.375 × 0.30 = 0.112   1 distinct tool / 8 steps × 3
+  outcome confidence  0.240 × 0.20 = 0.048   the run failed: 0.3 × confidence 0.800 (from the agent)
+  single tool                        -0.100  the run used only one tool
 
 To reach 0.75 with one change:
-  complexity          cannot alone: at most 0.351
-  novelty             cannot alone: at most 0.537
-  tool diversity      cannot alone: at most 0.614
-  outcome confidence  cannot alone: at most 0.479
-  single tool         without this rule 0.427
+  complexity          not enough by itself: at most 0.351
+  novelty             not enough by itself: at most 0.537
+  tool diversity      not enough by itself: at most 0.614
+  outcome confidence  not enough by itself: at most 0.479
+  single tool         without this adjustment: score 0.427
 """,
     "fare": """\
 Book a flight
 kp:trace:77aa-fare
 
-It scores 0.686: that is below 0.75 by 0.064.
-Its gate: threshold 0.75.
+Score 0.686, 0.064 below the threshold 0.75.
+Gate: threshold 0.75.
 
 Why
   complexity          0.280 × 0.20 = 0.056   2 of 4 kinds of step give 0.250, 3 steps 0.030
   novelty             0.500 × 0.25 = 0.125   no earlier run to compare with: 0.5 is assumed
-  tool diversity      1.000 × 0.10 = 0.100   2 different tools in 3 steps, times 3; more than 1
-                                             counts as 1
-  outcome confidence  0.900 × 0.45 = 0.405   confidence 0.900 (the agent's); outcome: succeeded
+  tool diversity      1.000 × 0.10 = 0.100   2 distinct tools / 3 steps × 3, capped at 1
+  outcome confidence  0.900 × 0.45 = 0.405   confidence 0.900 (from the agent); outcome: succeeded
 
 To reach 0.75 with one change:
   complexity          0.600 instead of 0.280
-  novelty             0.756 instead of 0.500: the nearest earlier run would have to be at most 0.244
-                      similar
-  tool diversity      cannot alone: at most 0.686
-  outcome confidence  cannot alone: at most 0.731
+  novelty             0.756 instead of 0.500: the nearest earlier run at most 0.244 similar
+  tool diversity      not enough by itself: at most 0.686
+  outcome confidence  not enough by itself: at most 0.731
 """,
     "repair": """\
 Repair the build
 kp:trace:88bb-repair
 
-It scores 0.916: that reaches 0.75 by 0.166.
-Its gate: threshold 0.75.
+Score 0.916, 0.166 above the threshold 0.75.
+Gate: threshold 0.75.
 
 Why
   complexity          0.870 × 0.15 = 0.131   4 of 4 kinds of step give 0.500, error recovery 0.300,
                                              7 steps 0.070
   novelty             0.800 × 0.20 = 0.160   0.200 similar to elsewher, the nearest earlier run:
                                              another host's
-  tool diversity      0.857 × 0.10 = 0.086   2 different tools in 7 steps, times 3
-  outcome confidence  0.800 × 0.55 = 0.440   confidence 0.800 (the agent's); outcome: succeeded
-  many recoveries                    +0.100  it succeeded after 3 recoveries, which is more than 2
+  tool diversity      0.857 × 0.10 = 0.086   2 distinct tools / 7 steps × 3
+  outcome confidence  0.800 × 0.55 = 0.440   confidence 0.800 (from the agent); outcome: succeeded
+  many recoveries                    +0.100  the run succeeded after 3 recoveries, more than 2
 
-To stay below 0.75 with one change:
-  complexity          cannot alone: at least 0.786
-  novelty             cannot alone: at least 0.756
-  tool diversity      cannot alone: at least 0.773
-  outcome confidence  a failure, with its confidence of 0.800; that makes 0.508
-  many recoveries     without this rule 0.816
+To fall below 0.75 with one change:
+  complexity          not enough by itself: at least 0.786
+  novelty             not enough by itself: at least 0.756
+  tool diversity      not enough by itself: at least 0.773
+  outcome confidence  a failure with the same confidence, 0.800: score 0.508
+  many recoveries     without this adjustment: score 0.816
 """,
 }
 
@@ -143,8 +140,8 @@ def test_a_trace_far_below_or_just_below_or_above_is_explained(type_command, req
 def test_other_weights_score_it_anew_and_say_how_it_was_scored(type_command):
     told = type_command("show", "--why", "1339", "--weights", "medical").stdout
 
-    assert "It scores 0.262: that is below 0.75 by 0.488." in told
-    assert "(Stored, and unchanged: 0.327 against 0.75.)" in told
+    assert "Score 0.262, 0.488 below the threshold 0.75." in told
+    assert "The stored score is still 0.327, threshold 0.75." in told
     assert "0.880 × 0.15 = 0.132" in told
 
 
@@ -200,8 +197,8 @@ def test_novelty_without_a_model_is_said_to_be_assumed(db, account):
 
     told = account(put(db, made, scored(made, embedder=None)), threshold=0.5).signals[1]
 
-    assert told.reason == "not measured, because there was no embedding model: 0.5 is assumed"
-    assert told.remedy.endswith("with a model it would be measured, from 0 to 1")
+    assert told.reason == "not measured without an embedding model: 0.5 is assumed"
+    assert told.remedy.endswith("an embedding model would measure it")
 
 
 @pytest.mark.parametrize(
@@ -210,17 +207,17 @@ def test_novelty_without_a_model_is_said_to_be_assumed(db, account):
         (
             [step("tool_call", name) for name in ("search", "book") * 6],
             0.7,
-            "3 different tools instead of 2 in its 12 steps; that makes 0.714",
+            "3 distinct tools instead of 2 in 12 steps: score 0.714",
         ),
         (  # a second tool ends the rule against one
             [step("tool_call", "search")] * 12,
             0.5,
-            "2 different tools instead of 1 in its 12 steps; that makes 0.639",
+            "2 distinct tools instead of 1 in 12 steps: score 0.639",
         ),
         (  # one tool alone does not do: the rule against it would fire
             [step("thought")] * 6,
             0.6,
-            "2 different tools instead of 0 in its 6 steps; that makes 0.777",
+            "2 distinct tools instead of 0 in 6 steps: score 0.777",
         ),
     ],
     ids=["two", "one", "none"],
@@ -236,8 +233,8 @@ def test_it_is_said_how_many_tools_would_do(db, account, steps, threshold, words
 @pytest.mark.parametrize(
     ("confidence", "words"),
     [
-        (0.9, "a success, with its confidence of 0.900"),
-        (0.1, "a success, with a confidence of 0."),
+        (0.9, "a success with the same confidence, 0.900"),
+        (0.1, "a success with a confidence of 0."),
     ],
     ids=["sure of itself", "not sure"],
 )
@@ -253,7 +250,7 @@ def test_a_failure_is_told_what_success_would_have_done(db, account, confidence,
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({}, "It has no score: kept here, not scored yet."),
+        ({}, "No score: kept here, not scored yet."),
         ({"complete": False, "error_type": "CancelledError"}, "the run did not finish"),
     ],
     ids=["recorded", "incomplete"],

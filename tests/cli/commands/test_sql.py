@@ -49,8 +49,8 @@ def test_what_json_has_no_word_for_is_readable_and_whole_but_in_a_table(asked):
     ("query", "complaint"),
     [
         ("SELECT speed FROM traces", "no such column: speed; kp-middleware sql"),
-        ("DELETE FROM traces", "only reading is allowed here"),
-        ("ATTACH '/etc/passwd' AS p", "only reading is allowed here"),
+        ("DELETE FROM traces", "only read-only queries are allowed"),
+        ("ATTACH '/etc/passwd' AS p", "only read-only queries are allowed"),
         ("SELECT 1", None),
     ],
 )
