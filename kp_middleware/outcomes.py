@@ -13,9 +13,9 @@ from typing import Any, Final, TypeAlias, final
 
 from kp_middleware.traces import ReasoningTrace, Step, Tool
 
-__all__ = ["Judge", "OfRun", "Told", "ToolResult", "checks", "refusal"]
+__all__ = ["Judge", "OfRun", "ReportedOutcome", "ToolResult", "checks", "refusal"]
 
-Told: TypeAlias = bool | float | None
+ReportedOutcome: TypeAlias = bool | float | None
 """The outcome of a run: True, False, the probability of success, 0 to 1, or None if unknown."""
 
 LIKELY: Final = 0.5
@@ -77,7 +77,7 @@ _REFUSAL: Final = re.compile(
 class OfRun:
     """The base of all extractors of the outcome: `checks`, `refusal`, `ToolResult`, `Judge`."""
 
-    def read(self, trace: ReasoningTrace) -> Told:  # noqa: ARG002 - subclasses read it
+    def read(self, trace: ReasoningTrace) -> ReportedOutcome:  # noqa: ARG002 - subclasses read it
         """Return the outcome of a finished run, or None if unknown; a `Judge` is asked later."""
         return None
 
@@ -102,9 +102,9 @@ class ToolResult(OfRun):
     """
 
     tool: str
-    read_result: Callable[[Any], Told]
+    read_result: Callable[[Any], ReportedOutcome]
 
-    def read(self, trace: ReasoningTrace) -> Told:
+    def read(self, trace: ReasoningTrace) -> ReportedOutcome:
         """Return the outcome in the last result of the tool."""
         for step in reversed(trace.steps):
             if step.tool is not None and step.tool.name == self.tool:
@@ -137,7 +137,7 @@ class Judge(OfRun):
         ValueError: If the timeout is not above 0.
     """
 
-    judge: Callable[[ReasoningTrace], Told | Awaitable[Told]]
+    judge: Callable[[ReasoningTrace], ReportedOutcome | Awaitable[ReportedOutcome]]
     timeout_s: float = 10.0
 
     def __post_init__(self) -> None:
@@ -149,7 +149,7 @@ class Judge(OfRun):
 class _Checks(OfRun):
     """Read the result of the last test run, build or type check of the run."""
 
-    def read(self, trace: ReasoningTrace) -> Told:
+    def read(self, trace: ReasoningTrace) -> ReportedOutcome:
         for at in range(len(trace.steps) - 1, -1, -1):
             step = trace.steps[at]
             output = step.output_summary
@@ -172,7 +172,7 @@ class _Checks(OfRun):
 class _Refusal(OfRun):
     """Treat a run that ends in an apology or a refusal as a failure."""
 
-    def read(self, trace: ReasoningTrace) -> Told:
+    def read(self, trace: ReasoningTrace) -> ReportedOutcome:
         return _FAILED if _REFUSAL.search(trace.outcome.result_summary) else None
 
 
@@ -187,17 +187,17 @@ refusal: Final[OfRun] = _Refusal()
 """Treats a run that ends in an apology or a refusal as a failure, which is often wrong."""
 
 
-def probability(told: Told) -> float | None:
+def probability(reported: ReportedOutcome) -> float | None:
     """Return an extractor's result as a probability of success.
 
     Raises:
         ValueError: If it is not True, False, None or a number from 0 to 1.
     """
-    if told is None:
+    if reported is None:
         return None
-    if isinstance(told, bool | int | float) and 0 <= told <= 1:
-        return float(told)
-    raise ValueError(f"outcome must be True, False or a number (0 to 1), got {told!r:.50}")
+    if isinstance(reported, bool | int | float) and 0 <= reported <= 1:
+        return float(reported)
+    raise ValueError(f"outcome must be True, False or a number (0 to 1), got {reported!r:.50}")
 
 
 def _command(before: tuple[Step, ...], tool: Tool) -> str:

@@ -39,7 +39,14 @@ ALSO_PROMISED = {  # besides: what README and docs have users import from module
     "kp_openai_agents": {"KPTracingProcessor"},
     "kp_otel": {"KPSpanProcessor", "enable"},
     "kp_middleware.confidence": {"Confidence", "Confidences", "Field", "log_probabilities", "unit"},
-    "kp_middleware.outcomes": {"Judge", "OfRun", "Told", "ToolResult", "checks", "refusal"},
+    "kp_middleware.outcomes": {
+        "Judge",
+        "OfRun",
+        "ReportedOutcome",
+        "ToolResult",
+        "checks",
+        "refusal",
+    },
     "kp_middleware.errors": {
         *(
             "KnowledgePulseError",

@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Final, TypeAlias, cast
 
 from kp_langchain._handler import KPCallbackHandler
-from kp_langchain._roots import Scope
+from kp_langchain._runs import Scope
 from kp_middleware.confidence import Confidences
 from kp_middleware.recording import Extractors, NullRecording, Recording, shield
 

@@ -35,8 +35,8 @@ except ModuleNotFoundError as exc:
     raise MissingExtraError("langchain") from exc
 
 from kp_langchain._messages import logprobs_of, result_of, turn_of
-from kp_langchain._roots import (
-    Root,
+from kp_langchain._runs import (
+    RootRun,
     Scope,
     agent_inside,
     current_run_id,
@@ -374,18 +374,18 @@ class KPCallbackHandler(BaseCallbackHandler):
             self._runs.ignore(run_id)
             return None
         self._last_trace_id = recorder.trace_id
-        root = Root(recorder, owned=outer is None, scope=self._scope)
+        root = RootRun(recorder, owned=outer is None, scope=self._scope)
         root.successor = self._successor
         root.place = None if outer is None else place_here()
-        root.introduce(name, metadata, tags)
+        root.set_metadata(name, metadata, tags)
         return self._runs.open(run_id, root)
 
-    def _successor(self, over: RootSpan, run: Span) -> Root | None:
+    def _successor(self, over: RootSpan, run: Span) -> RootRun | None:
         recorder = self._record(over.recorder.framework)
         if recorder is None:
             return None
         recorder.agent_name = run.around
-        root = Root(recorder, owned=True, scope="run")
+        root = RootRun(recorder, owned=True, scope="run")
         root.successor, root.around = self._successor, over.agent_name
         root.began_late = root.is_unnamed = True
         return root

@@ -10,7 +10,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import Field, SkipValidation
 
-from kp_langchain._roots import default_pulse
+from kp_langchain._runs import default_pulse
 
 if TYPE_CHECKING:
     from kp_middleware import KnowledgePulse, Recalled

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from kp_langchain._messages import QUOTE, read, role_of
 from kp_langchain._recall import quotes
-from kp_langchain._roots import default_pulse
+from kp_langchain._runs import default_pulse
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.recording import current_recorder
 

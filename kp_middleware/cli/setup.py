@@ -247,7 +247,7 @@ def _registry(settings: Settings) -> Finding:
 def _shared_log(url: str) -> Iterator[Finding]:
     try:
         with closing(Link(url, "doctor")) as link:
-            report, address = link.examine(), link.address
+            report, address = link.diagnose(), link.address
     except errors.KnowledgePulseError as error:
         yield Finding("shared", str(error), ok=False, try_later=True)
         return

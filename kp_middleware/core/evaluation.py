@@ -205,7 +205,7 @@ def _decide(
     is_ours = isinstance(gate, gates.SettingsGate)  # custom gates are validated
     try:
         decision = gate.decide(score, history)
-        reason = decision.told if is_ours else _valid_reason(decision)
+        reason = decision.structured_reason if is_ours else _valid_reason(decision)
     except (Exception, SystemExit) as error:  # a custom gate may raise anything
         if (read_error := getattr(history, "read_error", None)) is not None:
             raise read_error from error
@@ -234,7 +234,7 @@ def _valid_reason(decision: gates.Decision) -> gates.Reason:
     if isinstance(reason := decision.reason, gates.Reason):
         json.dumps(dict(reason.args), allow_nan=False)
         return gates.Reason(gates.ReasonCode(reason.code), reason.args)
-    return decision._replace(reason=_storable(reason)).told
+    return decision._replace(reason=_storable(reason)).structured_reason
 
 
 def _storable(text: object) -> str:

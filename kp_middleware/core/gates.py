@@ -88,10 +88,10 @@ class Decision(NamedTuple):
     @property
     def reason_code(self) -> ReasonCode:
         """The kind of reason; ``custom`` for a text."""
-        return self.told.code
+        return self.structured_reason.code
 
     @property
-    def told(self) -> Reason:
+    def structured_reason(self) -> Reason:
         """The reason as a `Reason`; a text becomes the argument of ``custom``."""
         if isinstance(self.reason, Reason):
             return self.reason

@@ -88,10 +88,10 @@ class SpanTree:
         self._framework = framework
         self._record = recordings(kp, domain=domain, confidence=confidence)
         self._lock = threading.RLock()  # reentrant: the garbage collector may close a stream here
-        self._live: dict[Any, Span] = {}  # by `SpanId`
-        self.get = self._live.get
+        self._live_spans: dict[Any, Span] = {}  # by `SpanId`
+        self.get = self._live_spans.get
         """Return the live span with this id, or None."""
-        self._roots: dict[RootSpan, SpanId] = {}
+        self._root_ids: dict[RootSpan, SpanId] = {}
         self._over = Remembered()
         self._ignored = Remembered()
         self._trace_ids: dict[SpanId, str] = {}
@@ -231,12 +231,12 @@ class SpanTree:
     def leave_to_the_parent(self) -> None:
         """Discard all spans in a forked child, where a span inside one of them is a root."""
         self._lock = threading.RLock()
-        self._over.update(self._live)
-        self._live.clear()
-        self._roots.clear()
+        self._over.update(self._live_spans)
+        self._live_spans.clear()
+        self._root_ids.clear()
 
     def __len__(self) -> int:
-        return len(self._live)
+        return len(self._live_spans)
 
     def trace_id(self, span_id: SpanId) -> str | None:
         """Return the trace id of a live or ended root; None if it is too old or not a root."""
@@ -246,7 +246,7 @@ class SpanTree:
         """Begin a span inside a live one; return None without a live parent or if begun already."""
         with self._lock:
             parent = self.get(parent_id)
-            if parent is None or span_id in self._live:
+            if parent is None or span_id in self._live_spans:
                 return None
             root, chat = parent.root, parent.conversation
             if parent.tool is not None and not root.one_conversation:
@@ -255,7 +255,7 @@ class SpanTree:
                     parent.inner.follows = chat.follows
                 chat = parent.inner
             parent.paused_inside = False
-            span = self._live[span_id] = Span(root, chat, parent)
+            span = self._live_spans[span_id] = Span(root, chat, parent)
             root.span_ids.add(span_id)
             span.number = root.begun = root.begun + 1
             return span
@@ -263,7 +263,7 @@ class SpanTree:
     def is_new(self, span_id: SpanId, parent_id: SpanId | None) -> bool:
         """Return True if a span is neither live nor inside an ignored span."""
         with self._lock:
-            if span_id in self._live:
+            if span_id in self._live_spans:
                 return False
             if parent_id is None or parent_id not in self._ignored:
                 return True
@@ -290,7 +290,7 @@ class SpanTree:
         still report their output: its trace ends with the last of them.
         """
         with self._lock:
-            span = self._live.pop(span_id, None)
+            span = self._live_spans.pop(span_id, None)
             if span is None:
                 return None
             self._over.add(span_id)
@@ -306,7 +306,7 @@ class SpanTree:
             if root.closed_early and self._awaits(root):
                 return span
             span.ends_trace = root.owned
-            del self._roots[root]
+            del self._root_ids[root]
             is_outlived = root.span_ids and span.parent is None and not streamed
             abandoned = self._move(root) if is_outlived else None  # nearly never
             if root.span_ids:
@@ -323,13 +323,13 @@ class SpanTree:
 
     def _awaits(self, root: RootSpan) -> bool:
         """Return True if a model, tool or retriever in it is live; a chain may never end."""
-        return any(self._live[key].tells for key in root.span_ids)
+        return any(self._live_spans[key].tells for key in root.span_ids)
 
     @shield
     def _move(self, over: RootSpan) -> list[RootSpan]:
         """Make each chain that outlives its root a root; return the roots beyond the limit."""
         abandoned: list[RootSpan | None] = []
-        live = {span: key for key in over.span_ids if (span := self._live.get(key)) is not None}
+        live = {span: key for key in over.span_ids if (span := self.get(key)) is not None}
         chains: dict[Span, dict[SpanId, Span]] = {}
         for span in sorted(live, key=lambda span: span.number):
             outermost = [span, *takewhile(live.__contains__, span.above())][-1]
@@ -351,23 +351,23 @@ class SpanTree:
                     span.around = span.agent = None
                 span.enter(span.agent)
             outermost.parent, outermost.is_root = None, True
-            root.span_ids = {key for key in inside if key in self._live} - {live[outermost]}
+            root.span_ids = {key for key in inside if key in self._live_spans} - {live[outermost]}
             root.begun = max(span.number for span in inside.values())
             abandoned.append(self._add_root(live[outermost], outermost))
         return [root for root in abandoned if root is not None]
 
     def _add_root(self, span_id: SpanId, span: Span) -> RootSpan | None:
         """Add a root; remove and return the oldest beyond the limit."""
-        self._live[span_id] = span
-        self._roots[span.root] = span_id
+        self._live_spans[span_id] = span
+        self._root_ids[span.root] = span_id
         self._trace_ids[span_id] = span.root.recorder.trace_id
         if len(self._trace_ids) > _REMEMBERED:
             del self._trace_ids[next(iter(self._trace_ids))]
-        if len(self._roots) <= _MAX_ROOTS:
+        if len(self._root_ids) <= _MAX_ROOTS:
             return None
-        oldest = next(iter(self._roots))
-        oldest_id = self._roots.pop(oldest)
-        self._live.pop(oldest_id, None)
+        oldest = next(iter(self._root_ids))
+        oldest_id = self._root_ids.pop(oldest)
+        self._live_spans.pop(oldest_id, None)
         self._ignored.update((oldest_id, *oldest.span_ids))
         self._ignored.trim()
         self._close(oldest)
@@ -376,7 +376,7 @@ class SpanTree:
     def _close(self, root: RootSpan) -> None:
         self._over.update(root.span_ids)
         self._over.trim()
-        left = (self._live.pop(key, None) for key in root.span_ids)
+        left = (self._live_spans.pop(key, None) for key in root.span_ids)
         root.silent, root.span_ids = [span for span in left if span is not None], set()
 
 

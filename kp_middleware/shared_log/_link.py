@@ -138,7 +138,7 @@ class Transaction(NamedTuple):
         return [cursor.fetchall() for cursor in cursors]
 
 
-class Examination(NamedTuple):
+class Diagnosis(NamedTuple):
     """The state of the log; ``settings`` are those of each recent pod."""
 
     server: str
@@ -221,7 +221,7 @@ class Link:
         left = f"; {waiting:,} waiting to be sent" if waiting else ""
         return f"PostgreSQL {server.split()[0]}, {rows:,} rows, {seen}{newest}{left}"
 
-    def examine(self) -> Examination:
+    def diagnose(self) -> Diagnosis:
         """Connect, write, roll back, and measure the round trip."""
         took_s = []
         with self.session() as connection:
@@ -235,7 +235,7 @@ class Link:
             [(server, now, is_encrypted)] = connection.execute(_SELF).fetchall()
             ahead_s = now - time.time()
             pods = connection.execute(_SETTINGS).fetchall()
-        return Examination(server, min(took_s), ahead_s, is_encrypted, pods)
+        return Diagnosis(server, min(took_s), ahead_s, is_encrypted, pods)
 
     def delete(self, trace_id: str) -> bool:
         """Delete a run's document and vector on all hosts; return whether it existed."""

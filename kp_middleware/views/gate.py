@@ -194,8 +194,8 @@ def calibrated(
             counts = Counter({group: gate.count(found) for group, found in groups.items()})
         settings.append(_view(setting, counts, names, len(started), days))
         reach(len(settings), len(tried))
-    of_specified = next(view.share for view in settings if view.setting == DEFAULT_THRESHOLD)
-    best = DEFAULT_THRESHOLD if of_specified >= 0.05 else _BEST_TENTH  # half of a tenth
+    protocol_share = next(view.share for view in settings if view.setting == DEFAULT_THRESHOLD)
+    best = DEFAULT_THRESHOLD if protocol_share >= 0.05 else _BEST_TENTH  # half of a tenth
     return Calibration(
         runs=len(started),
         private=sum(is_asked) - len(started),

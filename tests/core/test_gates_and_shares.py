@@ -166,7 +166,7 @@ def test_words_of_a_users_gate_are_a_custom_reason():
     told = Decision("withhold", "legal says no, but max_per_day = unknown", 0.1)
 
     assert told.reason_code == ReasonCode.CUSTOM
-    assert reason_text(*told.told) == "legal says no, but max_per_day = unknown"
+    assert reason_text(*told.structured_reason) == "legal says no, but max_per_day = unknown"
 
 
 @pytest.mark.parametrize("code", [*ReasonCode, "of a newer version"])

@@ -164,7 +164,7 @@ def _refuses_an_answer(error: BaseException, errors: ModuleType) -> bool:
     )
 
 
-class Root(RootSpan):
+class RootRun(RootSpan):
     """A root run being recorded, maybe ``within`` a graph or in another root's background."""
 
     def __init__(self, recorder: Recorder, *, owned: bool, scope: Scope) -> None:
@@ -193,7 +193,9 @@ class Root(RootSpan):
         return asked if isinstance(asked, tuple | list) else ()
 
     @shield
-    def introduce(self, name: object, metadata: Mapping[str, object], tags: Sequence[str]) -> None:
+    def set_metadata(
+        self, name: object, metadata: Mapping[str, object], tags: Sequence[str]
+    ) -> None:
         """Set the agent, thread, owner and tags of the root."""
         recorder = self.recorder
         self.agent_name = metadata.get("lc_agent_name")
