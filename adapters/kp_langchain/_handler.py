@@ -20,7 +20,7 @@ from kp_middleware.recording import (
     Span,
     bounded_name,
     captured_recorder,
-    place_here,
+    current_place,
     recordings,
     shield,
     text_of,
@@ -260,7 +260,7 @@ class KPCallbackHandler(BaseCallbackHandler):
             return
         turn, recorder = turn_of(response), run.root.recorder
         if recorder.extractors.uses_logprobs and not run.internal:
-            recorder.record_logprobs(logprobs_of(response), inside=run.around is not None)
+            recorder.record_logprobs(logprobs_of(response), inside=run.enclosing_tool is not None)
         self._runs.finish(run_id, turn.text or None, turn=turn)
 
     @event
@@ -316,7 +316,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run is None:
             return
         if parent is not None and parent.tool is not None:
-            run.tells = False
+            run.emits_steps = False
             return
         run.begin_tool(str(origin[2] or "retriever"), None, {"query": query})
         if run.is_root:
@@ -334,18 +334,18 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     def _begin(self, run_id: int, origin: Origin, *, is_model: bool = False) -> Span | None:
         """Begin a model, a tool or a retriever; return None if its parent is unknown."""
-        run = self._runs.join(run_id, origin[0]) or self._begin_alone(run_id, origin)
+        run = self._runs.join(run_id, origin[0]) or self._begin_without_parent(run_id, origin)
         if run is None:
             return None
         root, metadata = run.root, origin[1]
         recorder = root.recorder
         run.after = recorder.last_step
         if run.parent is not None:
-            run.tells, agent = True, run.around
+            run.emits_steps, agent = True, run.enclosing_tool
             if metadata:
-                if run.around is None and (root.is_unnamed or "thread_id" in metadata):
+                if run.enclosing_tool is None and (root.is_unnamed or "thread_id" in metadata):
                     root.set_thread(metadata)
-                agent = agent_inside(metadata, root.agent_name, run.around, root.within)
+                agent = agent_inside(metadata, root.agent_name, run.enclosing_tool, root.namespace)
             if agent is not None:
                 run.enter(agent)
         if is_model:
@@ -365,8 +365,10 @@ class KPCallbackHandler(BaseCallbackHandler):
         if not self._runs.is_new(run_id, parent_id):
             return None
         outer = captured_recorder()
-        if outer is None and (around := self._runs.get(current_run_id())) is not None:
-            outer = around.root.recorder  # in a fallback, LangChain does not name the run around it
+        if outer is None and (enclosing := self._runs.get(current_run_id())) is not None:
+            outer = (
+                enclosing.root.recorder
+            )  # in a fallback, LangChain does not name the run around it
         # LangGraph before 1.1.5 is known by its default name alone
         is_graph = metadata.get("ls_integration", name) in {"langgraph", "LangGraph"}
         recorder = outer or self._record("langgraph" if is_graph else "langchain")
@@ -376,7 +378,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         self._last_trace_id = recorder.trace_id
         root = RootRun(recorder, owned=outer is None, scope=self._scope)
         root.successor = self._successor
-        root.place = None if outer is None else place_here()
+        root.place = None if outer is None else current_place()
         root.set_metadata(name, metadata, tags)
         return self._runs.open(run_id, root)
 
@@ -384,13 +386,13 @@ class KPCallbackHandler(BaseCallbackHandler):
         recorder = self._record(over.recorder.framework)
         if recorder is None:
             return None
-        recorder.agent_name = run.around
+        recorder.agent_name = run.enclosing_tool
         root = RootRun(recorder, owned=True, scope="run")
-        root.successor, root.around = self._successor, over.agent_name
+        root.successor, root.enclosing_agent = self._successor, over.agent_name
         root.began_late = root.is_unnamed = True
         return root
 
-    def _begin_alone(self, run_id: int, origin: Origin) -> Span | None:
+    def _begin_without_parent(self, run_id: int, origin: Origin) -> Span | None:
         parent_id = origin[0]
         if (
             parent_id is None

@@ -26,7 +26,7 @@ from kp_middleware.forks import at_fork
 from kp_middleware.recording import (
     GIVEN_UP,
     Conversation,
-    Here,
+    CurrentRun,
     Recorder,
     Recording,
     RootSpan,
@@ -80,12 +80,12 @@ def current_run_id() -> int | None:
     return None if run_id is None else run_id.int
 
 
-def current_run() -> Here | None:
+def current_run() -> CurrentRun | None:
     """Return the recorder and place of the current LangChain run, or None."""
     run_id = current_run_id()
     for runs in () if run_id is None else [*_runs_by_pipeline.values()]:
         if (run := runs.get(run_id)) is not None:
-            return Here(run.root.recorder, run.place_inside)
+            return CurrentRun(run.root.recorder, run.place_inside)
     return None
 
 
@@ -136,22 +136,22 @@ def resumption_of(inputs: object, metadata: Mapping[str, object]) -> Resumption 
 
 
 def agent_inside(
-    metadata: Mapping[str, object], own: object, around: str | None, within: str = ""
+    metadata: Mapping[str, object], own: object, tool: str | None, namespace: str = ""
 ) -> str | None:
     """Return the name of the nested agent that a run belongs to, or None for the root's ``own``.
 
-    An unnamed agent is named after the tool ``around`` it, a subgraph after its node; ``within``
-    is the root's namespace.
+    An unnamed agent is named after its enclosing ``tool``, a subgraph after its node;
+    ``namespace`` is the root's.
 
-    >>> agent_inside({"langgraph_checkpoint_ns": "billing:1f|model:2e"}, own=None, around=None)
+    >>> agent_inside({"langgraph_checkpoint_ns": "billing:1f|model:2e"}, own=None, tool=None)
     'billing'
     """
     agent = metadata.get("lc_agent_name")
     if agent is not None and agent != own:
         return bounded_name(agent)
-    if around is not None:
-        return bounded_name(around)
-    *inside, _ = str(metadata.get(_NAMESPACE) or "").removeprefix(f"{within}|").split("|")
+    if tool is not None:
+        return bounded_name(tool)
+    *inside, _ = str(metadata.get(_NAMESPACE) or "").removeprefix(f"{namespace}|").split("|")
     nodes = [node.partition(":")[0] for node in inside if not node.isdigit()]  # those count calls
     return bounded_name("/".join(nodes)) if nodes else None
 
@@ -165,15 +165,15 @@ def _refuses_an_answer(error: BaseException, errors: ModuleType) -> bool:
 
 
 class RootRun(RootSpan):
-    """A root run being recorded, maybe ``within`` a graph or in another root's background."""
+    """A root run being recorded, maybe in a graph or in another root's background."""
 
     def __init__(self, recorder: Recorder, *, owned: bool, scope: Scope) -> None:
         super().__init__(recorder, owned=owned, conversation=_conversation)
-        self.within = ""
+        self.namespace = ""
         self.awaits_turn = owned and scope == "thread"
         self._has_objective = not owned
         self._is_resumed = False
-        self.around: object = None  # if it ``began_late``, the agent that it ran in
+        self.enclosing_agent: object = None  # if it ``began_late``, the agent that it ran in
         self.began_late = False
         self.is_unnamed = False  # until the first run inside it names its agent
 
@@ -199,7 +199,7 @@ class RootRun(RootSpan):
         """Set the agent, thread, owner and tags of the root."""
         recorder = self.recorder
         self.agent_name = metadata.get("lc_agent_name")
-        self.within = str(metadata.get(_NAMESPACE) or "")
+        self.namespace = str(metadata.get(_NAMESPACE) or "")
         if "thread_id" in metadata:
             self.set_thread(metadata)
         if not self.owned:
@@ -220,9 +220,9 @@ class RootRun(RootSpan):
         recorder, thread_id = self.recorder, metadata.get("thread_id")
         if self.is_unnamed:
             self.is_unnamed = False
-            self.within = str(metadata.get(_NAMESPACE) or "").rpartition("|")[0]
+            self.namespace = str(metadata.get(_NAMESPACE) or "").rpartition("|")[0]
             self.agent_name = metadata.get("lc_agent_name")
-            if self.agent_name is not None and self.agent_name != self.around:
+            if self.agent_name is not None and self.agent_name != self.enclosing_agent:
                 recorder.agent_name = bounded_name(self.agent_name)
         if recorder.thread_id is None and thread_id is not None:
             recorder.thread_id = str(thread_id)
@@ -267,7 +267,7 @@ class RootRun(RootSpan):
             self.set_objective(inputs)
         if not span.conversation.is_settled:
             self.record_messages(span.conversation.results(messages_of(output)), span)
-        if self.silent or self.cancelled:
+        if self.unfinished_spans or self.cancelled:
             self.record_late(ended_well=True)
         self.pause(span)
 

@@ -8,7 +8,7 @@ from weakref import WeakSet
 from kp_middleware import KnowledgePulse
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.recording import Here, Recording, current_recorder, register_finder, shield
+from kp_middleware.recording import CurrentRun, Recording, current_recorder, register_finder, shield
 from kp_middleware.spans.buffer import SpanBuffer
 from kp_middleware.spans.dialects import Event, SpanContent, read_span, select_attributes, span_kind
 from kp_middleware.spans.replay import Scope
@@ -156,11 +156,11 @@ def _scope_of(name: str) -> Scope:
     )
 
 
-def _find_current_run() -> Here | None:
+def _find_current_run() -> CurrentRun | None:
     if not _buffers:
         return None
     span_id = trace.get_current_span().get_span_context().span_id
-    places = (buffered.here(span_id) for buffered in [*_buffers]) if span_id else ()
+    places = (buffered.run_of(span_id) for buffered in [*_buffers]) if span_id else ()
     return next((place for place in places if place is not None), None)
 
 

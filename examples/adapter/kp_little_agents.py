@@ -8,19 +8,19 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from kp_middleware import KnowledgePulse
-from kp_middleware.recording import Here, Span, SpanTree, Turn, register_finder, shield
+from kp_middleware.recording import CurrentRun, Span, SpanTree, Turn, register_finder, shield
 
 _span: Final[ContextVar[Span | None]] = ContextVar("kp_little_agents_span", default=None)
 
 
-def _run_here() -> Here | None:
+def _current_run() -> CurrentRun | None:
     """Return the current run for ``current_trace()`` and ``@kp.tool``, until it ends."""
     span = _span.get()
     over = span is None or span.root.recorder.finished
-    return None if span is None or over else Here(span.root.recorder, span.place_inside)
+    return None if span is None or over else CurrentRun(span.root.recorder, span.place_inside)
 
 
-register_finder(_run_here)
+register_finder(_current_run)
 
 
 class KPListener:

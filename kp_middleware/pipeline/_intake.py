@@ -224,7 +224,7 @@ class Intake:
                     run = _redacted(run, self.policy, known, is_new=False)
                 seq, aliases = earlier.seq, {one.trace.id for one in parts} - {run.trace.id}
             elif run.part is not None and run.part.follows and run.part.awaits is None:
-                whole = recording.alone(run) if run.shape.steps else None
+                whole = recording.detach_from_thread(run) if run.shape.steps else None
                 if whole is None:
                     return  # nothing to continue: not a run
                 run = self._with_thread_objective(whole, run.part)

@@ -12,12 +12,12 @@ from kp_middleware.recording._bounds import (
     jsonable,
 )
 from kp_middleware.recording._context import (
-    Here,
+    CurrentRun,
     Place,
     captured_recorder,
+    current_place,
     current_recorder,
     inside,
-    place_here,
     propagate_context,
     register_finder,
     shield,
@@ -32,7 +32,13 @@ from kp_middleware.recording._conversation import (
 )
 from kp_middleware.recording._decorators import captured, recorded_tool
 from kp_middleware.recording._extractors import Extractors
-from kp_middleware.recording._recorded_run import alone, assemble, bounded, ended, joined
+from kp_middleware.recording._recorded_run import (
+    assemble,
+    bounded,
+    detach_from_thread,
+    ended,
+    joined,
+)
 from kp_middleware.recording._recorder import GIVEN_UP, Recorder, current_trace
 from kp_middleware.recording._spans import RootSpan, Span, SpanFailure, SpanId
 from kp_middleware.recording._tree import NullRecording, Recording, SpanTree, recordings
@@ -40,8 +46,8 @@ from kp_middleware.recording._tree import NullRecording, Recording, SpanTree, re
 __all__ = [
     "GIVEN_UP",
     "Conversation",
+    "CurrentRun",
     "Extractors",
-    "Here",
     "LateNote",
     "Message",
     "ModelCall",
@@ -57,7 +63,6 @@ __all__ = [
     "SpanTree",
     "ToolCall",
     "Turn",
-    "alone",
     "assemble",
     "bounded",
     "bounded_name",
@@ -65,8 +70,10 @@ __all__ = [
     "captured",
     "captured_recorder",
     "causes",
+    "current_place",
     "current_recorder",
     "current_trace",
+    "detach_from_thread",
     "ended",
     "fields_of",
     "holds_cuts",
@@ -74,7 +81,6 @@ __all__ = [
     "is_marker",
     "joined",
     "jsonable",
-    "place_here",
     "propagate_context",
     "recorded_tool",
     "recordings",

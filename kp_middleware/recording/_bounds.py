@@ -331,7 +331,7 @@ class StepLog:
         calls = (step for step in self._kept() if step.get("call_id") == call_id)
         return next((step for step in calls if step["type"] == "tool_call"), None)
 
-    def demote(self, step: StepFields) -> None:
+    def mark_fatal(self, step: StepFields) -> None:
         """Turn a recovery into an observation, because its error ended the run."""
         if all(kept is not step for kept in self._kept()):
             self._left_out[step["type"]] -= 1

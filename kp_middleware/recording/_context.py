@@ -77,16 +77,16 @@ class Place(NamedTuple):
     parent: str | None = None
 
 
-class Here(NamedTuple):
+class CurrentRun(NamedTuple):
     """The current run and the place in it; no place means the run's own agent."""
 
     recorder: "Recorder"
     place: Place | None = None
 
 
-Finder: TypeAlias = Callable[[], Here | None]
+Finder: TypeAlias = Callable[[], CurrentRun | None]
 
-_here: ContextVar[Here | None] = ContextVar("kp_middleware_here", default=None)
+_current: ContextVar[CurrentRun | None] = ContextVar("kp_middleware_current_run", default=None)
 _finders: list[Finder] = []
 
 
@@ -100,16 +100,16 @@ def current_recorder() -> "Recorder | None":
 
 def captured_recorder() -> "Recorder | None":
     """Return the recorder of the current captured function, or None, without calling finders."""
-    here = _here.get()
-    return None if here is None or here.recorder.finished else here.recorder
+    current = _current.get()
+    return None if current is None or current.recorder.finished else current.recorder
 
 
-def place_here() -> Place | None:
+def current_place() -> Place | None:
     """Return the place of the current code; None means the run's own agent."""
-    here = _here.get()
-    if (here is None or here.place is None) and _finders:
-        here = _find_run()
-    return None if here is None else here.place
+    current = _current.get()
+    if (current is None or current.place is None) and _finders:
+        current = _find_run()
+    return None if current is None else current.place
 
 
 def register_finder(finder: Finder) -> None:
@@ -121,21 +121,21 @@ class inside:  # noqa: N801 - a context manager, quicker than one by a generator
     """Make this the current run for the duration of the block, in this context only."""
 
     def __init__(self, recorder: "Recorder | None", place: Place | None = None) -> None:
-        self._here = None if recorder is None else Here(recorder, place)
+        self._current = None if recorder is None else CurrentRun(recorder, place)
 
     def __enter__(self) -> None:
-        self._token = _here.set(self._here)
+        self._token = _current.set(self._current)
 
     def __exit__(self, *_: object) -> None:
         with suppress(ValueError):  # a generator or coroutine may be closed in another context
-            _here.reset(self._token)
+            _current.reset(self._token)
 
 
-def _find_run() -> Here | None:
+def _find_run() -> CurrentRun | None:
     return next((run for finder in _finders if (run := finder()) is not None), None)
 
 
-at_fork(after_in_child=lambda: _here.set(None))  # the run belongs to the parent
+at_fork(after_in_child=lambda: _current.set(None))  # the run belongs to the parent
 
 
 def is_kind(check: Callable[[object], bool], function: object) -> bool:

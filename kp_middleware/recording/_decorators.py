@@ -12,10 +12,10 @@ from typing import Any, Final, Self, TypeAlias, TypeVar, cast
 from kp_middleware.recording._bounds import BoundedCopy
 from kp_middleware.recording._context import (
     Place,
+    current_place,
     current_recorder,
     inside,
     is_kind,
-    place_here,
     shield,
 )
 from kp_middleware.recording._extractors import Extractors
@@ -132,7 +132,7 @@ class _FunctionRecording(CallRecording):
     def __init__(
         self, recorder: Recorder, call: Callable[[], str], *, agent: str | None = None
     ) -> None:
-        place = None if agent is None else place_here() or Place()
+        place = None if agent is None else current_place() or Place()
         super().__init__(recorder, place and place._replace(agent=agent))
         self._recorder, self._call, self._is_root = recorder, call, agent is None
         self._steps_before = recorder.log.count
@@ -160,7 +160,7 @@ class _FunctionRecording(CallRecording):
         if self._is_root:
             self._set_outcome(self._output())
             recorder.finish(error, complete=not isinstance(error, GIVEN_UP))
-        elif not recorder.has_just_noted(error):
+        elif not recorder.already_recorded(error):
             recorder.error(error)
 
     def _set_outcome(self, result: object) -> None:
@@ -171,7 +171,7 @@ class _FunctionRecording(CallRecording):
 class _ToolRecording(CallRecording):
     def __init__(self, recorder: Recorder, name: str, arguments: dict[str, Any]) -> None:
         self._recorder, self._name, self._started = recorder, name, perf_counter()
-        self._call_id, self._place = recorder.new_call_id(), place_here() or Place()
+        self._call_id, self._place = recorder.new_call_id(), current_place() or Place()
         super().__init__(recorder, Place(self._place.agent, self._call_id))
         place, call_id = self._place, self._call_id
         recorder.note("tool_call", tool=name, input=arguments, place=place, call_id=call_id)
@@ -187,7 +187,7 @@ class _ToolRecording(CallRecording):
     def raised(self, error: BaseException) -> None:
         if isinstance(error, GeneratorExit):
             self.returned(None)  # the caller stopped iterating
-        elif not self._recorder.has_just_noted(error):
+        elif not self._recorder.already_recorded(error):
             took_ms, place, call_id = self._latency_ms(), self._place, self._call_id
             self._recorder.error(
                 error, tool=self._name, latency_ms=took_ms, place=place, call_id=call_id

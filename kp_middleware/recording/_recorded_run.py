@@ -279,10 +279,10 @@ def ended(
         confidence = default_confidence(success=success)
     changed = trace.ended(success=success, confidence=confidence)
     final = run.model_copy(update={"trace": changed, "complete": complete, "part": None, **sources})
-    return final if run.error_type is None else _fatal(final)
+    return final if run.error_type is None else _mark_fatal(final)
 
 
-def alone(run: RecordedRun) -> RecordedRun | None:
+def detach_from_thread(run: RecordedRun) -> RecordedRun | None:
     """Return a part whose earlier parts are missing, or None if it has no new steps.
 
     Results of calls made in the missing parts are left out.
@@ -391,7 +391,7 @@ def _joined_part(first: RecordedRun, second: RecordedRun) -> ThreadPart | None:
     )
 
 
-def _fatal(run: RecordedRun) -> RecordedRun:
+def _mark_fatal(run: RecordedRun) -> RecordedRun:
     """Turn the last error recovery into an observation: with no later part, it ended the run."""
     steps = [*run.trace.steps]
     last = next((at for at in range(len(steps))[::-1] if steps[at].type == "error_recovery"), None)

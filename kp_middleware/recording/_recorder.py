@@ -34,7 +34,7 @@ from kp_middleware.recording._bounds import (
     jsonable,
     size_bytes,
 )
-from kp_middleware.recording._context import Place, current_recorder, place_here, shield
+from kp_middleware.recording._context import Place, current_place, current_recorder, shield
 from kp_middleware.recording._extractors import Extractors, confidence_by
 from kp_middleware.runs import Awaited
 from kp_middleware.traces import StepType, fresh_id
@@ -154,7 +154,7 @@ class Recorder:
         """
         read, written = (n if n is None else int(n) for n in (input_tokens, output_tokens))
         call = ModelCall(model, read, written, **_latency(latency_ms))
-        self.note("thought", content, took=call, place=place_here())
+        self.note("thought", content, took=call, place=current_place())
         if model is not None:
             self.model = bounded_name(model)
         if read is not None or written is not None:
@@ -174,7 +174,7 @@ class Recorder:
         If calls run concurrently, give the observation of the result the same ``call_id``.
         """
         named = tool if mcp_server is None else (tool, mcp_server)
-        self.note("tool_call", tool=named, input=input, place=place_here(), call_id=call_id)
+        self.note("tool_call", tool=named, input=input, place=current_place(), call_id=call_id)
 
     @shield
     def observation(
@@ -190,7 +190,7 @@ class Recorder:
 
         Pass a person's message as ``content``, and a tool's result as ``output_summary``.
         """
-        place = place_here()
+        place = current_place()
         self.note("observation", content, tool, output_summary, latency_ms, place, call_id)
 
     @shield
@@ -205,12 +205,12 @@ class Recorder:
     ) -> None:
         """Note an error, as an ``error_recovery`` unless the same error ends the run."""
         text = error if isinstance(error, str) else error_text(error)
-        place = place_here() if place is None else place
+        place = current_place() if place is None else place
         step = self.note("error_recovery", None, tool, text, latency_ms, place, call_id)
         if step is not None and isinstance(error, BaseException):
             self._errors.append((vars(error), step))
 
-    def has_just_noted(self, error: BaseException) -> bool:
+    def already_recorded(self, error: BaseException) -> bool:
         """Return True if this error is the last step, and so is propagating out of the run."""
         if not self._errors:
             return False
@@ -319,7 +319,7 @@ class Recorder:
             self.log.append(fatal[0], size)
         if self.thread_notes.awaits is None:  # else it may resume
             for step in fatal:
-                self.log.demote(step)
+                self.log.mark_fatal(step)
 
     def note(
         self,

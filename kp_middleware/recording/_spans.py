@@ -51,12 +51,13 @@ class Span:
 
     Attributes:
         tool, call_id: The name of a tool and the id of its call; None for other spans.
-        around, within: The innermost tool around the span and the id of its call, or None.
+        enclosing_tool, enclosing_call_id: The innermost tool around the span and the id of its
+            call, or None.
         step_call_id: The id of a tool's call, generated if it has none; None for other spans.
         started_s: The start of a tool or a model, by the recorder's clock.
         agent: The inner agent that the span runs in; None means the root's own agent.
         place: The place of the span's steps; a tool's own steps are outside its call.
-        tells: True for a model, a tool or a retriever, whose end is a step.
+        emits_steps: True for a model, a tool or a retriever, whose end is a step.
         after: The last step of the trace when the span began or was cancelled.
         internal: True for a model called by a middleware.
         answered: True if another span reported its result; its own later report is ignored.
@@ -66,14 +67,15 @@ class Span:
         inner: The conversation of the spans inside this tool, made on first use.
     """
 
-    is_over = ends_trace = tells = internal = answered = raised = paused = paused_inside = False
+    is_over = ends_trace = emits_steps = internal = answered = raised = False
+    paused = paused_inside = False
     tool: str | None = None
     call_id: str | None = None
     step_call_id: str | None = None
     model: str | None = None
     agent: str | None = None
-    around: str | None = None
-    within: str | None = None
+    enclosing_tool: str | None = None
+    enclosing_call_id: str | None = None
     number, started_s = 0, 0.0
     after: StepFields | None = None
     cancelled_at: int | None = None
@@ -88,15 +90,16 @@ class Span:
         self.parent = parent
         self.is_root = parent is None
         self.place: Place | None = root.place
-        if parent is not None and (within := parent.step_call_id or parent.within):
-            self.around, self.within = parent.tool or parent.around, within
+        if parent is not None and (call_id := parent.step_call_id or parent.enclosing_call_id):
+            self.enclosing_tool = parent.tool or parent.enclosing_tool
+            self.enclosing_call_id = call_id
             self.enter(None)
 
     def enter(self, agent: str | None) -> None:
         """Put the span into an inner agent, or None for the root's own."""
         self.agent = agent
-        is_own = agent is None and self.within is None
-        self.place = self.root.place if is_own else Place(agent, self.within)
+        is_own = agent is None and self.enclosing_call_id is None
+        self.place = self.root.place if is_own else Place(agent, self.enclosing_call_id)
 
     @property
     def place_inside(self) -> Place | None:
@@ -112,7 +115,7 @@ class Span:
     def begin_model(self, name: str) -> None:
         """Make this span a model call that starts now."""
         recorder = self.root.recorder
-        self.tells, self.started_s = True, recorder.clock()
+        self.emits_steps, self.started_s = True, recorder.clock()
         if name:
             self.model = name
             if recorder.model is None:
@@ -127,7 +130,7 @@ class Span:
         """
         recorder = self.root.recorder
         announced = self.conversation.begin(self, name, call_id, inputs)
-        self.tells, self.tool, self.call_id = True, name, announced or call_id
+        self.emits_steps, self.tool, self.call_id = True, name, announced or call_id
         self.step_call_id = self.call_id or recorder.new_call_id()
         self.started_s = recorder.clock()
         if announced is None:
@@ -136,7 +139,7 @@ class Span:
                 "tool_call", None, name, None, None, self.place, self.step_call_id, given
             )
 
-    def above(self) -> Iterator["Span"]:
+    def ancestors(self) -> Iterator["Span"]:
         """Yield the spans around this one, innermost first."""
         outer = self.parent
         while outer is not None:
@@ -210,7 +213,7 @@ class RootSpan:
 
     Attributes:
         place: The place of the root in the trace of a captured function, or None.
-        silent: After the end, the spans whose end was never reported.
+        unfinished_spans: After the end, the spans whose end was never reported.
         successor: Returns a new root for a span that outlives this root, or None.
         one_conversation: True if the calls inside its tools belong to its own conversation.
         awaits_turn: True if the run waits for the next turn of its thread at its end.
@@ -231,7 +234,7 @@ class RootSpan:
         self.agent_name: object = None
         self.span_ids: set[SpanId] = set()
         self.begun = 0
-        self.silent: list[Span] = []
+        self.unfinished_spans: list[Span] = []
         self.closed_early = self.one_conversation = self.awaits_turn = False
         self.cancelled: list[Span] = []
         self._errors: dict[str, BaseException] = {}
@@ -304,7 +307,7 @@ class RootSpan:
             took = None
             if error is not None:
                 note("error_recovery", None, name, error, None, place, call_id)
-        if turn.text and span.around is None:
+        if turn.text and span.enclosing_tool is None:
             self._answer = turn.text
 
     def _record_served(self, steps: Iterable[ToolCall | ServedResult], place: Place | None) -> None:
@@ -320,7 +323,7 @@ class RootSpan:
         """Record a model's turn, and add its calls to the pending ones."""
         if not span.internal:
             span.conversation.add_turn(turn)
-            if span.around is None:
+            if span.enclosing_tool is None:
                 self.recorder.unfinished = turn.unfinished
             if turn.model:
                 self.recorder.model = bounded_name(turn.model)
@@ -381,21 +384,24 @@ class RootSpan:
                 self.record_result(type(cut_short_by).__name__, span)
                 self._is_end_noted = True
         self.recorder.note_late(notes)
-        self.silent = self.cancelled = []
+        self.unfinished_spans = self.cancelled = []
 
     def _given_up(self) -> list[Span]:
         """Return the innermost spans given up, by start, except those inside a live tool."""
         unended = [
             span
-            for span in self.silent
-            if span.tells and not span.answered and span.parent is not None and span.parent.is_over
+            for span in self.unfinished_spans
+            if span.emits_steps
+            and not span.answered
+            and span.parent is not None
+            and span.parent.is_over
         ]
-        around = {outer for span in (*unended, *self.cancelled) for outer in span.above()}
+        enclosing = {outer for span in (*unended, *self.cancelled) for outer in span.ancestors()}
         own = (
             span
-            for span in (*unended, *(span for span in self.cancelled if span not in around))
+            for span in (*unended, *(span for span in self.cancelled if span not in enclosing))
             if span.tool is not None
-            or all(outer.tool is None or outer.is_over for outer in span.above())
+            or all(outer.tool is None or outer.is_over for outer in span.ancestors())
         )
         return sorted(own, key=lambda span: span.number)
 

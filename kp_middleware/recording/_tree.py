@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from kp_middleware.confidence import Confidences
-from kp_middleware.recording._context import current_recorder, place_here, shield
+from kp_middleware.recording._context import current_place, current_recorder, shield
 from kp_middleware.recording._conversation import Message, Turn
 from kp_middleware.recording._extractors import Extractors
 from kp_middleware.recording._recorder import Recorder
@@ -92,8 +92,8 @@ class SpanTree:
         self.get = self._live_spans.get
         """Return the live span with this id, or None."""
         self._root_ids: dict[RootSpan, SpanId] = {}
-        self._over = Remembered()
-        self._ignored = Remembered()
+        self._over = RecentIds()
+        self._ignored = RecentIds()
         self._trace_ids: dict[SpanId, str] = {}
 
     def start(
@@ -131,14 +131,14 @@ class SpanTree:
         span = self.join(span_id, parent_id)
         if span is None and (span := self._start_root(span_id, parent_id, kind)) is None:
             return None
-        root, around = span.root, span.parent
+        root, parent = span.root, span.parent
         recorder = root.recorder
         if at_s is not None:
             recorder.at(at_s)
-        if around is not None:
-            if around.agent is not None:
-                span.enter(around.agent)
-            if around.tells and around.tool == (name if kind == "tool" else None):
+        if parent is not None:
+            if parent.agent is not None:
+                span.enter(parent.agent)
+            if parent.emits_steps and parent.tool == (name if kind == "tool" else None):
                 return span
         span.after = recorder.last_step
         if kind == "agent":
@@ -189,7 +189,7 @@ class SpanTree:
         if turn is not None:
             root.end_turn(turn, span)
         if error is not None:
-            if span.tool is not None and root.recorder.has_just_noted(error):
+            if span.tool is not None and root.recorder.already_recorded(error):
                 span.fail(error)  # the tool is an agent whose span is not its child
             else:
                 span.end_with(error)
@@ -214,14 +214,14 @@ class SpanTree:
             self.ignore(span_id)
             return None
         root = RootSpan(recorder, owned=outer is None)
-        root.place = None if outer is None else place_here()
+        root.place = None if outer is None else current_place()
         return self.open(span_id, root)
 
     def _begin_agent(self, span: Span, name: str, task: object) -> None:
         root, recorder = span.root, span.root.recorder
         if span.is_root and root.owned and task is not None:
             recorder.set_objective(task)
-        if span.around is not None or (root.agent_name and name != root.agent_name):
+        if span.enclosing_tool is not None or (root.agent_name and name != root.agent_name):
             span.enter(name or span.agent)
         elif name and root.agent_name is None:
             root.agent_name = name
@@ -323,7 +323,7 @@ class SpanTree:
 
     def _awaits(self, root: RootSpan) -> bool:
         """Return True if a model, tool or retriever in it is live; a chain may never end."""
-        return any(self._live_spans[key].tells for key in root.span_ids)
+        return any(self._live_spans[key].emits_steps for key in root.span_ids)
 
     @shield
     def _move(self, over: RootSpan) -> list[RootSpan]:
@@ -332,23 +332,23 @@ class SpanTree:
         live = {span: key for key in over.span_ids if (span := self.get(key)) is not None}
         chains: dict[Span, dict[SpanId, Span]] = {}
         for span in sorted(live, key=lambda span: span.number):
-            outermost = [span, *takewhile(live.__contains__, span.above())][-1]
-            if not outermost.tells:  # a tool or a model may have been given up
+            outermost = [span, *takewhile(live.__contains__, span.ancestors())][-1]
+            if not outermost.emits_steps:  # a tool or a model may have been given up
                 chains.setdefault(outermost, {})[live[span]] = span
         for outermost, inside in chains.items():
             root = over.successor and over.successor(over, outermost)
             if root is None:
                 continue
             over.span_ids.difference_update(inside)
-            around = outermost.around
+            enclosing_tool = outermost.enclosing_tool
             for span in inside.values():
                 call = span.step_call_id and over.recorder.log.call(span.step_call_id)
                 if call:  # its result follows the end of its root
                     span.after = root.recorder.last_step = dict(call)
                     root.recorder.log.append(span.after, len(str(call.get("input", ""))))
                 span.root = root
-                if span.around == around:
-                    span.around = span.agent = None
+                if span.enclosing_tool == enclosing_tool:
+                    span.enclosing_tool = span.agent = None
                 span.enter(span.agent)
             outermost.parent, outermost.is_root = None, True
             root.span_ids = {key for key in inside if key in self._live_spans} - {live[outermost]}
@@ -377,10 +377,10 @@ class SpanTree:
         self._over.update(root.span_ids)
         self._over.trim()
         left = (self._live_spans.pop(key, None) for key in root.span_ids)
-        root.silent, root.span_ids = [span for span in left if span is not None], set()
+        root.unfinished_spans, root.span_ids = [span for span in left if span is not None], set()
 
 
-class Remembered(set[SpanId]):
+class RecentIds(set[SpanId]):
     """The ids of the last few thousand spans."""
 
     _before: Set[SpanId] = frozenset()

@@ -11,11 +11,11 @@ from weakref import WeakSet
 from kp_middleware.confidence import Confidences
 from kp_middleware.forks import at_fork
 from kp_middleware.recording import (
-    Here,
+    CurrentRun,
     Recorder,
     Recording,
+    current_place,
     current_recorder,
-    place_here,
     recordings,
     shield,
 )
@@ -82,7 +82,7 @@ class SpanBuffer:
         """Start a span; ``read`` returns its content in case it never ends."""
         ended = list[BufferedSpan]()
         outer = current_recorder() if parent_id not in self._spans else None
-        place = place_here() if outer is not None else None
+        place = current_place() if outer is not None else None
         with self._lock:
             if span_id in self._spans:
                 return
@@ -148,7 +148,7 @@ class SpanBuffer:
         self._record(ended)
 
     @shield
-    def here(self, span_id: int | str) -> Here | None:
+    def run_of(self, span_id: int | str) -> CurrentRun | None:
         """Return the run that a span belongs to, for `current_trace()`."""
         with self._lock:
             span = self.get(span_id)
@@ -156,10 +156,10 @@ class SpanBuffer:
                 return None
             root = self._find_root(span)
             if root.outer_recorder is not None:
-                return Here(root.outer_recorder, root.place)
+                return CurrentRun(root.outer_recorder, root.place)
             if root.recorder is None and self._is_agent_span(root):
                 root.recorder = self._recorder_of(root)
-            return None if root.recorder is None else Here(root.recorder)
+            return None if root.recorder is None else CurrentRun(root.recorder)
 
     def _recorder_of(self, root: BufferedSpan) -> Recorder | None:
         recorder = self._start_recording(root.scope.framework)

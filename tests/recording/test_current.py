@@ -4,7 +4,13 @@ import contextvars
 
 import pytest
 
-from kp_middleware.recording import Here, current_recorder, current_trace, inside, register_finder
+from kp_middleware.recording import (
+    CurrentRun,
+    current_recorder,
+    current_trace,
+    inside,
+    register_finder,
+)
 
 
 @pytest.fixture
@@ -42,7 +48,7 @@ def test_a_run_is_the_current_one_in_its_block_until_it_has_ended(recorder, note
 def test_a_framework_finds_the_run_where_no_captured_function_is(recorder, notebook, finder):
     inner = notebook.start()
     finder(lambda: None)
-    finder(lambda: Here(recorder))
+    finder(lambda: CurrentRun(recorder))
 
     with inside(inner):
         within = current_trace()

@@ -158,15 +158,15 @@ def test_each_failed_attempt_counts_also_where_the_same_error_is_raised_again(re
 
 def test_an_error_is_on_its_way_until_something_else_is_noted(recorder):
     error = ValueError("no")
-    before = recorder.has_just_noted(error)
+    before = recorder.already_recorded(error)
     recorder.error(error)
-    then = recorder.has_just_noted(error)
-    of_another = recorder.has_just_noted(ValueError("no"))
+    then = recorder.already_recorded(error)
+    of_another = recorder.already_recorded(ValueError("no"))
 
     recorder.thought("well then")
 
     assert (before, then, of_another) == (False, True, False)
-    assert not recorder.has_just_noted(error)
+    assert not recorder.already_recorded(error)
 
 
 @pytest.mark.parametrize(("said", "kept"), [(False, False), (True, True), (0, False)])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kp_middleware.limits import Limits
-from kp_middleware.recording import Place, Recorder, alone, assemble, ended, joined
+from kp_middleware.recording import Place, Recorder, assemble, detach_from_thread, ended, joined
 from kp_middleware.runs import RecordedRun
 
 
@@ -267,10 +267,10 @@ def test_parts_without_a_step_can_be_joined_and_read_again():
 def test_alone_a_part_has_what_is_its_own():
     thought = lambda recorder: recorder.thought("well")  # noqa: E731
     own = following(notes_of(call("c1"), result("c1")))
-    with_a_result_of_elsewhere = alone(following(notes_of(result("c1"), thought)))
+    with_a_result_of_elsewhere = detach_from_thread(following(notes_of(result("c1"), thought)))
     an_answer = following(lambda recorder: recorder.observation("yes"))
 
-    assert alone(own) is own
+    assert detach_from_thread(own) is own
     assert story(with_a_result_of_elsewhere) == [("thought", "well")]
     assert with_a_result_of_elsewhere.shape.steps == 1
-    assert alone(an_answer) is None
+    assert detach_from_thread(an_answer) is None

@@ -75,7 +75,7 @@ def test_a_demoted_step_is_an_observation_where_it_is_kept_and_where_it_is_count
     step = {"type": "error_recovery", "output_summary": "no"}
     log.append(step, 2)
 
-    log.demote(step)
+    log.mark_fatal(step)
 
     assert log.steps()[0]["type"] == "observation"
     assert (log.shape().types, log.shape().recoveries) == ({"observation"}, 0)

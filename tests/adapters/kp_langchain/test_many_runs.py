@@ -58,7 +58,7 @@ def test_a_thousand_cancelled_runs_leave_nothing(memory, handler, config, notebo
     after = memory()
 
     assert (notebook.started, ended) == (1100, [False] * 1100)
-    assert len(handler._runs) == len(handler._runs._roots) == 0
+    assert len(handler._runs) == len(handler._runs._root_ids) == 0
     assert after - before < 400 * 1024  # the ids of what is over are known for a while
 
 
@@ -126,7 +126,7 @@ def test_calls_that_nobody_runs_take_no_more_and_more_memory(handler):
         handler.on_chat_model_start({}, [[]], run_id=run, parent_run_id=root)
         handler.on_llm_end(answering(AIMessage("", tool_calls=[call])), run_id=run)
 
-    [live] = handler._runs._roots.values()
+    [live] = handler._runs._root_ids.values()
     assert len(handler._runs._live[live].conversation.pending_calls) == 1024
 
 
