@@ -48,7 +48,7 @@ class OwnExporter:
             words = f"{self.url} raised {type(error).__name__}; it is called again later"
             raise RegistryUnavailableError(words) from error
 
-    def hang_up(self) -> bool:
+    def abort(self) -> bool:
         """Return True: a running function cannot be aborted, so the item may have arrived."""
         return True
 

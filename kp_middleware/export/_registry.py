@@ -19,8 +19,8 @@ from pydantic import SecretStr
 from kp_middleware.errors import Problem, ProblemKind, RegistryUnavailableError
 from kp_middleware.export._responses import (
     RegistryResponse,
-    check_complaint,
     check_search,
+    expect_error,
     exported_ids,
     receipt_of,
 )
@@ -96,12 +96,12 @@ class Registry:
     def check_key(self) -> None:
         """Check that the registry knows the key, by deleting a random id; costs one read."""
         nothing = f"v1/knowledge/kp:trace:{uuid.UUID(bytes=os.urandom(16), version=4)}"
-        check_complaint(self._ask("DELETE", nothing, headers=self._signed()), 404)
+        expect_error(self._ask("DELETE", nothing, headers=self._signed()), 404)
 
     def check_scope(self) -> None:
         """Check that the key may write, by posting an empty document; costs one write."""
         headers = {**self._signed(), "Content-Type": "application/json"}
-        check_complaint(self._ask("POST", headers=headers, content=b"{}"), 400)
+        expect_error(self._ask("POST", headers=headers, content=b"{}"), 400)
 
     def export_ids(self, agent_id: str) -> frozenset[str]:
         """Return the ids of all units that the registry stores for the agent; costs one read."""
@@ -109,9 +109,9 @@ class Registry:
         answer = self._ask("GET", path, headers=self._signed(), most_bytes=_LONGEST_EXPORT_BYTES)
         return exported_ids(answer)
 
-    def hang_up(self) -> bool:
+    def abort(self) -> bool:
         """Abort this and all further requests, from any thread; return True if a byte was sent."""
-        return self._request.break_off()
+        return self._request.abort()
 
     def close(self) -> None:
         """Close the connections; a later request opens new ones."""
@@ -205,7 +205,7 @@ class Registry:
 
 
 class _Request:
-    """The current request, which ends when its time is up, or from any thread by `break_off`.
+    """The current request, which ends when its time is up, or from any thread by `abort`.
 
     httpx2's timeout begins anew with every byte received: a timer shuts the socket down.
     """
@@ -213,14 +213,14 @@ class _Request:
     def __init__(self) -> None:
         self.asked = False  # whether a byte of it was sent
         self.is_late = False
-        self._is_broken_off = False
+        self._is_aborted = False
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
         self.asked = self.is_late = False
-        timer = threading.Timer(seconds, self._come_late)
+        timer = threading.Timer(seconds, self._abort_at_deadline)
         timer.daemon = True
         with suppress(RuntimeError):  # no thread starts while a process exits: it hangs up itself
             timer.start()
@@ -238,20 +238,20 @@ class _Request:
                 self._socket = info["return_value"].get_extra_info("socket")
             case "connect_tcp.started" | "start_tls.started" | "send_request_headers.started":
                 with self._lock:
-                    if self._is_broken_off:
+                    if self._is_aborted:
                         raise ConnectionAbortedError("broken off")
                     if self.is_late:
                         raise TimeoutError("the whole request timed out")
                     self.asked = self.asked or event.endswith("send_request_headers.started")
 
-    def break_off(self) -> bool:
+    def abort(self) -> bool:
         """Abort the current request and all later ones; return True if a byte was sent."""
         with self._lock:
-            self._is_broken_off = True
+            self._is_aborted = True
         self._shut_down()
         return self.asked
 
-    def _come_late(self) -> None:
+    def _abort_at_deadline(self) -> None:
         self.is_late = True
         self._shut_down()
 

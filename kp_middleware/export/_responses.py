@@ -67,9 +67,9 @@ def check_search(answer: RegistryResponse) -> None:
     raise _nonsense(answer)
 
 
-def check_complaint(answer: RegistryResponse, status: int) -> None:
+def expect_error(answer: RegistryResponse, status: int) -> None:
     """Check that a registry answered with this error, as it does to a valid key."""
-    if answer.status != status or _complaint(answer) is None:
+    if answer.status != status or _error_message(answer) is None:
         raise _refusal(answer)
 
 
@@ -113,10 +113,10 @@ def _instant(text: str) -> float:
 
 
 def _refusal(answer: RegistryResponse) -> RegistryError:
-    status, complaint = answer.status, _complaint(answer)
+    status, message = answer.status, _error_message(answer)
     match status:
         case 413:
-            return RegistryRejectedError(413, complaint or "the document is too large")
+            return RegistryRejectedError(413, message or "the document is too large")
         case 429 if answer.headers.get("X-RateLimit-Limit", "").strip() == "0":
             problem = Problem(ProblemKind.DEAD_KEY)
         case 429:
@@ -126,14 +126,14 @@ def _refusal(answer: RegistryResponse) -> RegistryError:
                 retry_after_s=wait_asked_s(answer.headers),
                 problem=Problem(ProblemKind.LIMIT),
             )
-        case 400 if complaint is not None:  # else the page of a proxy or firewall
-            return RegistryRejectedError(400, complaint)
-        case 401 if complaint is not None:
+        case 400 if message is not None:  # else the page of a proxy or firewall
+            return RegistryRejectedError(400, message)
+        case 401 if message is not None:
             problem = Problem(ProblemKind.DEAD_KEY)
-        case 403 if complaint is not None and "scope" in complaint.casefold():
+        case 403 if message is not None and "scope" in message.casefold():
             problem = Problem(ProblemKind.READ_ONLY_KEY)
-        case 403 if complaint is not None:
-            problem = Problem(ProblemKind.FORBIDDEN, complaint)
+        case 403 if message is not None:
+            problem = Problem(ProblemKind.FORBIDDEN, message)
         case _:
             return _nonsense(answer)
     return RegistryForbiddenError(status, problem.description, problem.remedy, problem=problem)
@@ -163,7 +163,7 @@ def _place(headers: Mapping[str, str]) -> str:
     return f", to {_in_one_line(where)[:_LONGEST_PLACE]}" if where else ""
 
 
-def _complaint(answer: RegistryResponse) -> str | None:
+def _error_message(answer: RegistryResponse) -> str | None:
     """Return the registry's error and issues in one line; None if the registry did not answer."""
     match answer.json:
         case {"error": str(words), "issues": [*issues]}:

@@ -48,9 +48,9 @@ class Sender:
         self._pace = pace
         self._clock = clock
         self._jitter = jitter
-        self._unwritten: deque[Callable[[], None]] = deque()
+        self._pending_writes: deque[Callable[[], None]] = deque()
         self._handing_over = threading.Lock()
-        self._asked_for: OutboxItem | None = None
+        self._current_item: OutboxItem | None = None
         self._ended = False
         self._failed_last: int | None = None
         self._warned: set[str] = set()
@@ -63,10 +63,10 @@ class Sender:
             if the outbox is empty.
         """
         try:
-            self._write_down()
+            self._flush_writes()
             wait_s = self._send_due(stop)
         finally:
-            if self._unwritten and not (stop and stop.is_set()):
+            if self._pending_writes and not (stop and stop.is_set()):
                 self._pace.settle(lambda pace, _: pace)  # the next process might send the same item
             else:
                 self._pace.release(ended=bool(stop and stop.is_set()))
@@ -80,12 +80,12 @@ class Sender:
         """
         with self._handing_over:
             self._ended = True
-            item, self._asked_for = self._asked_for, None
+            item, self._current_item = self._current_item, None
             if item is None:
                 return False
             # Before the sending thread continues: it would hand over to the next process, which
             # would also count the request without an answer.
-            outcome = Pace.answer_lost if self._registry.hang_up() else Pace.cancelled
+            outcome = Pace.answer_lost if self._registry.abort() else Pace.cancelled
             self._pace.settle_and_release(lambda pace, _: outcome(pace))
         self._outbox.release(item)
         return True
@@ -105,26 +105,26 @@ class Sender:
     def _send(self, item: OutboxItem) -> None:
         pace = self._pace.spend()
         if pace is None:
-            self._note(partial(self._outbox.release, item))  # another process is sending
+            self._enqueue_write(partial(self._outbox.release, item))  # another process is sending
             return
         with self._handing_over:
             is_over = self._ended
-            self._asked_for = None if is_over else item
+            self._current_item = None if is_over else item
         if is_over:
             self._pace.settle(lambda before, _: before.cancelled())
-            self._note(partial(self._outbox.release, item))
+            self._enqueue_write(partial(self._outbox.release, item))
             return
         try:
             answer: Receipt | errors.RegistryError = self._registry.export(item)
         except errors.RegistryError as error:
             answer = error
         with self._handing_over:
-            still_ours = self._asked_for is not None
-            self._asked_for = None
+            still_ours = self._current_item is not None
+            self._current_item = None
         if still_ours:
-            self._take_note(item, answer, pace)
+            self._record_answer(item, answer, pace)
 
-    def _take_note(
+    def _record_answer(
         self, item: OutboxItem, answer: Receipt | errors.RegistryError, pace: Pace
     ) -> None:
         was_down = pace.failures > 0
@@ -132,12 +132,12 @@ class Sender:
             case Receipt():
                 left = answer.allowance
                 self._pace.settle(lambda before, now: before.answered().with_allowance(now, left))
-                self._note(partial(self._outbox.sent, item, answer), revived=was_down)
+                self._enqueue_write(partial(self._outbox.sent, item, answer), revived=was_down)
             case errors.RegistryRejectedError():
                 self._pace.settle(lambda before, _: before.answered())
                 words = "a trace stays local, the first is row %d: %s; see kp-middleware outbox"
                 self._warn(f"{words} --failed", item.trace_seq, answer)
-                self._note(partial(self._outbox.rejected, item, answer), revived=was_down)
+                self._enqueue_write(partial(self._outbox.rejected, item, answer), revived=was_down)
             case errors.RegistryForbiddenError():
                 self._pace.settle(lambda before, now: before.forbidden(now, answer.problem))
                 self._warn("nothing more is sent: %s", answer)
@@ -148,11 +148,11 @@ class Sender:
                 self._warn("sending pauses for %.0f s; no action is needed: %s", wait_s, answer)
                 self._postpone(item, answer, wait_s)
             case errors.RegistryUnavailableError():
-                self._put_off(item, answer, pace)
+                self._back_off(item, answer, pace)
             case _:
                 raise answer
 
-    def _put_off(
+    def _back_off(
         self, item: OutboxItem, error: errors.RegistryUnavailableError, pace: Pace
     ) -> None:
         jitter, attempts, failures = self._jitter(), item.attempts + 1, pace.failures + 1
@@ -165,7 +165,7 @@ class Sender:
         if pace.answering and attempts >= _MOST_ATTEMPTS:
             words = "a trace stays local after %d attempts: %s; to try it again: %s"
             self._warn(words, attempts, error, "kp-middleware outbox retry --failed")
-            self._note(partial(self._outbox.block, item, "retries_exhausted"))
+            self._enqueue_write(partial(self._outbox.block, item, "retries_exhausted"))
             return
         wait_s = backoff_s(max(failures, attempts), jitter)
         self._warn("nothing is sent for now; the queue is sent later: %s", error)
@@ -175,18 +175,18 @@ class Sender:
         self, item: OutboxItem, error: errors.RegistryError, wait_s: float, *, counted: bool = False
     ) -> None:
         retry_at, postpone = self._clock() + wait_s, self._outbox.postpone
-        self._note(partial(postpone, item, error, retry_at=retry_at, counted=counted))
+        self._enqueue_write(partial(postpone, item, error, retry_at=retry_at, counted=counted))
 
-    def _note(self, note: Callable[[], None], *, revived: bool = False) -> None:
-        self._unwritten.append(note)
+    def _enqueue_write(self, write: Callable[[], None], *, revived: bool = False) -> None:
+        self._pending_writes.append(write)
         if revived:
-            self._unwritten.append(self._outbox.retry_now)
-        self._write_down()
+            self._pending_writes.append(self._outbox.retry_now)
+        self._flush_writes()
 
-    def _write_down(self) -> None:
-        while self._unwritten:
-            self._unwritten[0]()
-            self._unwritten.popleft()
+    def _flush_writes(self) -> None:
+        while self._pending_writes:
+            self._pending_writes[0]()
+            self._pending_writes.popleft()
 
     def _warn(self, words: str, *facts: object) -> None:
         """Warn once for each kind of problem, and log repetitions at debug level."""

@@ -30,7 +30,7 @@ from kp_middleware.pipeline._intake import (
     checked_outcome,
 )
 from kp_middleware.pipeline._sending import WORTH_WAITING_S, ExporterSender, SendingWorker
-from kp_middleware.pipeline._shared_log import Exchange, SharedWorker
+from kp_middleware.pipeline._shared_log import SharedLogSync, SharedWorker
 from kp_middleware.pipeline._steps import Stages, is_judging
 from kp_middleware.pipeline._worker import LAST_STEP_S, TROUBLE_S, ScoringWorker, join_at_exit
 from kp_middleware.recording import Recorder, shield
@@ -236,7 +236,7 @@ class Pipeline:
         is_used = self.settings.sync or self._waits is not None
         if timeout_s and not self._closed and (is_used or any(self._backlog())):
             self._scorer.start()
-            self._scorer.ask_to_look()  # another process may have left runs
+            self._scorer.request_check()  # another process may have left runs
         deadline = time.monotonic() + timeout_s
         self._scorer.wait_until_done(timeout_s)
         if self._shared is not None:
@@ -309,8 +309,10 @@ class Pipeline:
         self._sender = None if exporter is None else SendingWorker(store, settings, exporter)
         self._shared: SharedWorker | None = None
         if settings.shared is not None and isinstance(store, storage.SqliteStore):
-            exchange = partial(Exchange, settings=settings, gate=self._gate, exporter=exporter)
-            self._shared = SharedWorker(store, settings.db, exchange, on_due=self._start_sending)
+            create_sync = partial(
+                SharedLogSync, settings=settings, gate=self._gate, exporter=exporter
+            )
+            self._shared = SharedWorker(store, settings.db, create_sync, on_due=self._start_sending)
         own, embedder = self._exporter, self._embedder
         self._scorer = ScoringWorker(
             store,

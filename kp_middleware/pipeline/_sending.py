@@ -282,7 +282,7 @@ def check_key(registry: Registry, settings: Settings) -> bool:
     Raises:
         RegistryError: If the key is not accepted, or the registry fails.
     """
-    with _at_the_pace(registry, settings) as pace:
+    with _rate_limited(registry, settings) as pace:
         try:
             registry.check_key()
             wait_s = pace.take()
@@ -317,7 +317,7 @@ def reconcile(settings: Settings, outbox: OutboxAdmin) -> Reconciliation:
     if agent_id is None:
         raise KnowledgePulseError("set KP_AGENT_ID to the API key's agent")
     registry = _registry(settings, "set KP_API_KEY: the registry cannot be read without it")
-    with closing(registry), _at_the_pace(registry, settings):
+    with closing(registry), _rate_limited(registry, settings):
         there = registry.export_ids(agent_id)
     sent = outbox.sent(url)
     ours = {one.remote_id: one.seq for one in sent if one.agent_id == agent_id}
@@ -341,7 +341,7 @@ def _registry(settings: Settings, remedy: str) -> Registry:
 
 
 @contextmanager
-def _at_the_pace(registry: Registry, settings: Settings) -> Iterator[SharedPace]:
+def _rate_limited(registry: Registry, settings: Settings) -> Iterator[SharedPace]:
     """Hold the pace during a request; a 429 counts."""
     pace = shared_pace(registry, settings, shared_link(settings))
     try:

@@ -50,7 +50,7 @@ _LONGEST_WAIT_S: Final = 60.0
 _jitter: Final = random.Random().random  # noqa: S311 - spreads attempts; a program may have seeded the shared one
 
 
-class _Applicant(NamedTuple):
+class _Candidate(NamedTuple):
     """A run to decide on, redacted before the log is locked; ``run`` lacks newer neighbors."""
 
     request: DecisionRequest
@@ -60,7 +60,7 @@ class _Applicant(NamedTuple):
     run: RunFacts
 
 
-class Exchange:
+class SharedLogSync:
     """Exchanges runs between the file and the log."""
 
     def __init__(
@@ -104,9 +104,9 @@ class Exchange:
             self._ship(seqs)
             self._revise()
             sync_shared_outbox(self.link, self._runs)
-            if self._items is not None and (left := self._runs.to_hand_over(_AT_ONCE)):
+            if self._items is not None and (left := self._runs.to_transfer(_AT_ONCE)):
                 taken = self._items.add([item for _, item in left])
-                self._runs.mark_handed_over([one for one in left if one[1].id in taken])
+                self._runs.mark_transferred([one for one in left if one[1].id in taken])
         except shared_log.LogChangedError:
             words = "%s has changed, by a restore or a failover: missing runs are shipped again"
             logger.warning(words, self.link.address)
@@ -136,9 +136,9 @@ class Exchange:
             return
         to_ship, undecided, since = self._runs.backlog()
         place = self._runs.place() or shared_log.LogPosition()
-        told = f"{self._gate.name}, {self._settings.embedder}"
+        settings = f"{self._gate.name}, {self._settings.embedder}"
         self.link.ask(
-            shared_log.BEAT, (self._pod, _VERSION, told, place.seq, to_ship + undecided, since)
+            shared_log.BEAT, (self._pod, _VERSION, settings, place.seq, to_ship + undecided, since)
         )
         self._beat_at_s = time.monotonic() + _EVERY_S
 
@@ -194,11 +194,11 @@ class Exchange:
     def _revise(self) -> None:
         """Publish later feedback; a run that clears only now may meet the daily limit."""
         for seq in self._runs.to_revise(_AT_ONCE):
-            told = self._runs.feedback_count(seq)
+            feedback_count = self._runs.feedback_count(seq)
             found = self._runs.runs([seq], self._pod)
             row = replace(self._row(found[0][1]), vector=None) if found else None
             if row is None or self._is_published(seq, row):
-                self._runs.mark_revised(seq, told)
+                self._runs.mark_revised(seq, feedback_count)
                 continue
             score, verdict = row.evaluation
             args = {**verdict.reason.args, "limit": self._settings.max_per_day}
@@ -221,28 +221,30 @@ class Exchange:
             return True
 
     def _decide(self, requests: Sequence[DecisionRequest]) -> None:
-        found = [*filter(None, map(self._applicant, requests))]
-        for one, error in shared_log.refused(found, self._ask):
-            logger.warning("trace %d is not shared: %s", one.request.seq, error)
-            self._fail(one.request.seq, error)
+        candidates = [*filter(None, map(self._candidate, requests))]
+        for candidate, error in shared_log.refused(candidates, self._decide_batch):
+            logger.warning("trace %d is not shared: %s", candidate.request.seq, error)
+            self._fail(candidate.request.seq, error)
 
     def _fail(self, seq: int, error: Exception) -> None:
         with self._store.transaction():
             self._store.fail(seq, "not_scored", error)
             self._runs.mark(seq, is_local=True)
 
-    def _ask(self, found: Sequence[_Applicant]) -> None:
-        applicants = {one.row.id: one for one in found}
+    def _decide_batch(self, batch: Sequence[_Candidate]) -> None:
+        candidates = {candidate.row.id: candidate for candidate in batch}
 
-        def judge(known: LockedLog) -> shared_log.Decisions:
-            fresh = applicants.keys() - known.answered.keys()
-            return [self._evaluated(one, known) for id_, one in applicants.items() if id_ in fresh]
+        def decide_new(known: LockedLog) -> shared_log.Decisions:
+            fresh = candidates.keys() - known.answered.keys()
+            return [self._evaluated(candidates[id_], known) for id_ in candidates if id_ in fresh]
 
-        first = min(one.request.place for one in found)
-        for place, run in self._log.decide([*applicants], shared_log.LogPosition(first), judge):
-            self._store_decision(applicants[run.id], run.evaluation, place)
+        first = min(candidate.request.place for candidate in batch)
+        for place, run in self._log.decide(
+            [*candidates], shared_log.LogPosition(first), decide_new
+        ):
+            self._store_decision(candidates[run.id], run.evaluation, place)
 
-    def _applicant(self, request: DecisionRequest) -> _Applicant | None:
+    def _candidate(self, request: DecisionRequest) -> _Candidate | None:
         """Read and redact a run to decide on; None if it cannot be read."""
         seq, near = request.seq, request.similarity
         try:
@@ -264,7 +266,7 @@ class Exchange:
                 why = self._dispatch.blocking_reason(about.visibility, ending, about.created_at)
                 prepared = self._dispatch.prepared(trace, 0.0)
             row = replace(row, scorer=f"kp-middleware {_VERSION}", vector=request.vector)
-            return _Applicant(request, row, why, prepared, run)
+            return _Candidate(request, row, why, prepared, run)
         except DATABASE_ERRORS:
             raise
         except Exception as error:
@@ -272,54 +274,61 @@ class Exchange:
             self._fail(seq, error)
             return None
 
-    def _item(self, one: _Applicant, score: float) -> SharedItem | None:
+    def _item(self, candidate: _Candidate, score: float) -> SharedItem | None:
         """Return the item for the registry; None if it cannot be redacted."""
-        body, redactions, _ = one.prepared
+        body, redactions, _ = candidate.prepared
         if body is None:
             return None
         body = with_score(body, score)
         key = idempotency_key(body, agent_id=self._settings.agent_id)
         counts = json.dumps(dict(redactions))
-        return SharedItem(one.row.id, body, self._dispatch.policy.redactor, counts, key)
+        return SharedItem(candidate.row.id, body, self._dispatch.policy.redactor, counts, key)
 
-    def _evaluated(self, one: _Applicant, known: LockedLog) -> tuple[SharedRun, SharedItem | None]:
-        domain = one.row.domain
-        run = replace(one.run, nearest=_nearest(one.run.nearest, one.request, known.newer))
+    def _evaluated(
+        self, candidate: _Candidate, known: LockedLog
+    ) -> tuple[SharedRun, SharedItem | None]:
+        domain = candidate.row.domain
+        run = replace(
+            candidate.run, nearest=_nearest(candidate.run.nearest, candidate.request, known.newer)
+        )
         history, weights = known.history(domain), self._weights(domain)
         evaluation = evaluate(run, history, weights, self._gate, self._warn)
         leaves = evaluation.verdict.decision == "forward"
-        if leaves and one.delivery is not None:
-            verdict = evaluation.verdict.with_delivery(one.delivery)
+        if leaves and candidate.delivery is not None:
+            verdict = evaluation.verdict.with_delivery(candidate.delivery)
             leaves, evaluation = False, evaluation._replace(verdict=verdict)
-        row, item = one.row.evaluated(evaluation), self._item(one, evaluation.score.value)
+        row, item = (
+            candidate.row.evaluated(evaluation),
+            self._item(candidate, evaluation.score.value),
+        )
         row = self._as_shared(row, item and item.body)
         known.add(row)
         return row, item if leaves and self._items else None
 
-    def _store_decision(self, one: _Applicant, evaluation: Evaluation, place: int) -> None:
+    def _store_decision(self, candidate: _Candidate, evaluation: Evaluation, place: int) -> None:
         """Store a decision in the file, with its outbox item."""
-        seq, verdict = one.request.seq, evaluation.verdict
+        seq, verdict = candidate.request.seq, evaluation.verdict
         with self._store.transaction():
             if not self._runs.begin_decision(seq):
                 return  # the trace was removed, or another process was first
-            took_ms, p_success = one.request.took_ms, one.run.p_success
+            took_ms, p_success = candidate.request.took_ms, candidate.run.p_success
             self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=p_success)
-            self._runs.mark_shipped({one.row.id: place})
+            self._runs.mark_shipped({candidate.row.id: place})
             if verdict.decision != "forward" or "delivery" in verdict.reason.args:
                 return
-            item, why = self._item(one, evaluation.score.value), one.prepared.error_text
+            item, why = self._item(candidate, evaluation.score.value), candidate.prepared.error_text
             redactor, outbox = self._dispatch.policy.redactor, self._dispatch.outbox
             outbox.add(seq, item and item.body, redactor=redactor, redactions={}, reason=why)
             if item is not None and self._items is not None:
-                self._runs.mark_handed_over([(seq, item)])
+                self._runs.mark_transferred([(seq, item)])
 
 
 def _nearest(
-    here: Nearest | None, request: DecisionRequest, newer: Sequence[LoggedVector]
+    local: Nearest | None, request: DecisionRequest, newer: Sequence[LoggedVector]
 ) -> Nearest | None:
     """Return the nearest run, of this file or appended since by other hosts."""
     if request.vector is None:
-        return here
+        return local
     others = [
         one
         for one in newer
@@ -328,12 +337,12 @@ def _nearest(
         and len(one.vector) == len(request.vector)
     ]
     if not others:
-        return here
+        return local
     rows = np.frombuffer(b"".join(one.vector for one in others), "<f4").reshape(len(others), -1)
     similarities = rows @ np.frombuffer(request.vector, "<f4")
     at = int(similarities.argmax())
     found = Nearest(others[at].id, min(1.0, max(-1.0, float(similarities[at]))))
-    return found if here is None or found.similarity > here.similarity else here
+    return found if local is None or found.similarity > local.similarity else local
 
 
 class SharedWorker(Worker):
@@ -343,7 +352,7 @@ class SharedWorker(Worker):
         self,
         store: SqliteStore,
         db: Path,
-        make: Callable[[SqliteStore], Exchange],
+        make: Callable[[SqliteStore], SharedLogSync],
         *,
         on_due: Callable[[], None],
     ) -> None:
@@ -367,18 +376,18 @@ class SharedWorker(Worker):
             )
 
     def _work(self) -> None:
-        exchange: Exchange | None = None
+        sync: SharedLogSync | None = None
         failures = 0
         with closing(self._store.clone()) as store:
             while not self._stopping.is_set():
                 self._wake.clear()
                 asked = self._asked
                 try:
-                    if exchange is None:
-                        exchange = self._make(store)
-                    more = exchange.run()
-                    waits = exchange.waits()
-                    if exchange.any_due():
+                    if sync is None:
+                        sync = self._make(store)
+                    more = sync.run()
+                    waits = sync.waits()
+                    if sync.any_due():
                         self._on_due()
                 except DATABASE_ERRORS as error:
                     self._report(error)
@@ -394,5 +403,5 @@ class SharedWorker(Worker):
                 if not more:
                     self._stopping.wait(0.02)  # batch runs that end together
                     self._wake.wait(LAST_STEP_S if waits else _CHECK_EVERY_S)
-            if exchange is not None:
-                exchange.close()
+            if sync is not None:
+                sync.close()

@@ -82,7 +82,7 @@ class JudgeRunner:
         if len(self.judges) > _MAX_JUDGES:
             del self.judges[next(iter(self.judges))]
 
-    def consult(self, store: storage.Store, seq: int, trace: ReasoningTrace) -> None:
+    def ask_judge(self, store: storage.Store, seq: int, trace: ReasoningTrace) -> None:
         """Store the judge's answer, unless the outcome of the run is known."""
         run = store.unconfirmed_thread(seq)
         if run is None or run not in self.judges:
@@ -333,7 +333,7 @@ class Stages:
             trace = ReasoningTrace.model_validate_json(stored.document)
             shape, text = shape_of(stored, trace), stored.user_text
         if self._judge_runner.judges:
-            self._judge_runner.consult(self._store, seq, trace)
+            self._judge_runner.ask_judge(self._store, seq, trace)
         try:
             return trace, shape, self._scorer.embed_with(trace, text if self._recalls else "")
         except Exception as error:  # a user's embedder may raise anything

@@ -175,9 +175,9 @@ class ScoringWorker(Worker):
         self._runs: SimpleQueue[tuple[FinishedRun, int] | None] = SimpleQueue()  # None only wakes
         self._size_bytes = 0
         self._kept_s = -math.inf
-        self._in_trouble = self._stuck = False
+        self._in_trouble = self._is_blocked = False
         self._ours_done = True
-        self._asks = self._answered = 0  # requests to check the file
+        self._requested_checks = self._finished_checks = 0  # requests to check the file
         self._reported_dropped = 0  # already counted in the file
         self.waiting = 0  # runs that are only in memory
         self.dropped = 0
@@ -199,10 +199,10 @@ class ScoringWorker(Worker):
             self.dropped += 1
             return self.dropped
 
-    def ask_to_look(self) -> None:
+    def request_check(self) -> None:
         """Request a check of the file, for which `wait_until_done` waits."""
         with self._changed:
-            self._asks += 1
+            self._requested_checks += 1
         self._runs.put(None)
 
     def wait_until_done(self, timeout_s: float) -> None:
@@ -211,8 +211,8 @@ class ScoringWorker(Worker):
             self._changed.wait_for(self._is_done, timeout_s)
 
     def _is_done(self) -> bool:
-        is_over = self._stuck or self._thread is None
-        return is_over or (self._ours_done and self._answered == self._asks)
+        is_over = self._is_blocked or self._thread is None
+        return is_over or (self._ours_done and self._finished_checks == self._requested_checks)
 
     def wait_until_ours_done(self) -> None:
         """Wait until the runs of this process are scored, or cannot be stored."""
@@ -233,7 +233,7 @@ class ScoringWorker(Worker):
         ``since_s`` is monotonic.
         """
         with self._changed:
-            while self.waiting and not self._stuck and self._thread is not None:
+            while self.waiting and not self._is_blocked and self._thread is not None:
                 most_s = patience_in_trouble_s if self._in_trouble else _PATIENCE_S
                 left_s = max(since_s, self._kept_s) + most_s - time.monotonic()
                 if left_s <= 0:
@@ -242,10 +242,10 @@ class ScoringWorker(Worker):
 
     def try_again(self) -> None:
         """Retry at once, and check for runs left by other processes."""
-        if self._stuck:
+        if self._is_blocked:
             self._end_trouble()
         if self._thread is not None:
-            self.ask_to_look()
+            self.request_check()
         self._wake.set()
 
     def stop(self, timeout_s: float) -> bool:
@@ -301,19 +301,19 @@ class ScoringWorker(Worker):
                 self._size_bytes -= waiting[1]
         return waiting and waiting[0]
 
-    def _done(self, asks: int | None = None) -> None:
+    def _done(self, check: int | None = None) -> None:
         """Record that the runs of this process are scored, or cannot be now.
 
-        ``asks`` is the number of the check that found nothing else to score in the file.
+        ``check`` is the number of the check that found nothing else to score in the file.
         """
         with self._changed:
             self._ours_done = not self.waiting
-            self._answered = self._answered if asks is None else asks
+            self._finished_checks = self._finished_checks if check is None else check
             self._changed.notify_all()
 
     def _end_trouble(self) -> None:
         with self._changed:
-            self._in_trouble = self._stuck = False
+            self._in_trouble = self._is_blocked = False
 
     def _keep(self, run: FinishedRun, stages: Stages) -> float:
         """Store a run; return how long to wait for the next one: 0."""
@@ -341,14 +341,14 @@ class ScoringWorker(Worker):
 
         Return the seconds until there is more to do.
         """
-        asks, scored, left_in_s, ready_in_s = self._asks, False, math.inf, _NEVER_S
+        check, scored, left_in_s, ready_in_s = self._requested_checks, False, math.inf, _NEVER_S
         try:
             if (ours := stages.next.pick_own()) is not None:
                 stages.score(ours)
                 scored = True
             else:
                 self._done()
-                if self._settings.sync and asks == self._answered:
+                if self._settings.sync and check == self._finished_checks:
                     scored = stages.intake.end()
                 else:
                     scored = stages.score_next()
@@ -365,7 +365,7 @@ class ScoringWorker(Worker):
             self._on_step()
             return 0.0
         if left_in_s == math.inf:
-            self._done(asks)
+            self._done(check)
         with suppress(*DATABASE_ERRORS, TimeoutError):  # old traces are removed later
             if self._settings.retention_days is not None and stages.remove_old():
                 return _YIELD_S
@@ -389,7 +389,10 @@ class ScoringWorker(Worker):
                     return True
         self._report(error)
         with self._changed:  # if it lasts, waiting is useless
-            self._in_trouble, self._stuck = True, isinstance(error, DatabaseError) or is_damaged
+            self._in_trouble, self._is_blocked = (
+                True,
+                isinstance(error, DatabaseError) or is_damaged,
+            )
             self._changed.notify_all()
         return False
 

@@ -18,9 +18,9 @@ _UNDECIDED: Final = -2
 _POD: Final = "shared pod"
 _LEASE: Final = "shared lease"
 _PLACE: Final = "shared place"
-_HANDED_OVER: Final = "shared log "  # and the idempotency key, to detect later changes
+_TRANSFERRED: Final = "shared log "  # and the idempotency key, to detect later changes
 _SHARED: Final = "claimed_by LIKE 'shared log%'"
-_UNCHANGED: Final = f"('{_HANDED_OVER}' || idempotency_key)"
+_UNCHANGED: Final = f"('{_TRANSFERRED}' || idempotency_key)"
 _FACTS: Final = (
     *("duration_ms", "step_count", "tool_count", "recovery_count", "input_tokens"),
     *("output_tokens", "confidence_source", "privacy_level", "visibility", "p_success"),
@@ -264,9 +264,9 @@ class SharedRuns(Queries):
             vectors.insert(run.embedder, run.vector, key=run.id, added_at_ms=now_ms)
         if is_forwarded:
             unknown = dict.fromkeys(("idempotency_key", "registry", "redactor"), "")
-            self._add("outbox", trace_seq=seq, state="pending", claimed_by=_HANDED_OVER, **unknown)
+            self._add("outbox", trace_seq=seq, state="pending", claimed_by=_TRANSFERRED, **unknown)
 
-    def to_hand_over(self, limit: int) -> list[tuple[int, SharedItem]]:
+    def to_transfer(self, limit: int) -> list[tuple[int, SharedItem]]:
         """Return items that the shared outbox lacks or has in another version, by ``seq``."""
         rows = self._run(
             "SELECT o.trace_seq, t.id, o.body, o.redactor, o.redactions, o.idempotency_key"
@@ -277,10 +277,10 @@ class SharedRuns(Queries):
         )
         return [(seq, SharedItem(id_, body.encode(), *rest)) for seq, id_, body, *rest in rows]
 
-    def mark_handed_over(self, items: Iterable[tuple[int, SharedItem]]) -> None:
+    def mark_transferred(self, items: Iterable[tuple[int, SharedItem]]) -> None:
         self._write_each(
             "UPDATE outbox SET claimed_by = ? WHERE trace_seq = ?",
-            ((_HANDED_OVER + item.idempotency_key, seq) for seq, item in items),
+            ((_TRANSFERRED + item.idempotency_key, seq) for seq, item in items),
         )
 
     def to_withdraw(self, limit: int) -> list[str]:

@@ -26,7 +26,7 @@ class ScriptedRegistry:
         self.clock, self.answers, self.chokes_on = clock, iter(answers), chokes_on
         self.asked = []
 
-    def hang_up(self):
+    def abort(self):
         return True
 
     def export(self, item):

@@ -166,12 +166,12 @@ def test_who_hangs_up_waits_no_more_and_asks_nothing_more():
         asking = threading.Thread(target=ask, args=(registry,))
         asking.start()
         asked.wait(10)
-        was_sent = registry.hang_up()
+        was_sent = registry.abort()
         asking.join(10)
         asked.clear()
         ask(registry)
         with registry_at(url) as unused:
-            had_sent = unused.hang_up()
+            had_sent = unused.abort()
             ask(unused)
 
     assert (was_sent, had_sent) == (True, False)

@@ -223,7 +223,7 @@ class Hanging(ScriptedRegistry):
         self.gave_back = self.end()
         return super().export(item)
 
-    def hang_up(self):
+    def abort(self):
         return self.reached
 
 

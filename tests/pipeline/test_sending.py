@@ -130,8 +130,8 @@ class Slow(Registry):
 
     thread = None
 
-    def hang_up(self):
-        lost = super().hang_up()
+    def abort(self):
+        lost = super().abort()
         self.thread.join(0.5)
         return lost
 

@@ -127,7 +127,7 @@ def test_calls_that_nobody_runs_take_no_more_and_more_memory(handler):
         handler.on_llm_end(answering(AIMessage("", tool_calls=[call])), run_id=run)
 
     [live] = handler._runs._root_ids.values()
-    assert len(handler._runs._live[live].conversation.pending_calls) == 1024
+    assert len(handler._runs._live_spans[live].conversation.pending_calls) == 1024
 
 
 def test_where_recording_is_off_it_is_asked_once_a_run(notebook):
