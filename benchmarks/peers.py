@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from _nowhere import nowhere
+from _sink_server import nowhere
 from langchain_core.callbacks import BaseCallbackHandler
 
 

@@ -21,8 +21,8 @@ from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from _little_tasks import TOOLS, Task, tasks
 from _small_model import SmallModel, small_model
+from _small_tasks import TOOLS, Task, tasks
 
 from kp_middleware import KnowledgePulse, Run
 from kp_middleware.privacy import Policy

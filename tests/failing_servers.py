@@ -66,7 +66,7 @@ def _wrapped(connection, context):
     return context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
 
 
-def saying(raw):
+def replying(raw):
     return lambda connection, _, __: connection.sendall(raw)
 
 
@@ -74,7 +74,7 @@ def page(status, *headers):
     """What a server shows to people."""
     body = b"<html>welcome</html>"
     head = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
-    return saying("\r\n".join(head).encode() + body)
+    return replying("\r\n".join(head).encode() + body)
 
 
 def registry_like(connection, asked, _):

@@ -41,7 +41,7 @@ def places(line):
     return [tuple(map(float, one.split(","))) for one in line.attributes["points"].split()]
 
 
-class Ways:
+class EchoLinks:
     """Links that say what they were asked."""
 
     def trace(self, trace_id):
@@ -51,7 +51,7 @@ class Ways:
         return f"/runs?{urlencode(filters)}"
 
 
-class NoWays:
+class NoLinks:
     """All lead nowhere."""
 
     def __getattr__(self, _):

@@ -3,14 +3,14 @@
 from collections import Counter
 
 import pytest
-from told_runs import Book
+from framework_dumps import RunCollector
 
 from kp_middleware.recording import shield
 
 
 @pytest.fixture
-def book():
-    return Book()
+def collector():
+    return RunCollector()
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def _start(stack, folders):
 def month(environment, tmp_path_factory):
     """A file with a busy month in it."""
     path = tmp_path_factory.mktemp("month") / "kp.db"
-    script = str(_HERE / "a_busy_month.py")
+    script = str(_HERE / "busy_month.py")
     subprocess.run([sys.executable, script, str(path)], env=environment, check=True)
     return path
 

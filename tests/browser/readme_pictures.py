@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import chromium
 import serving
-from a_busy_month import make_a_busy_month
+from busy_month import make_busy_month
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
@@ -57,6 +57,6 @@ def _terminal(db, environment):
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
         month, demo = Path(folder, "kp.db"), Path(folder, "demo.db")
-        make_a_busy_month(month)
+        make_busy_month(month)
         make_demo(demo)
         draw(month, demo, {**os.environ}, Path(sys.argv[1]))

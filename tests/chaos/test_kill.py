@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import cache, partial
 
 import pytest
-from a_lot import rows, sent_by_id
+from many_traces import rows, sent_by_id
 from working_process import Site, finish, processes, work_until_killed
 
 from kp_middleware.database import connect
@@ -42,13 +42,13 @@ def play_rounds(seed, registry, folder):
         db = site.db if site and luck.random() < 0.8 else f"{seed}-{number}.db"
         site = Site(folder, registry.url, registry.api_key, db, state=f"{seed}-{number}")
         sites[db] = site
-        kill_in_the_midst(site, luck)
+        kill_at_random(site, luck)
         met.update(waiting_in(site))
         assert run(finish, site).exitcode == 0, site.log.read_text()
     return list(sites.values()), met
 
 
-def kill_in_the_midst(site, luck):
+def kill_at_random(site, luck):
     victim = processes.Process(
         target=work_until_killed,
         args=(site, luck.random()),
@@ -81,7 +81,7 @@ def run(work, *args):
     return process
 
 
-def said(site):
+def acknowledged(site):
     return set(site.said.read_text().split()) if site.said.exists() else set()
 
 
@@ -106,7 +106,7 @@ def test_what_reached_the_file_is_scored_once_and_is_at_the_registry_once(played
     assert set(column(sites, "PRAGMA integrity_check")) == {"ok"}
     assert set(column(sites, "SELECT state FROM traces")) == {"scored"}
     assert set(column(sites, "SELECT state FROM outbox")) == {"sent"}
-    assert set.union(*map(said, sites)) <= set(stored)
+    assert set.union(*map(acknowledged, sites)) <= set(stored)
     assert vectors == Counter(stored)
     assert sorted(sent) == sorted(cleared)
     assert set(registry.documents) == set(cleared)

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 
 import pytest
-from a_lot import rows
+from many_traces import rows
 from working_process import Site, compete, finish, processes
 
 from kp_middleware.testing import LocalRegistry
@@ -38,17 +38,17 @@ def compete_all(site, works):
     assert {process.exitcode for process in started} == {0}, site.log.read_text()
 
 
-def ones(site, sql):
+def values_of(site, sql):
     return [value for (value,) in rows(site.file, sql)]
 
 
 def test_no_trace_is_missing_each_is_scored_once_and_nobody_finds_the_file_locked(site):
-    states = Counter(ones(site, "SELECT state FROM traces"))
-    vectors = Counter(ones(site, "SELECT key FROM vectors"))
+    states = Counter(values_of(site, "SELECT state FROM traces"))
+    vectors = Counter(values_of(site, "SELECT key FROM vectors"))
     log = site.log.read_text()
 
     assert states == {"scored": PROCESSES * ROUNDS * (1 + OWN) + 1}
-    assert vectors == Counter(ones(site, "SELECT id FROM traces"))
+    assert vectors == Counter(values_of(site, "SELECT id FROM traces"))
     assert not any(word in log for word in ("locked", "WARNING", "Traceback"))
 
 
@@ -74,7 +74,7 @@ def test_each_sees_the_vectors_of_the_others(site):
 
 
 def test_one_sends_at_a_time_and_everything_once(site, registry):
-    cleared = ones(site, "SELECT id FROM traces WHERE decision = 'forward'")
+    cleared = values_of(site, "SELECT id FROM traces WHERE decision = 'forward'")
 
     assert registry.most_at_once == 1
     assert registry.times_stored == Counter(cleared) == registry.times_received

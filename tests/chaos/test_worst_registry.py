@@ -5,8 +5,8 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from a_lot import any_trace, forward, forwarding, rows, sent_by_id
-from unsent import UnsentStore
+from many_traces import random_trace, rows, send_for, sender_on, sent_by_id
+from unsent_store import UnsentStore
 
 from kp_middleware import KnowledgePulse, ReasoningTrace
 from kp_middleware.testing import Answer, FakeClock, Fault, LocalRegistry
@@ -29,7 +29,7 @@ REFUSED = {b"forbidden words": 400, b"much too large": 413, b"choke on this": 50
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-class Weather:
+class ChangingFaults:
     """A script: each half hour is calm, rough, or an outage; some documents are never taken."""
 
     def __init__(self, seed, clock):
@@ -54,21 +54,21 @@ class Weather:
         return today.choices(kinds, (3, 6, 1))[0](received)
 
 
-def season(folder, *, seed, replays):
+def run_season(folder, *, seed, replays):
     """Traces come by fifties, then good ones by fives; after each, another process sends a while.
 
     By fives, because a document that the registry chokes on is told from a registry in trouble
     only beside others that it takes.
     """
     clock, luck = FakeClock(), random.Random(seed)
-    weather, db = Weather(seed, clock), folder / "kp.db"
+    weather, db = ChangingFaults(seed, clock), folder / "kp.db"
     with LocalRegistry(answers=weather, replays=replays, clock=clock) as registry:
         coming = [BATCH] * (TRACES // BATCH)
         while coming or any_waits(db):
-            count, kind = (coming.pop(), one_of_all_kinds) if coming else (FEW, any_trace)
+            count, kind = (coming.pop(), mixed_trace) if coming else (FEW, random_trace)
             score(db, registry, [kind(luck) for _ in range(count)])
-            with forwarding(db, registry, clock, timeout_s=TIMEOUT_S) as forwarder:
-                forward(forwarder, clock, turns=luck.randint(1, 2 * count))
+            with sender_on(db, registry, clock, timeout_s=TIMEOUT_S) as forwarder:
+                send_for(forwarder, clock, turns=luck.randint(1, 2 * count))
     return SimpleNamespace(registry=registry, weather=weather, db=db, replays=replays)
 
 
@@ -76,9 +76,9 @@ def any_waits(db):
     return rows(db, "SELECT 1 FROM outbox WHERE state IN ('pending', 'sending') LIMIT 1")
 
 
-def one_of_all_kinds(luck):
+def mixed_trace(luck):
     objective = luck.choice([words.decode() for words in REFUSED]) if luck.random() < 0.03 else None
-    trace = any_trace(luck, objective)
+    trace = random_trace(luck, objective)
     visibility = "private" if luck.random() < 0.1 else "network"
     return trace.model_copy(
         update={"metadata": trace.metadata.model_copy(update={"visibility": visibility})}
@@ -107,7 +107,7 @@ def whole_season(request, memory):
     folder.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
-        return season(folder, seed=20261121, replays=request.param == "with Redis")
+        return run_season(folder, seed=20261121, replays=request.param == "with Redis")
 
 
 def test_each_forwardable_trace_is_stored_as_it_was_sent_and_nothing_else(whole_season):

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import httpx2  # noqa: F401 - for those that send
 import working_process
-from a_lot import any_trace
+from many_traces import random_trace
 
 from kp_middleware import KnowledgePulse
 from kp_middleware.testing import StandInEmbedder
@@ -17,4 +17,4 @@ with (
     TemporaryDirectory() as folder,
     KnowledgePulse(db=Path(folder) / "kp.db", embedder=StandInEmbedder(), sync=True) as kp,
 ):
-    kp.submit(any_trace(random.Random(0)))
+    kp.submit(random_trace(random.Random(0)))

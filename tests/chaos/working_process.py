@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from a_lot import any_trace, forward, forwarding
+from many_traces import random_trace, send_for, sender_on
 
 from kp_middleware import KnowledgePulse, ReasoningTrace, Step
 from kp_middleware.testing import FakeClock, StandInEmbedder
@@ -67,7 +67,7 @@ def work_until_killed(site, seed, *, sync):
     luck, kp = random.Random(seed), site.pulse(sync=sync)
     said = os.open(site.said, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     while True:
-        traces = [any_trace(luck) for _ in range(luck.randint(1, 3))]
+        traces = [random_trace(luck) for _ in range(luck.randint(1, 3))]
         [kp.submit(trace) for trace in traces]
         if sync or not kp.flush(timeout_s=1).unscored:
             os.write(said, "".join(f"{trace.id}\n" for trace in traces).encode())
@@ -76,10 +76,10 @@ def work_until_killed(site, seed, *, sync):
 def finish(site):
     """Score and send what others have left, and one run more."""
     with site.pulse(sync=True) as kp:
-        kp.submit(any_trace(random.Random(0)))
+        kp.submit(random_trace(random.Random(0)))
     clock = FakeClock(time.time() + LEASES_ARE_OVER_S)
-    with forwarding(site.file, site, clock) as forwarder:
-        forward(forwarder, clock)
+    with sender_on(site.file, site, clock) as forwarder:
+        send_for(forwarder, clock)
 
 
 def compete(site, number, barrier, rounds):
@@ -88,7 +88,7 @@ def compete(site, number, barrier, rounds):
     for turn in range(rounds):
         barrier.wait(30)
         kp.submit(nearly_the_same(turn, number))
-        [kp.submit(any_trace(luck)) for _ in range(3)]
+        [kp.submit(random_trace(luck)) for _ in range(3)]
     while kp.flush().unscored:
         pass
     kp.close()

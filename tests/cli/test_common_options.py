@@ -4,7 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from hand_made import put, run, step
+from sample_runs import put, run, step
 
 from kp_middleware import locations
 from kp_middleware.cli import main

@@ -45,7 +45,7 @@ class Past:
 HUNDRED = [place / 100 for place in range(100)]
 
 
-class Told(NamedTuple):
+class WordedDecision(NamedTuple):
     """A decision whose reason is worded."""
 
     decision: str
@@ -61,7 +61,7 @@ def score(value):
 def decided(gate, value, past=None):
     settings = Settings(**dict(zip(("threshold", "max_per_day"), gate, strict=False)))
     decision, reason, threshold, *_ = settings.gate.decide(score(value), past or Past())
-    return Told(decision, reason_text(*reason), threshold)
+    return WordedDecision(decision, reason_text(*reason), threshold)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def chosen(keys, share):
     return went
 
 
-def most_off(went, share):
+def largest_error(went, share):
     """How far the number of those that went is off, at the worst end."""
     return max(abs(off) for off in accumulate(gone - share for gone in went))
 
@@ -200,7 +200,7 @@ def spread(went, share):
     return max(offs) - min(offs)
 
 
-def longest_without(went):
+def longest_gap(went):
     return max(map(len, "".join("x" if gone else " " for gone in went).split("x")))
 
 
@@ -239,16 +239,16 @@ def test_a_share_holds_on_any_stream(keys, share):
 
     after = went[WARM_UP:]
     assert not any(went[:WARM_UP])
-    assert most_off(went, share) <= 6
+    assert largest_error(went, share) <= 6
     assert spread(after, share) < 11
-    assert longest_without(after) <= 11 / share
+    assert longest_gap(after) <= 11 / share
 
 
 @given(st.lists(unit, min_size=WARM_UP, max_size=400), shares)
 @settings(max_examples=75, deadline=None)
 @example([0.4] * 110, 0.1)
 def test_a_share_holds_for_any_keys(keys, share):
-    assert most_off(chosen(keys, share), share) <= 6
+    assert largest_error(chosen(keys, share), share) <= 6
 
 
 @given(st.lists(st.tuples(unit, st.booleans()), max_size=60), unit, st.integers(1, 20))

@@ -22,7 +22,7 @@ TITLES = MappingProxyType({"Args": "Takes", "Attributes": "Has"})
 _MARGIN = 76
 
 
-def told(module_name: str, *, without: frozenset[str] = frozenset()) -> str:
+def module_chapters(module_name: str, *, without: frozenset[str] = frozenset()) -> str:
     """A chapter for each public name of a module, but for those that are told elsewhere."""
     module = import_module(module_name)
     return chapters(module_name, *(name for name in public_names(module) if name not in without))
@@ -51,13 +51,13 @@ def public_names(module: ModuleType) -> list[str]:
 
 def _chapter(module: ModuleType, name: str) -> str:
     value = getattr(module, name)
-    parts = [f"### {name}", f"`from {module.__name__} import {name}`", *_said(module, name)]
+    parts = [f"### {name}", f"`from {module.__name__} import {name}`", *_described(module, name)]
     if inspect.isclass(value):
         parts += [part for member in _members(value) for part in _member(value, member)]
     return "\n\n".join(filter(None, parts))
 
 
-def _said(module: ModuleType, name: str) -> Iterator[str]:
+def _described(module: ModuleType, name: str) -> Iterator[str]:
     value = getattr(module, name)
     if get_origin(value) is not None:
         yield _prose(_alias_docstring(module, name))

@@ -57,11 +57,11 @@ def db(tmp_path_factory):
         run(kp, "Which invoices are late", domain="finance", confidence=0.0, tools=("search",))
         kp.flush(timeout_s=20)
     with closing(connect(path)) as connection:
-        _as_time_goes_by(connection)
+        _spread_over_time(connection)
     return path
 
 
-def _as_time_goes_by(connection):
+def _spread_over_time(connection):
     """Not to be made in a moment: another week, yesterday, a slow run, a refusal."""
     connection.executescript(
         """

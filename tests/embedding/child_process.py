@@ -39,10 +39,10 @@ class Child:
         }
 
     def begin(self, script: str) -> "subprocess.Popen[str]":
-        """The running child; it has all names of ``asking``."""
+        """The running child; it has all names of ``child_names``."""
         hidden = f"import sys; sys.modules[{self._without!r}] = None"
         return subprocess.Popen(
-            [sys.executable, "-c", f"{hidden}\nfrom asking import *\n{script}"],
+            [sys.executable, "-c", f"{hidden}\nfrom child_names import *\n{script}"],
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -50,12 +50,12 @@ class Child:
         )
 
     def run(self, script: str) -> Any:
-        """What the script told; it must not write to stderr."""
-        return told(self.begin(script))
+        """What the script printed; it must not write to stderr."""
+        return printed_json(self.begin(script))
 
 
-def told(child: "subprocess.Popen[str]") -> Any:
-    """What a child told, once it has ended."""
+def printed_json(child: "subprocess.Popen[str]") -> Any:
+    """What a child printed, once it has ended."""
     printed, complaints = child.communicate()
     if child.returncode or complaints:
         raise AssertionError(complaints)

@@ -215,7 +215,7 @@ if os.fork() == 0:
     os._exit(0)
 os.close(writing)
 os.wait()
-tell([vector[:9], json.loads(os.read(reading, 9999))])
+print_json([vector[:9], json.loads(os.read(reading, 9999))])
 """)
 
     assert in_child == in_parent

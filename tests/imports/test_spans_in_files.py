@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from import_samples import lines, otlp_spans, phoenix_spans, told
+from import_samples import lines, otlp_spans, phoenix_spans, step_tuples
 
 REFUND = [
     ("observation", "", "Refund order A1."),
@@ -20,7 +20,7 @@ def test_a_trace_is_gathered_from_all_lines_of_the_collector(read, snake):
 
     (run, other), context = read("otlp", lines(first, *otlp_spans("77aa"), second))
 
-    assert told(run) == told(other) == REFUND
+    assert step_tuples(run) == step_tuples(other) == REFUND
     assert (run.thread_id, run.agent_name, run.model) == ("a-talk", "desk", "a-model")
     assert (run.trace.metadata.created_at, run.duration_ms) == ("2026-11-01T09:00:00.000Z", 6000)
     assert (run.input_tokens, run.complete, context.skipped) == (10, True, {})
@@ -32,7 +32,7 @@ def test_spans_of_phoenix_are_openinference(read, whole):
 
     (run,), _ = read("otlp", json.dumps({"data": spans}) if whole else lines(*spans))
 
-    assert told(run) == [
+    assert step_tuples(run) == [
         ("observation", "", "Refund."),
         ("thought", "", "I look."),
         ("tool_call", "look_up", ""),
@@ -63,7 +63,7 @@ def test_openinference_that_langfuse_kept_is_read_as_such(read):
 
     (run,), _ = read("langfuse", lines(*rows))
 
-    assert told(run)[1:] == [
+    assert step_tuples(run)[1:] == [
         ("thought", "", "I look."),
         ("tool_call", "look_up", ""),
         ("observation", "look_up", "12 EUR"),
@@ -113,7 +113,7 @@ def test_results_of_tools_without_spans_are_in_what_the_model_was_given(read):
 
     (run,), _ = read("langfuse", lines(*rows))
 
-    assert told(run) == [
+    assert step_tuples(run) == [
         ("observation", "", "Refund order A1."),
         ("tool_call", "refund", ""),
         ("observation", "refund", "paid"),

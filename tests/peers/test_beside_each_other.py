@@ -8,7 +8,7 @@ from langchain_core.tools import tool
 from langchain_notebook import comparable
 from langsmith import traceable
 from scripted_agents import ADDED, GO, add, agent
-from scripted_models import ScriptedModel, StreamingModel, calls, says
+from scripted_models import ScriptedModel, StreamingModel, answer_of, calls
 from versions import create_agent
 from watching import (
     Program,
@@ -29,7 +29,7 @@ PEERS = {
     "OpenInference": (by_openinference,),
     "all": (by_langsmith, by_langfuse, by_openinference),
 }
-TURNS = [calls("I need to add.", add={"a": 1, "b": 2}), says("The answer is 3.")]
+TURNS = [calls("I need to add.", add={"a": 1, "b": 2}), answer_of("The answer is 3.")]
 
 
 @tool
@@ -53,7 +53,7 @@ def failing():
 
 
 def asking():
-    turns = [calls(ask={"question": "1 + 2?"}), says("They say 3.")]
+    turns = [calls(ask={"question": "1 + 2?"}), answer_of("They say 3.")]
     return agent(*turns, tools=[ask], name="asking")
 
 
@@ -125,7 +125,7 @@ RUNNABLES = pytest.mark.parametrize(
     ("runnable", "given", "story"),
     [
         (ADDING, GO, ADDED),
-        (ScriptedModel(turns=[says("hi")]), "go", ["thought: hi"]),
+        (ScriptedModel(turns=[answer_of("hi")]), "go", ["thought: hi"]),
         (add, {"a": 1, "b": 2}, ["tool_call add(a=1, b=2)", "observation add: 3"]),
     ],
     ids=["agent", "model", "tool"],
@@ -170,7 +170,7 @@ def delegating(runnable, given):
         run(task)
         return "done"
 
-    return agent(calls(delegate={"task": "t"}), says("bye"), tools=[delegate])
+    return agent(calls(delegate={"task": "t"}), answer_of("bye"), tools=[delegate])
 
 
 @RUNNABLES
@@ -198,7 +198,7 @@ def parents_of_spans(watch, config):
         with program.span("inside"):
             return what
 
-    measuring = agent(calls(measure={"what": "x"}), says("done"), tools=[measure])
+    measuring = agent(calls(measure={"what": "x"}), answer_of("done"), tools=[measure])
     with program.span("around"):
         measuring.invoke(GO, {"callbacks": [*config["callbacks"], *watch.callbacks]})
     with program.span("after"):

@@ -37,14 +37,14 @@ _CHANGES = re.compile(
 _PLACES = {"id", "trace_id", "dotted_order", "parent_run_id", "start_time", "end_time"}
 
 
-class Watch(NamedTuple):
+class PeerView(NamedTuple):
     """A peer at work: what to put into the config, and what it has seen."""
 
     callbacks: list[Any]
     seen: Callable[[], list[Any]]
 
 
-class Wire(requests.Session):
+class LangSmithSession(requests.Session):
     """Takes what LangSmith would send."""
 
     def __init__(self) -> None:
@@ -64,18 +64,18 @@ class Wire(requests.Session):
 
 
 @contextmanager
-def by_langsmith() -> Iterator[Watch]:
+def by_langsmith() -> Iterator[PeerView]:
     """As its environment variable does it: LangChain itself adds the tracer."""
-    wire = Wire()
+    wire = LangSmithSession()
     client = Client(
         "http://127.0.0.1:9", api_key="x", session=wire, info={}, auto_batch_tracing=False
     )
     with tracing_context(enabled=True, client=client, project_name="p"):
-        yield Watch([], lambda: _tree_of_runs(wire.runs))
+        yield PeerView([], lambda: _tree_of_runs(wire.runs))
 
 
 @contextmanager
-def by_langfuse() -> Iterator[Watch]:
+def by_langfuse() -> Iterator[PeerView]:
     kept = InMemorySpanExporter()
     langfuse = Langfuse(
         public_key="pk-lf-x",
@@ -84,17 +84,17 @@ def by_langfuse() -> Iterator[Watch]:
         span_exporter=kept,
         tracer_provider=TracerProvider(),
     )
-    yield Watch([CallbackHandler(public_key="pk-lf-x")], lambda: _tree_of_spans(kept))
+    yield PeerView([CallbackHandler(public_key="pk-lf-x")], lambda: _tree_of_spans(kept))
     langfuse.shutdown()
     langfuse._resources.reset()
 
 
 @contextmanager
-def by_openinference() -> Iterator[Watch]:
+def by_openinference() -> Iterator[PeerView]:
     provider, kept = _kept_spans()
     instrumentor = LangChainInstrumentor()
     instrumentor.instrument(tracer_provider=provider, skip_dep_check=True)
-    yield Watch([], lambda: _tree_of_spans(kept))
+    yield PeerView([], lambda: _tree_of_spans(kept))
     instrumentor.uninstrument()
 
 

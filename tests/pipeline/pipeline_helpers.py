@@ -14,7 +14,7 @@ STEPS = (
 )
 
 
-class Meanwhile(StandInEmbedder):
+class SideEffectEmbedder(StandInEmbedder):
     """Lets something else happen, once, when it is asked to embed."""
 
     def __init__(self, happen=lambda: None):

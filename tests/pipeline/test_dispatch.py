@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from pipeline_helpers import column_of, trace_of, warnings_in
-from unsent import UnsentStore
+from unsent_store import UnsentStore
 
 from kp_middleware import current_trace
 from kp_middleware.database import connect

@@ -14,7 +14,7 @@ from logging.handlers import BufferingHandler
 from pathlib import Path
 
 import pytest
-from pipeline_helpers import Meanwhile, echo, sending_to
+from pipeline_helpers import SideEffectEmbedder, echo, sending_to
 
 from kp_middleware.database import connect
 from kp_middleware.testing import Answer, LocalRegistry
@@ -209,7 +209,7 @@ def test_several_threads_fork_at_once(pulse, fork, objectives):
 
 @pytest.mark.parametrize("sync", [False, True], ids=["in the background", "at once"])
 def test_an_embedder_forks(pulse, fork, objectives, sync):
-    ended, embedder = [], Meanwhile()
+    ended, embedder = [], SideEffectEmbedder()
     kp = pulse(embedder=embedder, sync=sync)
     embedder.happen = lambda: ended.extend(statuses(fork(lambda: record_and_close(kp, "child"))))
 
@@ -283,7 +283,7 @@ def test_nor_while_a_run_is_embedded_for_longer_than_a_fork_waits(
         begun.set()
         may_end.wait(20)
 
-    kp = pulse(embedder=Meanwhile(wait))
+    kp = pulse(embedder=SideEffectEmbedder(wait))
 
     def go_on():
         assert open_files_of_ours(tmp_path, home) == []
@@ -314,7 +314,7 @@ def test_a_fork_waits_for_a_step_which_may_hold_locks_that_a_child_waits_for(
         begun.set()
         assert importlib.import_module("slow_to_import").complete
 
-    embedder = Meanwhile(import_it)
+    embedder = SideEffectEmbedder(import_it)
     kp = pulse(embedder=embedder)
     record(kp, "parent")
     begun.wait(20)

@@ -6,8 +6,8 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from pipeline_helpers import Meanwhile, column_of, echo, trace_of
-from unsent import UnsentStore
+from pipeline_helpers import SideEffectEmbedder, column_of, echo, trace_of
+from unsent_store import UnsentStore
 
 from kp_middleware import KnowledgePulse
 from kp_middleware.runs import RecordedRun
@@ -16,7 +16,7 @@ from kp_middleware.testing import StandInEmbedder
 
 
 def test_a_run_that_ends_while_another_is_scored_in_the_same_thread_waits_its_turn(pulse, db):
-    embedder = Meanwhile()
+    embedder = SideEffectEmbedder()
     agent = echo(pulse(embedder=embedder, sync=True))
     embedder.happen = lambda: agent("two")  # as a garbage collector may end it
 
@@ -151,7 +151,7 @@ def test_a_run_that_was_written_and_is_tried_again_is_kept_once(pulse, db, conne
 @pytest.mark.parametrize("sync", [True, False])
 def test_a_run_that_another_process_scores_meanwhile_is_scored_once(pulse, connection, sync):
     theirs = pulse()
-    ours = pulse(embedder=Meanwhile(lambda: theirs.flush(30)), sync=sync)
+    ours = pulse(embedder=SideEffectEmbedder(lambda: theirs.flush(30)), sync=sync)
 
     ours.submit(trace_of())
     ours.flush(30)
@@ -181,7 +181,7 @@ def test_a_run_that_has_taken_the_place_of_a_removed_one_is_scored_as_itself(pul
         connection.execute("DELETE FROM traces")
         SqliteStore(connection).record(RecordedRun(trace=theirs, shape=theirs.shape))
 
-    kp = pulse(embedder=Meanwhile(take_its_place))
+    kp = pulse(embedder=SideEffectEmbedder(take_its_place))
     kp.submit(trace_of("ours"))
     kp.flush(30)
 

@@ -8,9 +8,9 @@ from collections import deque
 from contextlib import closing
 
 import pytest
-from pipeline_helpers import Meanwhile
+from pipeline_helpers import SideEffectEmbedder
 from rescored import KEYED, OtherEmbedder, contents, rescore, rows, score_in_turn, traces
-from unsent import UnsentStore
+from unsent_store import UnsentStore
 
 from kp_middleware.database import connect
 from kp_middleware.pipeline import Feedback, Reevaluation, Rescoring
@@ -126,7 +126,9 @@ def test_what_is_sent_between_reading_and_writing_stays(keep, connection, outbox
     before = rows(connection, "traces")
     sent = "UPDATE outbox SET state = 'sent'"
 
-    rescoring = rescore(db, Meanwhile(lambda: connection.execute(sent)), threshold=1, **KEYED)
+    rescoring = rescore(
+        db, SideEffectEmbedder(lambda: connection.execute(sent)), threshold=1, **KEYED
+    )
 
     assert (rows(connection, "traces"), states(outbox)) == (before, {1: "sent"})
     assert rescoring.counts["left"] == 1
@@ -135,14 +137,16 @@ def test_what_is_sent_between_reading_and_writing_stays(keep, connection, outbox
 def test_what_is_learned_of_a_run_between_reading_and_writing_counts(keep, connection, outbox, db):
     (run,) = traces(1, confidence=0.5)
     keep([run], threshold=0)
-    told = Feedback(run.id, success=False, confidence=0.9, given_at_s=1.8e9)
+    late = Feedback(run.id, success=False, confidence=0.9, given_at_s=1.8e9)
 
-    def tell():
+    def give_feedback():
         with closing(connect(db)) as another:
             settings = Settings(threshold=0, **KEYED)
-            Reevaluation.from_settings(SqliteStore(another), settings).apply(told)
+            Reevaluation.from_settings(SqliteStore(another), settings).apply(late)
 
-    rescoring = rescore(db, Meanwhile(tell), threshold=0.4, profiles={"general": SURE}, **KEYED)
+    rescoring = rescore(
+        db, SideEffectEmbedder(give_feedback), threshold=0.4, profiles={"general": SURE}, **KEYED
+    )
 
     (row,) = rows(connection, "traces")
     assert (row["success"], row["confidence"], row["embedder"]) == (0, 0.9, "stand-in")
@@ -164,7 +168,7 @@ def test_a_run_that_is_another_since_it_was_read_is_left_and_told_of(
     keep, connection, db, statement
 ):
     keep(traces(1), threshold=0)
-    embedder = Meanwhile(lambda: connection.execute(statement))
+    embedder = SideEffectEmbedder(lambda: connection.execute(statement))
 
     rescoring = rescore(db, embedder, profiles={"general": SURE}, **KEYED)
 
@@ -178,7 +182,7 @@ def test_what_was_on_its_way_when_it_was_read_is_left_for_that(keep, connection,
     connection.execute("UPDATE outbox SET state = 'sending' WHERE trace_seq = 2")
     connection.execute("DELETE FROM vectors WHERE trace_seq = 1")
     released = "UPDATE outbox SET state = 'pending' WHERE trace_seq = 2"
-    embedder = Meanwhile(lambda: connection.execute(released))
+    embedder = SideEffectEmbedder(lambda: connection.execute(released))
 
     rescoring = rescore(db, embedder, threshold=0, profiles={"general": SURE}, **KEYED)
 

@@ -5,7 +5,7 @@ import tracemalloc
 from contextlib import contextmanager
 
 import pytest
-from pipeline_helpers import Meanwhile, warnings_in
+from pipeline_helpers import SideEffectEmbedder, warnings_in
 
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.storage import History
@@ -20,7 +20,7 @@ def busy(pulse):
     @contextmanager
     def hold(**settings):
         begun, may_go_on = threading.Event(), threading.Event()
-        embedder = Meanwhile(lambda: (begun.set(), may_go_on.wait(30)))
+        embedder = SideEffectEmbedder(lambda: (begun.set(), may_go_on.wait(30)))
         kp = pulse(embedder=embedder, **settings)
         kp.submit(trace_of(1))
         assert begun.wait(30)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from pipeline_helpers import echo, sending_to, wait_until, warnings_in
 from pydantic import SecretStr
-from unsent import UnsentStore
+from unsent_store import UnsentStore
 
 from kp_middleware import locations
 from kp_middleware.database import connect
@@ -26,7 +26,7 @@ def queued(pulse, db):
     """Puts a trace into the outbox for a registry, and leaves it there."""
 
     def queue(registry):
-        with pulse(store=UnsentStore.at(db), sync=True, **goes_to(registry)) as kp:
+        with pulse(store=UnsentStore.at(db), sync=True, **sending_only_to(registry)) as kp:
             echo(kp)(f"one of {registry.url}")
         assert states(db) == ["pending"]
 
@@ -38,14 +38,14 @@ def sender_for(pulse):
     """Begins to send as another process does."""
 
     def start(registry):
-        kp = pulse(**goes_to(registry))
+        kp = pulse(**sending_only_to(registry))
         kp.flush(timeout_s=0.01)
         return kp
 
     return start
 
 
-def goes_to(registry):
+def sending_only_to(registry):
     return {**sending_to(registry), "embedder": None}
 
 

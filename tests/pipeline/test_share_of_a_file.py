@@ -23,14 +23,14 @@ def submit(pulse):
 
 
 @pytest.fixture
-def would_go(type_command):
+def let_through(type_command):
     """How many runs this setting would have let through, as calibrate says."""
 
-    def told(setting="top 20%", *words):
+    def count(setting="top 20%", *words):
         found = json.loads(type_command("calibrate", "--json", *words).stdout)
         return next(row["let_through"] for row in found["settings"] if row["setting"] == setting)
 
-    return told
+    return count
 
 
 def spread(chosen, share=SHARE):
@@ -53,7 +53,7 @@ AT_ONCE = """
 
 
 @pytest.mark.slow
-def test_processes_at_once_keep_one_account(run_child, column, db, would_go):
+def test_processes_at_once_keep_one_account(run_child, column, db, let_through):
     for first in (0, 3):  # and once more after a restart
         with ThreadPoolExecutor(3) as at_once:
             codes = [AT_ONCE.format(seed=first + number) for number in range(3)]
@@ -67,14 +67,14 @@ def test_processes_at_once_keep_one_account(run_child, column, db, would_go):
     rescore(db, StandInEmbedder(), **TOP)
 
     replayed = column("chosen")
-    assert sum(replayed) == would_go()
+    assert sum(replayed) == let_through()
     assert spread(replayed[10:]) < 11
     assert rescore(db, StandInEmbedder(), **TOP).counts == {"unchanged": 360}
 
 
 @pytest.mark.parametrize("most", [None, 3])
 def test_restarts_change_nothing_and_a_replay_gives_the_same(
-    submit, column, db, tmp_path, would_go, most
+    submit, column, db, tmp_path, let_through, most
 ):
     runs, settings = traces(240), {} if most is None else {"max_per_day": most}
     [submit(runs[first : first + 40], **settings) for first in range(0, 240, 40)]
@@ -83,7 +83,7 @@ def test_restarts_change_nothing_and_a_replay_gives_the_same(
     for name in ("chosen", "credit", "decision", "rank_key", "bar"):
         assert column(name) == column_of(tmp_path / "in_one.db", name)
     assert rescore(db, StandInEmbedder(), **TOP, **settings).counts == {"unchanged": 240}
-    assert would_go() == sum(column("chosen"))
+    assert let_through() == sum(column("chosen"))
     assert column("credit")[-1] == pytest.approx(240 * SHARE - sum(column("chosen")))
     if most is not None:
         assert column("decision").count("forward") == most
@@ -101,7 +101,7 @@ def test_a_share_holds_when_old_runs_are_removed(submit, column, connection):
     assert column("credit")[-1] == pytest.approx(300 * SHARE - sum(gone))
 
 
-def test_what_is_told_later_moves_a_run_but_not_the_share(submit, pulse, column, db, would_go):
+def test_what_is_told_later_moves_a_run_but_not_the_share(submit, pulse, column, db, let_through):
     submit(traces(120))
     chosen, credit = column("chosen"), column("credit")
     with pulse(sync=True, estimate="off", **TOP) as kp:
@@ -115,7 +115,7 @@ def test_what_is_told_later_moves_a_run_but_not_the_share(submit, pulse, column,
         "forward" if went and place not in refused else "withhold"
         for place, went in enumerate(chosen)
     ]
-    assert would_go() == sum(chosen)
+    assert let_through() == sum(chosen)
     rescore(db, StandInEmbedder(), estimate="off", **TOP)
     assert (column("chosen"), column("credit")) == (chosen, credit)
     assert column("decision") == moved

@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from pipeline_helpers import Meanwhile, NotReady, column_of, echo, sending_to
+from pipeline_helpers import NotReady, SideEffectEmbedder, column_of, echo, sending_to
 
 from kp_middleware.pipeline import Backlog
 from kp_middleware.testing import Answer, Fault, LocalRegistry, StandInEmbedder
@@ -59,7 +59,7 @@ def test_an_agent_has_its_turn_while_another_thread_flushes(pulse, db):
         begun.set()
         assert may_go_on.wait(30)
 
-    kp = pulse(embedder=Meanwhile(stop), sync=True)
+    kp = pulse(embedder=SideEffectEmbedder(stop), sync=True)
     flushing = threading.Thread(target=kp.flush, args=(60,))
     flushing.start()
     assert begun.wait(30)

@@ -42,13 +42,13 @@ def run(pulse, sending):
 
 
 @pytest.fixture
-def said(stored):
+def kept_text(stored):
     """What the file says that the agent was told."""
     return lambda: stored()["steps"][0]["content"]
 
 
 @pytest.fixture
-def sent(registry):
+def sent_text(registry):
     """What the registry got of it."""
 
     def read():
@@ -81,36 +81,38 @@ def test_the_file_holds_all_but_the_secrets_and_what_is_posted_has_lost_what_its
     assert left_in(request.body) == TOLD.keys() - gone
 
 
-def test_what_is_denied_reaches_neither_the_file_nor_the_registry(run, stored, said, sent):
+def test_what_is_denied_reaches_neither_the_file_nor_the_registry(
+    run, stored, kept_text, sent_text
+):
     run(NAMES, redact_deny=["bluebird"])
 
-    assert said().startswith("[REDACTED:denied]: anna@example.org")
-    assert sent().startswith("[REDACTED:denied]: [REDACTED:email]")
+    assert kept_text().startswith("[REDACTED:denied]: anna@example.org")
+    assert sent_text().startswith("[REDACTED:denied]: [REDACTED:email]")
     assert stored()["outbox"]["redactions"] == {"email": 3, "denied": 1, "password": 1}
 
 
-def test_what_is_allowed_is_sent(run, sent):
+def test_what_is_allowed_is_sent(run, sent_text):
     run(NAMES, redact_allow=["anna@example.org"])
 
-    assert "Bluebird: anna@example.org asks [REDACTED:email]" in sent()
+    assert "Bluebird: anna@example.org asks [REDACTED:email]" in sent_text()
 
 
-def test_the_story_stays_readable_where_values_are_numbered(run, sent):
+def test_the_story_stays_readable_where_values_are_numbered(run, sent_text):
     run(NAMES, redact_numbered=True)
 
-    assert sent() == (
+    assert sent_text() == (
         "Bluebird: [REDACTED:email#1] asks [REDACTED:email#2], or [REDACTED:email#1];"
         " password=[REDACTED:password]"
     )
 
 
 def test_where_an_engine_does_not_work_the_run_is_kept_and_nothing_is_sent(
-    run, said, stored, registry, caplog
+    run, kept_text, stored, registry, caplog
 ):
     run(NAMES, redact_engines=["gitleaks:/none.toml"])
 
     trace = stored()
-    assert said().endswith("password=[REDACTED:password]")
+    assert kept_text().endswith("password=[REDACTED:password]")
     assert (trace["state"], trace["outbox"]["state"]) == ("scored", "blocked")
     assert trace["outbox"]["reason"].startswith("engine_missing at gitleaks:/none.toml")
     assert registry.documents == {}
@@ -118,14 +120,14 @@ def test_where_an_engine_does_not_work_the_run_is_kept_and_nothing_is_sent(
 
 
 def test_a_package_that_is_not_installed_is_named_where_the_trace_is_shown(
-    run, said, stored, monkeypatch
+    run, kept_text, stored, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, "presidio_analyzer", None)
 
     run(NAMES, redact_engines=["presidio:absent"], redact_deny=["bluebird"])
 
     assert 'pip install "kp-middleware[names]"' in stored()["outbox"]["reason"]
-    assert said().startswith("[REDACTED:denied]: ")
+    assert kept_text().startswith("[REDACTED:denied]: ")
 
 
 @pytest.mark.parametrize(
@@ -136,9 +138,11 @@ def test_a_package_that_is_not_installed_is_named_where_the_trace_is_shown(
     ],
     ids=["a phone", "an id without a word"],
 )
-def test_in_a_region_that_is_named_its_numbers_are_not_sent(run, said, sent, told, region, left):
+def test_in_a_region_that_is_named_its_numbers_are_not_sent(
+    run, kept_text, sent_text, told, region, left
+):
     pytest.importorskip("phonenumbers", reason="the extra phones is not installed")
 
     run(told, redact_phone_regions=[region])
 
-    assert (said(), sent()) == (told, left)
+    assert (kept_text(), sent_text()) == (told, left)

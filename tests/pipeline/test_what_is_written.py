@@ -48,7 +48,7 @@ def kp(pulse, sending):
 
 
 @pytest.fixture
-def is_nowhere(kp, registry, written):
+def assert_secret_is_nowhere(kp, registry, written):
     """Holds the file, and what was sent, against the secret."""
 
     def look():
@@ -61,7 +61,7 @@ def is_nowhere(kp, registry, written):
 
 
 @pytest.mark.parametrize("steps", WAYS.values(), ids=WAYS.keys())
-def test_a_secret_found_once_is_in_no_step(kp, is_nowhere, steps):
+def test_a_secret_found_once_is_in_no_step(kp, assert_secret_is_nowhere, steps):
     @kp.capture
     def agent():
         for kind, *what in steps:
@@ -69,11 +69,13 @@ def test_a_secret_found_once_is_in_no_step(kp, is_nowhere, steps):
 
     agent()
 
-    is_nowhere()
+    assert_secret_is_nowhere()
 
 
 @pytest.mark.parametrize("facts", FACTS.values(), ids=FACTS.keys())
-def test_nor_is_it_in_a_fact_about_the_run_its_task_or_its_result(kp, is_nowhere, facts):
+def test_nor_is_it_in_a_fact_about_the_run_its_task_or_its_result(
+    kp, assert_secret_is_nowhere, facts
+):
     @kp.capture
     def agent(question):
         current_trace().thought(TOLD)
@@ -83,10 +85,10 @@ def test_nor_is_it_in_a_fact_about_the_run_its_task_or_its_result(kp, is_nowhere
 
     agent(SECRET)
 
-    is_nowhere()
+    assert_secret_is_nowhere()
 
 
-def test_a_secret_told_by_a_tag_is_in_no_step(kp, is_nowhere):
+def test_a_secret_told_by_a_tag_is_in_no_step(kp, assert_secret_is_nowhere):
     @kp.capture
     def agent():
         current_trace().thought(f"I typed {SECRET}")
@@ -94,7 +96,7 @@ def test_a_secret_told_by_a_tag_is_in_no_step(kp, is_nowhere):
 
     agent()
 
-    is_nowhere()
+    assert_secret_is_nowhere()
 
 
 def test_the_text_of_an_error_that_ends_a_run_is_not_written_with_its_secret(kp, written):
@@ -131,7 +133,7 @@ def at_once(pulse):
     return pulse(sync=True)
 
 
-def bottomless():
+def deeply_nested():
     inner = {}
     [inner := {"deeper": inner} for _ in range(200)]
     return inner
@@ -166,7 +168,7 @@ def test_a_secret_in_a_fact_about_the_run_is_not_written(at_once, written, fact)
 
 
 def test_where_redaction_fails_no_text_is_written_from_any_field(at_once, written, stored, caplog):
-    steps = [Step(step_id=0, type="tool_call", input=bottomless())]
+    steps = [Step(step_id=0, type="tool_call", input=deeply_nested())]
     trace = ReasoningTrace.of("a private errand", steps, domain=f"of {LOGIN}")
     delta = KnowledgeGraphDelta(entities=[Entity(name="private", type="x")], relationships=[])
 

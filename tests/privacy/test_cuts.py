@@ -17,7 +17,7 @@ IDENTIFIERS = [*made_up.SENSITIVE.values(), *made_up.CONTACT.values()]
 
 
 @st.composite
-def torn(draw, places):
+def cut_values(draw, places):
     """A text that was cut inside of the value that it holds, and what is left of the value."""
     form, value = draw(places)
     before = form.format("{}").partition("{}")[0]
@@ -26,7 +26,7 @@ def torn(draw, places):
     return bounded_text(told + "x" * 40, len(told.encode())), kept
 
 
-@given(torn(st.sampled_from(PLACES)))
+@given(cut_values(st.sampled_from(PLACES)))
 @example(("passphrase: correct horse … [cut: 66 characters in all]", "correct horse "))
 def test_of_a_secret_that_was_cut_off_nothing_is_left(text_and_kept):
     text, kept = text_and_kept
@@ -37,7 +37,7 @@ def test_of_a_secret_that_was_cut_off_nothing_is_left(text_and_kept):
     assert redact_text(cleaned).text == cleaned
 
 
-@given(torn(st.sampled_from([("The record shows {}", value) for value in IDENTIFIERS])))
+@given(cut_values(st.sampled_from([("The record shows {}", value) for value in IDENTIFIERS])))
 def test_of_a_number_that_was_cut_off_no_digit_is_left(text_and_kept):
     cleaned = redact_text(text_and_kept[0], level="aggregated").text
 

@@ -27,10 +27,10 @@ def test_hardly_any_random_password_is_left(alphabet, without, form):
 
     left = list(zip(values, texts, strict=True))
     assert sum(value in text for value, text in left) <= 0.02 * TRIES
-    assert sum(half_left(value, text) for value, text in left) <= 0.04 * TRIES
+    assert sum(leaves_half(value, text) for value, text in left) <= 0.04 * TRIES
 
 
-def half_left(value, text):
+def leaves_half(value, text):
     return value[: len(value) // 2 + 1] in text or value[len(value) // 2 - 1 :] in text
 
 

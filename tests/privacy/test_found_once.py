@@ -51,10 +51,10 @@ def test_a_secret_is_found_in_the_rest_of_its_text(telling, order):
 def test_a_secret_is_found_however_it_is_spelled(spell):
     document = {"login": {"password": ODD}, "said": f"I typed {spell(ODD)} twice"}
 
-    assert said(document) == f"I typed {GONE} twice"
+    assert rest_of_text(document) == f"I typed {GONE} twice"
 
 
-def said(document):
+def rest_of_text(document):
     """What is left of the text beside the secret."""
     return redact_jsonable(document, level="private").value["said"]
 
@@ -104,7 +104,10 @@ HARMLESS = {
 
 @pytest.mark.parametrize("value", HARMLESS.values(), ids=HARMLESS.keys())
 def test_what_may_be_something_else_stays_elsewhere(value):
-    assert said({"password": value, "said": f"look at {value} here"}) == f"look at {value} here"
+    assert (
+        rest_of_text({"password": value, "said": f"look at {value} here"})
+        == f"look at {value} here"
+    )
 
 
 BESIDE = {
@@ -143,7 +146,7 @@ BESIDE = {
 
 @pytest.mark.parametrize(("document", "text", "left"), BESIDE.values(), ids=BESIDE.keys())
 def test_only_what_is_a_secret_goes_from_the_rest_of_a_structure(document, text, left):
-    assert said({**document, "said": text}) == left
+    assert rest_of_text({**document, "said": text}) == left
 
 
 def test_what_is_allowed_stays_wherever_it_is():

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hand_made import put, run, step, with_value
+from sample_runs import put, run, step, with_value
 
 pytest.importorskip("inspect_ai", reason="needs the readers of requirements/readers.lock")
 

@@ -232,7 +232,7 @@ def poisoned(order, task, place, number):
 
 
 @pytest.fixture(scope="module")
-def told_of_poisoned(tmp_path_factory):
+def poisoned_recall(tmp_path_factory):
     """All that is recalled of 50 poisoned runs, half of which failed, and the ids of those."""
     db = tmp_path_factory.mktemp("poisoned") / "kp.db"
     failed, told = set(), []
@@ -247,8 +247,8 @@ def told_of_poisoned(tmp_path_factory):
     return told, failed
 
 
-def test_each_poisoned_run_is_one_quote_that_nothing_leaves(told_of_poisoned):
-    told, _ = told_of_poisoned
+def test_each_poisoned_run_is_one_quote_that_nothing_leaves(poisoned_recall):
+    told, _ = poisoned_recall
     messages = {one.as_message(observations=True) for one in told}
 
     assert len(messages) > 10
@@ -261,8 +261,8 @@ def test_each_poisoned_run_is_one_quote_that_nothing_leaves(told_of_poisoned):
         assert message.lower().count("past_run") == 2
 
 
-def test_none_that_failed_is_told(told_of_poisoned):
-    told, failed = told_of_poisoned
+def test_none_that_failed_is_told(poisoned_recall):
+    told, failed = poisoned_recall
 
     assert failed
     assert not failed & {one.trace_id for one in told}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 
-class Unspeakable:
+class AlwaysRaises:
     """Raises whatever is asked of it."""
 
     def __repr__(self):
@@ -51,7 +51,7 @@ class Nameless(type):
         raise RuntimeError("repr")
 
 
-class OfNoName(metaclass=Nameless):
+class NamelessInstance(metaclass=Nameless):
     """Nobody knows."""
 
     def __len__(self):
@@ -86,11 +86,11 @@ class OddError(Exception):
 
 
 HOSTILE = {
-    "raises always": Unspeakable,
+    "raises always": AlwaysRaises,
     "lying list": LyingList,
     "lying list in a list": lambda: [LyingList([1])],
     "endless mapping": EndlessMapping,
-    "class without a name": OfNoName,
+    "class without a name": NamelessInstance,
     "instance without a class": NoClass,
     "text that reads as another": lambda: OddText("a" * 100),
     "key that raises": lambda: {OddText("a"): 1, (1, OddText("b")): 2},

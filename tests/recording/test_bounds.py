@@ -13,7 +13,7 @@ LIMITS = Limits(field_bytes=1000, steps=10, trace_bytes=6000)
 CUT = "… [cut: 5000 characters in all]"
 
 
-def of(*steps, **facts):
+def trace_of(*steps, **facts):
     return ReasoningTrace.of("asked", steps, **facts)
 
 
@@ -22,7 +22,7 @@ def step(**fields):
 
 
 def test_what_is_within_the_bounds_stays_as_it_is():
-    trace = of(
+    trace = trace_of(
         step(content="said", tool=Tool(name="t", mcp_server="m"), input={"q": [1, 2**60, None]}),
         step(output_summary="ü", latency_ms=0.1234567),
     )
@@ -55,7 +55,7 @@ def test_many_steps_keep_their_beginning_and_their_end_and_all_are_counted():
     steps = [step(type="thought", content=str(number)) for number in range(50)]
     steps[25] = step(type="error_recovery", tool=Tool(name="left out"))
 
-    run = bounded(of(*steps), LIMITS)
+    run = bounded(trace_of(*steps), LIMITS)
 
     said = [kept.content or kept.output_summary for kept in run.trace.steps]
     assert said[:5] == ["0", "1", "2", "3", "[41 of 50 steps left out here]"]
@@ -69,7 +69,7 @@ def test_many_steps_keep_their_beginning_and_their_end_and_all_are_counted():
 def test_a_large_graph_is_left_out(size, is_kept):
     facts = (Relationship(fact="f", valid_from="2026"),)
     delta = KnowledgeGraphDelta(entities=(Entity(name="n" * size, type="t"),), relationships=facts)
-    trace = of(step()).model_copy(update={"knowledge_graph_delta": delta})
+    trace = trace_of(step()).model_copy(update={"knowledge_graph_delta": delta})
 
     kept = bounded(trace, LIMITS).trace.knowledge_graph_delta
 
@@ -89,7 +89,7 @@ def test_whatever_is_given_is_kept_within_bounds_and_counted_truly(given_steps):
         for character, size, input_size in given_steps
     ]
 
-    run = bounded(of(*steps), LIMITS)
+    run = bounded(trace_of(*steps), LIMITS)
 
     written = len("".join(kept.model_dump_json() for kept in run.trace.steps).encode())
     assert run.shape.steps == len(steps)

@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
-from hostile_objects import HOSTILE, OddError, Unspeakable
+from hostile_objects import HOSTILE, AlwaysRaises, OddError
 from hypothesis import given
 from hypothesis import strategies as st
 from notebook import Notebook, line, run_of
@@ -197,7 +197,7 @@ def test_a_confidence_that_cannot_be_is_ignored_and_counted(recorder, confidence
     ("latency_ms", "kept"),
     [
         *((-1, None), (float("nan"), None), (float("inf"), None), (10**400, None)),
-        *(("3", None), ([], None), (Unspeakable, None)),
+        *(("3", None), ([], None), (AlwaysRaises, None)),
         *((0, 0), (2, 2), (1.5, 1.5), (np.float32(1.5), 1.5), (True, 1)),
     ],
     ids=lambda value: repr(value)[:20],

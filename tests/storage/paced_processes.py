@@ -39,7 +39,7 @@ def answered(pace, _now):
     return pace.answered()
 
 
-def unheard(pace, _now):
+def unanswered(pace, _now):
     return pace.answer_lost()
 
 
@@ -47,7 +47,7 @@ def limited(pace, now):
     return pace.limited(now, 2.0)
 
 
-def saying(**allowance):
+def allowing(**allowance):
     return lambda pace, now: pace.answered().with_allowance(now, Allowance(**allowance))
 
 

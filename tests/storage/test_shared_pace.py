@@ -12,12 +12,12 @@ from paced_processes import (
     HOUR_S,
     LEASE_S,
     Machine,
+    allowing,
     answered,
     ask,
     limited,
-    saying,
     start_to_ask,
-    unheard,
+    unanswered,
     wait_of,
     warnings,
 )
@@ -35,14 +35,14 @@ def test_all_processes_share_one_burst_whenever_they_start(machine):
 
 
 def test_what_one_process_learns_of_the_rate_and_of_what_is_left_the_others_know(machine):
-    ask(machine.start(), saying(per_minute=200))
+    ask(machine.start(), allowing(per_minute=200))
     later = machine.start()
     [ask(later) for _ in range(132)]
 
     assert 0 < wait_of(machine.start()) <= 0.33
 
     machine.sleep(HOUR_S)
-    ask(machine.start(), saying(per_minute=30, remaining=12))
+    ask(machine.start(), allowing(per_minute=30, remaining=12))
     ask(later)
 
     assert 0 < ask(later) < 2.3
@@ -50,7 +50,7 @@ def test_what_one_process_learns_of_the_rate_and_of_what_is_left_the_others_know
 
 @pytest.mark.parametrize("remaining", [0, 1, 5, 10])
 def test_who_finds_little_left_waits_the_longer_and_a_minute_at_most(machine, remaining):
-    wait_s = ask(machine.start(), saying(remaining=remaining))
+    wait_s = ask(machine.start(), allowing(remaining=remaining))
 
     assert wait_s == pytest.approx(min(60.0, 2.2 * (10 / max(1, remaining)) ** 2))
 
@@ -127,7 +127,7 @@ def test_two_that_end_while_they_send_may_have_met_two_429s_and_it_is_said(machi
     for _ in range(2):
         ended = machine.start()
         start_to_ask(ended)
-        ended.settle_and_release(unheard)
+        ended.settle_and_release(unanswered)
         machine.sleep(60)
 
     assert HOUR_S - 120 < wait_of(machine.start()) < HOUR_S
@@ -140,7 +140,7 @@ def test_who_ends_while_it_sends_leaves_the_turn_to_the_next_at_once_and_has_no_
 ):
     ended, other = machine.start(), machine.start()
     start_to_ask(ended)
-    ended.settle_and_release(unheard)
+    ended.settle_and_release(unanswered)
     start_to_ask(other)
 
     ended.release()
@@ -256,7 +256,7 @@ class Fleet:
 
     def end(self, number):
         if number in self.asking:
-            self.keepers[number].settle_and_release(unheard)
+            self.keepers[number].settle_and_release(unanswered)
         self.be_killed(number)
 
     def be_killed(self, number):

@@ -12,7 +12,7 @@ from paced_processes import (
     ask,
     limited,
     start_to_ask,
-    unheard,
+    unanswered,
     wait_of,
     warnings,
 )
@@ -25,7 +25,7 @@ def test_who_ends_waits_for_no_lock_and_its_turn_ends_by_itself(machine, locked)
     start_to_ask(ended)
 
     with locked():
-        ended.settle_and_release(unheard)
+        ended.settle_and_release(unanswered)
     before = machine.start().take()
     machine.sleep(LEASE_S)
 

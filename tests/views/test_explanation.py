@@ -5,9 +5,9 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from hand_made import put, run, scored, step
 from hypothesis import given
 from hypothesis import strategies as st
+from sample_runs import put, run, scored, step
 from terminal import typed
 
 from kp_middleware import Decision, KnowledgePulse, ReasoningTrace, Step
@@ -217,8 +217,8 @@ def test_what_is_named_gives_the_other_verdict(
         'cut("as it is", 8), cut("longer than that", 8)': ("as it is", "longer…"),
     }.items(),
 )
-def test_numbers_days_and_texts_are_written_so_that_people_read_them(call, told):
-    assert eval(call, vars(wording)) == told
+def test_numbers_days_and_texts_are_written_so_that_people_read_them(call, why):
+    assert eval(call, vars(wording)) == why
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def decided(db):
 
 
 @pytest.fixture
-def told(db):
+def why(db):
     """What `show --why` says of a trace, with these options."""
 
     def show(trace, *words):
@@ -270,7 +270,7 @@ class Rule:
     ],
     ids=["below", "as good", "among"],
 )
-def test_a_share_says_how_a_run_ranked(decided, told, confidences, verdict, words):
+def test_a_share_says_how_a_run_ranked(decided, why, confidences, verdict, words):
     trace = decided(confidences, threshold="top 10%")[-1]
     scoring, account = trace.scoring, explain_score(trace)
 
@@ -279,43 +279,43 @@ def test_a_share_says_how_a_run_ranked(decided, told, confidences, verdict, word
     assert gate_in_words(trace) == f"top 10%, by {ranks}"
     assert arithmetic(trace)[-1].working == f"ranked by {ranks}"
     assert words in account.other_reason
-    assert f"The score alone did not decide: {account.other_reason}." in told(trace)
-    assert "with one change" not in told(trace)
+    assert f"The score alone did not decide: {account.other_reason}." in why(trace)
+    assert "with one change" not in why(trace)
 
 
-def test_a_distance_is_told_however_small(decided, told, db):
+def test_a_distance_is_told_however_small(decided, why, db):
     (below,) = decided([0.1], threshold=0.33751)
     with closing(connect(db)) as connection:
         connection.execute("UPDATE traces SET threshold = score + 0.00001")
         narrowly = History(connection).run(below.seq)
 
     assert arithmetic(narrowly)[-1].working.endswith(" by 0.00001")
-    assert ", 0.00001 below" in told(narrowly)
+    assert ", 0.00001 below" in why(narrowly)
 
 
-def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided, told):
+def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided, why):
     (trace,) = decided([0.1], threshold="top 10%")
 
     assert run_as_json(trace)["verdict"] == "warming_up"
     assert gate_in_words(trace) == "top 10%, threshold 0.75"
-    assert "To reach 0.75 with" in told(trace)
+    assert "To reach 0.75 with" in why(trace)
     assert explain_score(trace).threshold == 0.75
 
 
-def test_what_a_daily_limit_kept_was_not_kept_by_the_bar(decided, told):
+def test_what_a_daily_limit_kept_was_not_kept_by_the_bar(decided, why):
     trace = decided([0.9] * 2, threshold=0.1, max_per_day=1)[-1]
 
     account = explain_score(trace)
 
     assert (run_as_json(trace)["verdict"], account.cleared) == ("daily_limit", True)
     assert {(one.least, one.remedy) for one in account.signals} == {(None, "")}
-    assert "The score alone did not decide: score 0." in told(trace)
-    assert "but max_per_day = 1 were forwarded in the last 24 hours." in told(trace)
-    assert "with one change" not in told(trace)
+    assert "The score alone did not decide: score 0." in why(trace)
+    assert "but max_per_day = 1 were forwarded in the last 24 hours." in why(trace)
+    assert "with one change" not in why(trace)
 
 
 def test_a_gate_that_failed_asked_for_nothing_and_another_threshold_can_be_asked_about(
-    decided, told, db
+    decided, why, db
 ):
     (trace,) = decided([0.9], gate=Rule(None))
 
@@ -323,7 +323,7 @@ def test_a_gate_that_failed_asked_for_nothing_and_another_threshold_can_be_asked
 
     assert (trace.reason_code, account.threshold, account.cleared) == ("gate_failed", None, None)
     assert arithmetic(trace)[-1].working == "its gate failed to decide"
-    assert "The score alone did not decide: the gate failed: AttributeError." in told(trace)
+    assert "The score alone did not decide: the gate failed: AttributeError." in why(trace)
     assert "threshold" not in typed("--db", str(db), "show", trace.id)
     page = trace_html(FullRun(trace, SimilarRuns()), links=None)
     assert "Gate: mine, which failed to decide." in page
@@ -332,18 +332,18 @@ def test_a_gate_that_failed_asked_for_nothing_and_another_threshold_can_be_asked
     another = explain_score(trace, threshold=0.9)
 
     assert (another.cleared, another.threshold, another.other_reason) == (False, 0.9, None)
-    assert "To reach 0.9 with one change" in told(trace, "--threshold", "0.9")
+    assert "To reach 0.9 with one change" in why(trace, "--threshold", "0.9")
 
 
 @pytest.mark.parametrize(
     ("decision", "verdict"), [("withhold", "custom"), ("forward", "forwarded")]
 )
-def test_a_rule_of_the_user_s_own_may_decide_beside_its_bar(decided, told, decision, verdict):
+def test_a_rule_of_the_user_s_own_may_decide_beside_its_bar(decided, why, decision, verdict):
     bar = 0.0 if decision == "withhold" else 1.0
     (trace,) = decided([0.9], gate=Rule(Decision(decision, "it is Monday", bar)))
 
     assert run_as_json(trace)["verdict"] == verdict
-    assert "The score alone did not decide: it is Monday" in told(trace)
+    assert "The score alone did not decide: it is Monday" in why(trace)
 
 
 def test_the_gate_is_named_wherever_a_trace_is_shown(decided, db):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hand_made import put, run, step
+from sample_runs import put, run, step
 
 from kp_middleware import locations
 from kp_middleware.database import connect

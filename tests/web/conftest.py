@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 import pytest
 from in_datasette import Shown
-from page_reading import Ways
+from page_reading import EchoLinks
 
 from kp_middleware import current_trace
 from kp_middleware.storage import History
@@ -39,14 +39,14 @@ def work(kp):
 @pytest.fixture
 def overview_page(connection):
     return lambda links=None, **options: overview_html(
-        History(connection).overview(), links or Ways(), **options
+        History(connection).overview(), links or EchoLinks(), **options
     )
 
 
 @pytest.fixture
 def gate_page(connection):
     return lambda: gate_html(
-        History(connection).overview().scores, History(connection).last_decisions(), Ways()
+        History(connection).overview().scores, History(connection).last_decisions(), EchoLinks()
     )
 
 
@@ -58,7 +58,7 @@ def trace_page(connection):
         seq = History(connection).find("@last")
         alike = SimilarRuns.from_points(History(connection).points(around=seq))
         return trace_html(
-            FullRun(History(connection).run(seq), alike, **around), links or Ways(), **options
+            FullRun(History(connection).run(seq), alike, **around), links or EchoLinks(), **options
         )
 
     return page

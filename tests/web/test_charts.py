@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from page_reading import Ways, groups, places
+from page_reading import EchoLinks, groups, places
 
 from kp_middleware.storage import (
     Funnel,
@@ -27,11 +27,11 @@ DAYS = [NoveltyDay("2026-11-01", 0.4, 0.66, 0.9), NoveltyDay("2026-11-21", 0.2, 
 
 
 def states(recorded, cleared=0, sent=0, blocked=0, **reasons):
-    return state_bars(Funnel(recorded, cleared, 0, 0, sent, blocked, 0, reasons), Ways())
+    return state_bars(Funnel(recorded, cleared, 0, 0, sent, blocked, 0, reasons), EchoLinks())
 
 
 def tools(*used):
-    return tool_bars(Overview(ScoreSlices(None), None, tools=used), Ways())
+    return tool_bars(Overview(ScoreSlices(None), None, tools=used), EchoLinks())
 
 
 def run(*lines, score=0.501, threshold=0.75, delivery_status=""):
@@ -70,8 +70,8 @@ def test_each_state_has_a_bar_and_it_is_said_why_some_are_blocked():
 @pytest.mark.parametrize(
     ("chart", "words"),
     [
-        (state_bars(Funnel(0, 0, 0, 0, 0, 0, 0, {}), Ways()), "nothing recorded yet: "),
-        (tool_bars(Overview(ScoreSlices(None), None), Ways()), "no tool calls yet: "),
+        (state_bars(Funnel(0, 0, 0, 0, 0, 0, 0, {}), EchoLinks()), "nothing recorded yet: "),
+        (tool_bars(Overview(ScoreSlices(None), None), EchoLinks()), "no tool calls yet: "),
         (novelty_band([]), "no novelty measured yet: "),
         (waterfall(run(score=None, delivery_status="waits")), "no score yet: waits"),
         (novelty_band(DAYS[:1]), "median novelty 0.66 on 1 Nov 2026, the only day so far"),

@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 from datasette.app import Datasette
-from hand_made import put, run, step, with_value
 from in_datasette import OVERVIEW, RUNS, links, our_links
+from sample_runs import put, run, step, with_value
 
 from kp_middleware.database import SCHEMA, connect
 from kp_middleware.web.plugin import kp_databases

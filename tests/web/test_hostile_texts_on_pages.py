@@ -40,7 +40,7 @@ texts = st.one_of(
 VECTOR = b"\x00\x00\x80?" + b"\x00" * 12
 
 
-class Everywhere:
+class HostileLinks:
     """All lead to what the text says."""
 
     def __init__(self, text):
@@ -66,13 +66,13 @@ def tags(page):
     return {mark.tag.rpartition("}")[2] for mark in page.iter()}
 
 
-TAGS = tags(parsed(overview_html(overview("harmless"), Everywhere("/"))))
+TAGS = tags(parsed(overview_html(overview("harmless"), HostileLinks("/"))))
 
 
 @settings(max_examples=50)
 @given(texts)
 def test_any_name_gives_a_page_that_is_well_formed_and_has_only_its_own_marks(name):
-    page = parsed(overview_html(overview(name), Everywhere(name)))
+    page = parsed(overview_html(overview(name), HostileLinks(name)))
 
     assert tags(page) <= TAGS
     assert not [one for mark in page.iter() for one in mark.attrib if one.startswith("on")]
@@ -82,7 +82,7 @@ def test_any_name_gives_a_page_that_is_well_formed_and_has_only_its_own_marks(na
 @given(texts)
 def test_a_text_reads_as_it_was_but_for_what_would_harm_the_page(text):
     newest = [RUN._replace(objective=f"x{text}"[:100].replace(" ", "_"))]
-    page = overview_html(overview("harmless"), Everywhere("/"), newest=newest)
+    page = overview_html(overview("harmless"), HostileLinks("/"), newest=newest)
 
     read = card(page, "Last runs").find("table/tbody/tr/td/a/bdi").text
     text = " ".join(newest[0].objective.split())
@@ -91,7 +91,7 @@ def test_a_text_reads_as_it_was_but_for_what_would_harm_the_page(text):
 
 
 def test_no_page_is_made_of_what_a_text_says_to_the_template():
-    page = overview_html(overview(json.dumps(HOSTILE[3])), Everywhere("/"))
+    page = overview_html(overview(json.dumps(HOSTILE[3])), HostileLinks("/"))
 
     assert "60481729" not in page
     assert "{{ 7777 * 7777 }}" in page

@@ -1,5 +1,5 @@
 import pytest
-from page_reading import NoWays, Ways, card, hrefs, parsed, text_of, titles_of_cards
+from page_reading import EchoLinks, NoLinks, card, hrefs, parsed, text_of, titles_of_cards
 
 from kp_middleware.storage import History, ToolUse
 from kp_middleware.web.pages import overview_html
@@ -63,7 +63,7 @@ def test_a_tool_that_was_never_called_leads_nowhere(connection):
     used = (ToolUse("read", 3, 1, None), ToolUse("write", 0, 2, None))
     overview = History(connection).overview()._replace(tools=used)
 
-    found = hrefs(overview_html(overview, Ways()))
+    found = hrefs(overview_html(overview, EchoLinks()))
 
     assert "/runs?tool=read" in found
     assert "/runs?tool=write" not in found
@@ -113,7 +113,7 @@ def test_bars_rows_and_spots_lead_where_the_links_say(work, overview_page):
     assert any(href.startswith("/runs?since=") for href in found)
     assert any(href.startswith("/runs?min_score=") for href in found)
     assert any(href.startswith("/trace/") for href in found)
-    assert hrefs(overview_page(NoWays())) == []
+    assert hrefs(overview_page(NoLinks())) == []
 
 
 def test_where_none_of_100_cleared_the_page_begins_with_what_to_do(work, overview_page, connection):

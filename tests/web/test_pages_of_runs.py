@@ -9,8 +9,8 @@ from contextlib import closing
 from urllib.parse import quote
 
 import pytest
-from hand_made import put, run, step, with_value
 from in_datasette import OVERVIEW, RUNS, Shown, links
+from sample_runs import put, run, step, with_value
 
 from kp_middleware import locations
 

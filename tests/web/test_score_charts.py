@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from page_reading import NoWays, Ways, groups, places
+from page_reading import EchoLinks, NoLinks, groups, places
 
 from kp_middleware.storage import ScoreSlices, Slice
 from kp_middleware.web.charts import score_histogram, scores_by_domain, threshold_curve
@@ -43,14 +43,14 @@ def threshold_x(chart):
 
 
 def test_a_histogram_says_how_many_reach_the_threshold():
-    chart = score_histogram(slices(code={50: 552, 80: 48}), Ways())
+    chart = score_histogram(slices(code={50: 552, 80: 48}), EchoLinks())
 
     assert chart.caption == "48 of 600 at or above 0.75 (8.0\xa0%)"
     assert "threshold 0.75" in [label.text for label in labels(chart)]
 
 
 def test_a_bar_is_as_high_as_its_count_and_stands_on_zero():
-    first, second = groups(score_histogram(slices(code={0: 10, 5: 20}), Ways()))
+    first, second = groups(score_histogram(slices(code={0: 10, 5: 20}), EchoLinks()))
 
     (low,), (high,) = bars(first, "below"), bars(second, "below")
     assert high["height"] == pytest.approx(2 * low["height"])
@@ -59,7 +59,7 @@ def test_a_bar_is_as_high_as_its_count_and_stands_on_zero():
 
 
 def test_the_threshold_divides_a_bar_that_lies_on_both_of_its_sides():
-    chart = score_histogram(slices(0.74, code={73: 30, 74: 10}), Ways())
+    chart = score_histogram(slices(0.74, code={73: 30, 74: 10}), EchoLinks())
 
     (group,) = groups(chart)
     (below,), (above,) = bars(group, "below"), bars(group, "cleared")
@@ -69,7 +69,7 @@ def test_the_threshold_divides_a_bar_that_lies_on_both_of_its_sides():
 
 
 def test_a_bar_leads_to_its_runs_and_so_does_its_row_in_the_table():
-    chart = score_histogram(slices(code={0: 3, 10: 4}), Ways())
+    chart = score_histogram(slices(code={0: 3, 10: 4}), EchoLinks())
 
     found = groups(chart)
     hrefs = [one.attributes["href"] for one in found]
@@ -82,14 +82,14 @@ def test_a_bar_leads_to_its_runs_and_so_does_its_row_in_the_table():
 
 
 def test_a_score_of_one_is_in_the_last_bar():
-    (group,) = groups(score_histogram(slices(code={100: 3}), NoWays()))
+    (group,) = groups(score_histogram(slices(code={100: 3}), NoLinks()))
 
     assert group.title == "0.95 to 1.00: 3 runs"
 
 
 @pytest.mark.parametrize("threshold", [0, 0.02, 0.5, 0.98, 1])
 def test_the_words_beside_the_threshold_stay_in_the_chart(threshold):
-    chart = score_histogram(slices(threshold, code={0: 100_000}), NoWays())
+    chart = score_histogram(slices(threshold, code={0: 100_000}), NoLinks())
 
     for label in labels(chart):
         wide, anchor = len(label.text) * 6.3, label.attributes["text-anchor"]
@@ -100,7 +100,7 @@ def test_the_words_beside_the_threshold_stay_in_the_chart(threshold):
 
 @pytest.mark.parametrize("chart", [score_histogram, scores_by_domain, threshold_curve])
 def test_without_scores_there_are_words_in_place_of_a_chart(chart):
-    found = chart(ScoreSlices(None), Ways())
+    found = chart(ScoreSlices(None), EchoLinks())
 
     assert not found.is_drawn
     assert found.caption.startswith("no scored runs yet: ")
@@ -109,7 +109,7 @@ def test_without_scores_there_are_words_in_place_of_a_chart(chart):
 def test_each_domain_has_a_bar_of_what_reaches_the_threshold():
     scores = slices(code={50: 600, 80: 200}, law={50: 2, 80: 2})
 
-    chart = scores_by_domain(scores, Ways())
+    chart = scores_by_domain(scores, EchoLinks())
 
     assert chart.caption == "law reaches 0.75 most often: 50.0\xa0% of 4"
     assert [row.cells[:3] for row in chart.table.rows] == [
@@ -122,14 +122,14 @@ def test_each_domain_has_a_bar_of_what_reaches_the_threshold():
 
 
 def test_of_many_domains_the_table_has_all_and_the_chart_the_first():
-    chart = scores_by_domain(slices(**{f"d{number}": {0: 1} for number in range(12)}), Ways())
+    chart = scores_by_domain(slices(**{f"d{number}": {0: 1} for number in range(12)}), EchoLinks())
 
     assert (len(chart.bars), len(chart.table.rows)) == (8, 12)
     assert chart.caption.endswith("; the 8 most frequent of 12 are shown")
 
 
 def test_the_curve_says_what_each_threshold_would_let_through():
-    chart = threshold_curve(slices(all_else={60: 1, 74: 1, 75: 1, 90: 1}, law={20: 1}), Ways())
+    chart = threshold_curve(slices(all_else={60: 1, 74: 1, 75: 1, 90: 1}, law={20: 1}), EchoLinks())
 
     assert chart.caption == "2 of 5 reach 0.75 (40.0\xa0%)"
     assert chart.table.columns[-1] == "law"
@@ -146,8 +146,8 @@ def test_the_curve_says_what_each_threshold_would_let_through():
 
 def test_where_the_bar_is_another_for_each_run_no_line_is_drawn():
     scores = slices(None, law={5: 3, 80: 4})
-    charts = [each(scores, NoWays()) for each in (score_histogram, threshold_curve)]
-    domains = scores_by_domain(scores, NoWays())
+    charts = [each(scores, NoLinks()) for each in (score_histogram, threshold_curve)]
+    domains = scores_by_domain(scores, NoLinks())
 
     marks = [mark for chart in charts for mark in chart.marks]
     assert not [mark for mark in marks if "threshold" in str(mark)]
@@ -160,7 +160,7 @@ def test_where_the_bar_is_another_for_each_run_no_line_is_drawn():
 
 
 def test_a_threshold_that_is_no_step_has_a_row_of_its_own():
-    chart = threshold_curve(slices(0.7435, code={20: 1, 60: 1, 75: 1, 90: 1}), Ways())
+    chart = threshold_curve(slices(0.7435, code={20: 1, 60: 1, 75: 1, 90: 1}), EchoLinks())
 
     cells = [row.cells for row in chart.table.rows]
     assert cells[15] == ("→ 0.7435", "2", "50.0\xa0%", "±0")
@@ -168,7 +168,7 @@ def test_a_threshold_that_is_no_step_has_a_row_of_its_own():
 
 
 def test_the_curve_falls_from_all_to_none():
-    chart = threshold_curve(slices(code={0: 1, 50: 2, 99: 1}), NoWays())
+    chart = threshold_curve(slices(code={0: 1, 50: 2, 99: 1}), NoLinks())
 
     (curve,) = (group.inside[0] for group in groups(chart))
     heights = [y for _, y in places(curve)]
@@ -180,7 +180,7 @@ def test_the_curve_falls_from_all_to_none():
 def test_no_two_of_the_curves_that_are_drawn_look_alike_and_how_many_are_is_said():
     scores = slices(**{f"d{number}": {20: 1} for number in range(9)})
 
-    chart = threshold_curve(scores, Ways())
+    chart = threshold_curve(scores, EchoLinks())
 
     looks = [look(group.inside[0]) for group in groups(chart)]
     assert len(looks) == len({*looks}) == 8

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from page_reading import Ways, groups
+from page_reading import EchoLinks, groups
 
 from kp_middleware.storage import MapPoint
 from kp_middleware.web.marks import colours_of
@@ -49,7 +49,7 @@ def test_like_vectors_are_near_on_the_map():
 
 @pytest.mark.parametrize("number", [3, 5])
 def test_equal_vectors_have_a_place_too(number):
-    chart = trace_map(points(*[[1, 0, 0]] * number), ["code"], Ways())
+    chart = trace_map(points(*[[1, 0, 0]] * number), ["code"], EchoLinks())
 
     assert len(middles(dots(chart, "kp-spot"))) == number
 
@@ -66,7 +66,7 @@ def test_the_nearest_are_found_with_their_similarity_and_then_the_others_in_thei
 
 
 def test_what_cleared_is_larger_and_comes_last():
-    chart = trace_map(points([1, 0], [0, 1], [1, 1], cleared={0}), ["code"], Ways())
+    chart = trace_map(points([1, 0], [0, 1], [1, 1], cleared={0}), ["code"], EchoLinks())
 
     assert chart.caption.startswith("The 3 newest runs, 1 of them cleared; PCA of their vectors")
     assert len(dots(chart, "kp-cleared-spot")) == 1
@@ -75,7 +75,7 @@ def test_what_cleared_is_larger_and_comes_last():
 
 
 def test_of_thousands_the_newest_are_drawn_and_all_can_be_opened():
-    chart = trace_map(many(2000, cleared={3}), ["code"], Ways())
+    chart = trace_map(many(2000, cleared={3}), ["code"], EchoLinks())
 
     assert {group.attributes["href"] for group in groups(chart)} == {
         f"/trace/{n}" for n in range(400)
@@ -95,10 +95,10 @@ def test_the_two_axes_are_those_of_most_variance():
 
 
 def test_all_spots_are_inside_the_chart_which_is_always_the_same():
-    chart = trace_map(many(50), ["code"], Ways())
+    chart = trace_map(many(50), ["code"], EchoLinks())
 
-    assert chart == trace_map(many(50), ["code"], Ways())
-    assert trace_map(many(2), ["code"], Ways()).caption.startswith("no map yet: ")
+    assert chart == trace_map(many(50), ["code"], EchoLinks())
+    assert trace_map(many(2), ["code"], EchoLinks()).caption.startswith("no map yet: ")
     assert chart.table.rows[0] == (("all", "50", "0"), "/runs?")  # for who cannot point
     for x, y in middles(dots(chart, "kp-spot")):
         assert 8 <= x <= 352
@@ -106,7 +106,7 @@ def test_all_spots_are_inside_the_chart_which_is_always_the_same():
 
 
 def test_a_run_is_joined_with_its_neighbours():
-    chart = trace_map(many(4, objective="this"), ["code"], Ways(), nearest=1)
+    chart = trace_map(many(4, objective="this"), ["code"], EchoLinks(), nearest=1)
 
     assert [mark.attributes["class"] for mark in chart.marks if mark.tag == "polyline"] == [
         "kp-link"
@@ -128,7 +128,7 @@ def test_the_legend_names_each_domain_once_and_the_rest_together():
     names = ["code", "medical", *map(str, range(9))]
     spots = [point._replace(domain=names[n % 11]) for n, point in enumerate(many(22))]
 
-    entries = [key.text for key in trace_map(spots, names, Ways()).legend]
+    entries = [key.text for key in trace_map(spots, names, EchoLinks()).legend]
 
     assert entries[0] == "code"
     assert entries[-1] == "others"

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from page_reading import NoWays, card, hrefs, parsed, text_of, titles_of_cards
+from page_reading import NoLinks, card, hrefs, parsed, text_of, titles_of_cards
 
 from kp_middleware import current_trace
 from kp_middleware.storage import History
@@ -86,7 +86,7 @@ def test_among_whom_it_was_compared_is_said(work, connection, trace_page, compar
 
     full = FullRun(History(connection).run(2), alike._replace(compared=compared))
 
-    assert words in text_of(trace_html(full, NoWays()))
+    assert words in text_of(trace_html(full, NoLinks()))
 
 
 def test_what_was_sent_is_shown_as_it_is(work, trace_page):
@@ -142,7 +142,7 @@ def test_no_text_of_a_trace_can_break_its_page(work, trace_page, name):
     work(name, domain=name[:500])
     work(f"{name} again", domain=name[:500])
 
-    page = trace_page(NoWays(), around={"body": json.dumps({"x": name.replace("\x00", "")})})
+    page = trace_page(NoLinks(), around={"body": json.dumps({"x": name.replace("\x00", "")})})
 
     assert [*parsed(page).iter("img")] == []
     assert {*hrefs(page)} <= {"#step-2"}

@@ -5,10 +5,10 @@ import importlib
 from typing import NamedTuple
 
 import pytest
+from framework_dumps import RunCollector, as_expected
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from scenes import ASKED, EXPERT, FAILS, REFUND, WAITS, desk
-from told_runs import Book, told
 
 from kp_middleware.recording import shield
 from kp_otel import KPSpanProcessor
@@ -19,7 +19,7 @@ LETTERS = {"thought": "t", "tool_call": "c", "observation": "o", "error_recovery
 WHOLE = "ottccootcetcot"
 
 
-class Told(NamedTuple):
+class Expectation(NamedTuple):
     """What a framework tells of the scenes, where it differs from the others.
 
     Attributes:
@@ -48,15 +48,15 @@ class Told(NamedTuple):
 
 
 FRAMEWORKS = {
-    "pydantic_ai": Told("pydantic_ai", left="ot", cancelled="oce"),
-    "openai_agents_native": Told("agents", fails="Error getting response"),
-    "openai_agents_openinference": Told(
+    "pydantic_ai": Expectation("pydantic_ai", left="ot", cancelled="oce"),
+    "openai_agents_native": Expectation("agents", fails="Error getting response"),
+    "openai_agents_openinference": Expectation(
         "openinference.instrumentation.openai_agents", fails="Error getting response"
     ),
-    "agent_framework": Told("agent_framework", left="o"),
-    "google_adk": Told("google.adk", left="ottcc", expert="request"),
-    "strands": Told("strands", left="o"),
-    "smolagents": Told(
+    "agent_framework": Expectation("agent_framework", left="o"),
+    "google_adk": Expectation("google.adk", left="ottcc", expert="request"),
+    "strands": Expectation("strands", left="o"),
+    "smolagents": Expectation(
         "openinference.instrumentation.smolagents",
         answer="otccootcetcoco",
         left="otcc",
@@ -66,7 +66,7 @@ FRAMEWORKS = {
         expert="task",
         beside=None,
     ),
-    "llama_index": Told(
+    "llama_index": Expectation(
         "openinference.instrumentation.llama_index",
         answer="otcocotcetcot",
         left="ot",
@@ -85,9 +85,9 @@ def provider():
 
 
 @pytest.fixture(scope="module")
-def everyone(provider):
+def collector(provider):
     """The runs of all frameworks, whose instrumentors are switched on once."""
-    book = Book()
+    book = RunCollector()
     book.processor = KPSpanProcessor(book)
     provider.add_span_processor(book.processor)
     return book
@@ -101,62 +101,62 @@ def name(request):
 
 
 @pytest.fixture(scope="module")
-def framework(name, provider, everyone):
+def framework(name, provider, collector):
     module = importlib.import_module(f"live_{name}")
-    module.connect(provider, everyone)
+    module.connect(provider, collector)
     return module
 
 
 @pytest.fixture
-def tells(name):
+def expectation(name):
     return FRAMEWORKS[name]
 
 
 @pytest.fixture
-def runs(everyone):
+def runs(collector):
     """Ends what is open, and returns what was recorded."""
-    everyone.ended.clear()
+    collector.ended.clear()
     shield.failures.clear()
 
     def end():
-        everyone.processor.shutdown()
-        recorded = everyone.runs
+        collector.processor.shutdown()
+        recorded = collector.runs
         assert not [one for one in shield.failures if not one.startswith("a run without content")]
         return recorded
 
     yield end
-    everyone.processor.shutdown()
+    collector.processor.shutdown()
 
 
 def kinds(run):
     return "".join(LETTERS[step.type] for step in run.trace.steps)
 
 
-def play(scene):
+def run_with_limit(scene):
     asyncio.run(asyncio.wait_for(scene, 30))
 
 
 @pytest.mark.parametrize("way", ["ask", "stream"])
-def test_an_answer_with_tools_at_once_and_one_that_fails_once(framework, runs, tells, way):
-    play(getattr(framework, way)(framework.support(*REFUND), ASKED))
+def test_an_answer_with_tools_at_once_and_one_that_fails_once(framework, runs, expectation, way):
+    run_with_limit(getattr(framework, way)(framework.support(*REFUND), ASKED))
 
     [run] = runs()
-    assert (kinds(run), run.complete, run.error_type) == (tells.answer, True, None)
-    assert (run.trace.task.objective, run.agent_name) == (ASKED, tells.agent)
+    assert (kinds(run), run.complete, run.error_type) == (expectation.answer, True, None)
+    assert (run.trace.task.objective, run.agent_name) == (ASKED, expectation.agent)
     assert run.trace.outcome.result_summary.strip() == "Refunded 12 EUR for order A1."
     calls = [(step.tool.name, step.input) for step in run.trace.steps if step.type == "tool_call"]
     assert calls[:2] == [("look_up", {"order": "A1"}), ("search", {"topic": "refund policy"})]
 
 
-def test_a_stream_that_is_left_is_incomplete(framework, runs, tells):
-    play(framework.stream(framework.support(*REFUND), ASKED, leave=True))
+def test_a_stream_that_is_left_is_incomplete(framework, runs, expectation):
+    run_with_limit(framework.stream(framework.support(*REFUND), ASKED, leave=True))
 
     assert [(kinds(run), run.complete) for run in runs()] == (
-        [] if tells.left is None else [(tells.left, False)]
+        [] if expectation.left is None else [(expectation.left, False)]
     )
 
 
-def test_a_run_that_is_cancelled_is_incomplete(framework, runs, tells):
+def test_a_run_that_is_cancelled_is_incomplete(framework, runs, expectation):
     async def cancel():
         agent = framework.support(*WAITS)
         task = asyncio.create_task(framework.ask(agent, ASKED))
@@ -166,31 +166,31 @@ def test_a_run_that_is_cancelled_is_incomplete(framework, runs, tells):
         await task
 
     with pytest.raises((asyncio.CancelledError, Exception)):
-        play(cancel())
+        run_with_limit(cancel())
 
     [run] = runs()
-    assert (kinds(run), run.complete) == (tells.cancelled, False)
+    assert (kinds(run), run.complete) == (expectation.cancelled, False)
 
 
-def test_a_model_that_fails_fails_the_run_and_the_next_is_its_own(framework, runs, tells):
+def test_a_model_that_fails_fails_the_run_and_the_next_is_its_own(framework, runs, expectation):
     with pytest.raises(Exception, match="the model is away"):
-        play(framework.ask(framework.support(*FAILS), ASKED))
-    play(framework.ask(framework.support(*REFUND), ASKED))
+        run_with_limit(framework.ask(framework.support(*FAILS), ASKED))
+    run_with_limit(framework.ask(framework.support(*REFUND), ASKED))
 
     failed, well = sorted(runs(), key=lambda run: run.trace.metadata.created_at)
-    assert (kinds(failed), failed.error_type) == (tells.failed, tells.fails)
-    assert (failed.complete, failed.trace.metadata.success) == (not tells.leaves_open, False)
-    assert (kinds(well), well.complete) == (tells.answer, True)
+    assert (kinds(failed), failed.error_type) == (expectation.failed, expectation.fails)
+    assert (failed.complete, failed.trace.metadata.success) == (not expectation.leaves_open, False)
+    assert (kinds(well), well.complete) == (expectation.answer, True)
 
 
-def test_an_agent_in_an_agent_is_a_part_of_its_run(framework, runs, tells):
-    agent = framework.with_expert(desk(**{tells.expert: "May I?"}), EXPERT)
+def test_an_agent_in_an_agent_is_a_part_of_its_run(framework, runs, expectation):
+    agent = framework.with_expert(desk(**{expectation.expert: "May I?"}), EXPERT)
 
-    play(framework.ask(agent, "May I have my money back?"))
+    run_with_limit(framework.ask(agent, "May I have my money back?"))
 
     [run] = runs()
-    steps = told(run)["steps"]
-    inner = [step for step in steps if step.get("beside") == tells.beside]
+    steps = as_expected(run)["steps"]
+    inner = [step for step in steps if step.get("beside") == expectation.beside]
     assert "Yes, within 30 days." in str(inner)
     assert run.trace.task.objective == "May I have my money back?"
     assert run.trace.outcome.result_summary.strip() == "You may."
@@ -200,21 +200,21 @@ def test_an_agent_in_an_agent_is_a_part_of_its_run(framework, runs, tells):
 def test_two_turns_are_two_runs_each_with_its_question(framework, runs):
     agent = framework.support(["Hello."], ["It is A1."])
 
-    play(framework.ask(agent, "Good morning.", "Which order?"))
+    run_with_limit(framework.ask(agent, "Good morning.", "Which order?"))
 
     found = [(run.trace.task.objective, run.trace.outcome.result_summary.strip()) for run in runs()]
     assert found == [("Good morning.", "Hello."), ("Which order?", "It is A1.")]
 
 
-def test_two_at_once_stay_apart(framework, runs, tells):
+def test_two_at_once_stay_apart(framework, runs, expectation):
     async def both():
         asked = [f"Refund order A{number}, please." for number in range(2)]
         await asyncio.gather(*(framework.ask(framework.support(*REFUND), one) for one in asked))
 
-    play(both())
+    run_with_limit(both())
 
     found = runs()
-    assert [kinds(run) for run in found] == [tells.answer] * 2
+    assert [kinds(run) for run in found] == [expectation.answer] * 2
     assert {run.trace.task.objective for run in found} == {
         "Refund order A0, please.",
         "Refund order A1, please.",

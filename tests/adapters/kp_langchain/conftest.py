@@ -3,7 +3,7 @@
 import pytest
 from langchain_notebook import Notebook
 from scripted_agents import agent, chain
-from scripted_models import calls, says
+from scripted_models import answer_of, calls
 from versions import is_met
 
 from kp_langchain import KPCallbackHandler
@@ -34,4 +34,4 @@ def config(handler):
 def adding():
     """An agent that adds once, then answers; where there are no agents, a chain that does so."""
     make = agent if is_met("langchain") else chain
-    return make(calls("I need to add.", add={"a": 1, "b": 2}), says("The answer is 3."))
+    return make(calls("I need to add.", add={"a": 1, "b": 2}), answer_of("The answer is 3."))

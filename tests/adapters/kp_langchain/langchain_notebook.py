@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from told_runs import Book
+from framework_dumps import RunCollector
 
 from kp_middleware import KnowledgePulse
 from kp_middleware.recording import Recorder, captured
@@ -12,7 +12,7 @@ from kp_middleware.storage import Run, StepRecord
 from kp_middleware.traces import ReasoningTrace, Step
 
 
-class Notebook(Book):
+class Notebook(RunCollector):
     """Takes the runs that have ended, as a pipeline does, and counts those that have begun."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool, ToolException
 from scripted_agents import agent
-from scripted_models import says
+from scripted_models import answer_of
 from versions import InMemorySaver
 
 from kp_middleware.traces import CONTEXT, ReasoningTrace
@@ -49,7 +49,7 @@ def agent_of(recording: Recording) -> Any:
     It remembers its threads. Where the recording ends without an answer, its answer is empty.
     """
     turns = [_turn(message) for message in recording["messages"] if message["role"] == "assistant"]
-    return agent(*turns, says(""), tools=_tools(recording), checkpointer=InMemorySaver())
+    return agent(*turns, answer_of(""), tools=_tools(recording), checkpointer=InMemorySaver())
 
 
 def on_one_thread(handler: object, *, at_once: int | None = 1) -> dict[str, Any]:

@@ -98,6 +98,6 @@ def calls(text: str = "", **args_by_tool: dict[str, Any]) -> AIMessage:
     )
 
 
-def says(text: str) -> AIMessage:
+def answer_of(text: str) -> AIMessage:
     """A turn that only speaks."""
     return AIMessage(text)

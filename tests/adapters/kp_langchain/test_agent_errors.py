@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_notebook import story
 from scripted_agents import GO, add, agent, graph_of, look_up, speaking
-from scripted_models import FlakyModel, ScriptedModel, calls, says
+from scripted_models import FlakyModel, ScriptedModel, answer_of, calls
 from versions import (
     GraphRecursionError,
     ModelFallbackMiddleware,
@@ -80,7 +80,7 @@ def test_case_04_an_error_that_ends_the_run_is_an_observation_and_no_success(con
 def test_case_04_a_call_that_fails_and_that_the_agent_survives_is_a_recovery(
     config, notebook, call, called, recovery
 ):
-    agent(calls(**call), says("Sorry."), tools=[add, look_up]).invoke(GO, config)
+    agent(calls(**call), answer_of("Sorry."), tools=[add, look_up]).invoke(GO, config)
 
     first, second, last = notebook.story
     assert (first, last) == (f"tool_call {called}", "thought: Sorry.")
@@ -89,7 +89,7 @@ def test_case_04_a_call_that_fails_and_that_the_agent_survives_is_a_recovery(
 
 
 def test_case_04_an_error_that_the_tool_node_handles_is_a_recovery(config, notebook):
-    speak = speaking(calls(explode={"x": 1}), says("Sorry."))
+    speak = speaking(calls(explode={"x": 1}), answer_of("Sorry."))
     tools = ToolNode([explode], handle_tool_errors=True)
 
     graph_of({"ask": speak, "tools": tools, "answer": speak}, in_turn=True).invoke(GO, config)
@@ -107,7 +107,7 @@ def test_case_04_an_error_that_the_tool_node_handles_is_a_recovery(config, noteb
 def test_case_04_each_failed_attempt_of_a_retried_tool_is_one_recovery(config, notebook, way):
     retried = agent(
         calls(explode={"x": 1}),
-        says("It does not work."),
+        answer_of("It does not work."),
         tools=[explode],
         middleware=[ToolRetryMiddleware(max_retries=2, jitter=False, **AT_ONCE)],
     )
@@ -135,7 +135,7 @@ def falling_back(model, second):
     return create_agent(model, [], middleware=[ModelFallbackMiddleware(second)])
 
 
-SECOND = ScriptedModel(turns=[says("Hi.")])
+SECOND = ScriptedModel(turns=[answer_of("Hi.")])
 
 
 @pytest.mark.parametrize("way", [invoke, ainvoke])
@@ -143,7 +143,7 @@ SECOND = ScriptedModel(turns=[says("Hi.")])
     ("make", "given", "errors"),
     [
         (
-            lambda: retrying(failing("429", "429", "500", then=[says("Hi.")])),
+            lambda: retrying(failing("429", "429", "500", then=[answer_of("Hi.")])),
             GO,
             ["429", "429", "500"],
         ),

@@ -10,7 +10,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import tool
 from pydantic import BaseModel
 from scripted_agents import Shelf, add, agent, graph_of, speaking
-from scripted_models import ScriptedModel, calls, says
+from scripted_models import ScriptedModel, answer_of, calls
 from versions import ToolStrategy, needs
 
 from kp_middleware import current_trace
@@ -54,7 +54,7 @@ def test_case_05_a_structured_outputs_pseudo_tool_is_called_and_its_answer_the_r
 
 
 def test_a_later_human_turn_is_an_observation_with_content(config, notebook):
-    speak = speaking(says("For what?"), says("Booked."))
+    speak = speaking(answer_of("For what?"), answer_of("Booked."))
     human = {"human": lambda _: {"messages": [HumanMessage("For lunch.")]}}
 
     graph_of({"ask": speak, **human, "book": speak}, in_turn=True).invoke(
@@ -67,7 +67,7 @@ def test_a_later_human_turn_is_an_observation_with_content(config, notebook):
 
 
 PROMPT = ChatPromptTemplate.from_messages([("system", "Be short."), ("human", "On {topic}!")])
-CATS = ScriptedModel(turns=[says("Cats purr.")])
+CATS = ScriptedModel(turns=[answer_of("Cats purr.")])
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ CATS = ScriptedModel(turns=[says("Cats purr.")])
             "Cats purr.",
         ),
         (
-            ScriptedModel(turns=[says("-"), says("3")]),
+            ScriptedModel(turns=[answer_of("-"), answer_of("3")]),
             [("user", "Hello"), ("ai", "Hi"), ("user", "What is 1 + 2?")],
             ["thought: 3"],
             "What is 1 + 2?",
@@ -126,7 +126,7 @@ def test_a_run_without_model_or_tool_is_no_trace(config, notebook):
 def test_name_thread_and_tags_of_an_agent_are_kept_and_other_metadata_is_not(config, notebook):
     told = {"tags": ["t1"], "configurable": {"thread_id": "T-1"}, "metadata": {"api_key": "s3cret"}}
 
-    agent(says("hi"), name="greeter").invoke({"messages": "hello"}, config | told)
+    agent(answer_of("hi"), name="greeter").invoke({"messages": "hello"}, config | told)
 
     run = notebook.run
     assert (run.agent_name, run.thread_id, run.tags) == ("greeter", "T-1", ("t1",))
@@ -136,7 +136,7 @@ def test_name_thread_and_tags_of_an_agent_are_kept_and_other_metadata_is_not(con
 @needs("agents that say so")
 def test_the_framework_is_langgraph_for_graphs_and_langchain_for_agents(adding, notebook, config):
     adding.invoke({"messages": "1 + 2?"}, config)
-    graph_of({"say": speaking(says("hi"))}).invoke({"messages": "hello"}, config)
+    graph_of({"say": speaking(answer_of("hi"))}).invoke({"messages": "hello"}, config)
 
     assert [run.trace.metadata.framework for run in notebook.runs] == ["langchain", "langgraph"]
 
@@ -153,7 +153,7 @@ def test_parallel_calls_of_one_tool_are_told_apart_by_their_ids(config, notebook
         tool_calls=[{"name": "add", "args": {"a": n, "b": 1}, "id": f"call {n}"} for n in (1, 2)],
     )
 
-    agent(both, says("fin"), tools=[add]).invoke({"messages": "go"}, config)
+    agent(both, answer_of("fin"), tools=[add]).invoke({"messages": "go"}, config)
 
     ids = [call_id for kind, call_id in facts(notebook, "call_id") if kind != "thought"]
     assert ids[0] != ids[1]
@@ -165,11 +165,11 @@ def test_two_agents_of_one_name_are_told_apart_by_the_calls_they_run_in(config, 
     @tool
     def ask(question: str) -> str:
         """Let another agent answer."""
-        answer = agent(says(f"{question}!"), name="helper").invoke({"messages": question})
+        answer = agent(answer_of(f"{question}!"), name="helper").invoke({"messages": question})
         return answer["messages"][-1].text
 
     asked = calls(ask={"question": "a"}), calls(ask={"question": "b"})
-    agent(*asked, says("fin"), tools=[ask], name="outer").invoke({"messages": "go"}, config)
+    agent(*asked, answer_of("fin"), tools=[ask], name="outer").invoke({"messages": "go"}, config)
 
     told = facts(notebook, "agent", "call_id", "parent")
     called = [call_id for kind, _, call_id, _ in told if kind == "tool_call"]
@@ -186,7 +186,7 @@ def test_steps_begin_in_their_order_and_a_result_when_its_tool_began(config, not
         return "done"
 
     before = time.time()
-    agent(calls("I wait.", wait={"seconds": 0.02}), says("fin"), tools=[wait]).invoke(
+    agent(calls("I wait.", wait={"seconds": 0.02}), answer_of("fin"), tools=[wait]).invoke(
         {"messages": "go"}, config
     )
 

@@ -43,7 +43,7 @@ def with_logs(message, probability):
     return message.model_copy(update={"response_metadata": {"logprobs": found}})
 
 
-class Telling(ScriptedModel):
+class LogprobStreamingModel(ScriptedModel):
     """Streams a chunk for each token, which brings that token's log-probability."""
 
     def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> Any:
@@ -67,7 +67,7 @@ def _chunks(turn):
 
 
 @pytest.fixture
-def sure(notebook):
+def logprobs_config(notebook):
     """A config whose handler reads log-probabilities."""
     return {"callbacks": [KPCallbackHandler(notebook, confidence=log_probabilities)]}
 
@@ -86,15 +86,18 @@ ADDING = (
 @pytest.mark.parametrize(
     ("make", "given"),
     [
-        (lambda: create_agent(Telling(turns=[*ADDING]), [add]), {"messages": "1 + 2?"}),
-        (lambda: Telling(turns=[ADDING[1]]), "1 + 2?"),
+        (
+            lambda: create_agent(LogprobStreamingModel(turns=[*ADDING]), [add]),
+            {"messages": "1 + 2?"},
+        ),
+        (lambda: LogprobStreamingModel(turns=[ADDING[1]]), "1 + 2?"),
     ],
     ids=["agent", "model"],
 )
 def test_log_probabilities_are_those_of_the_final_answer_however_it_is_run(
-    notebook, sure, run, make, given
+    notebook, logprobs_config, run, make, given
 ):
-    run(make(), given, sure)
+    run(make(), given, logprobs_config)
 
     assert confidence(notebook) == NEARLY_SURE
 
@@ -147,13 +150,17 @@ OLDER_FORM = {"logprobs": {"tokens": ["It", " is", " 3"], "token_logprobs": LOGS
         "of a model inside a tool, where no other speaks",
     ],
 )
-def test_log_probabilities_are_those_of_the_final_answer(notebook, sure, runnable, given, expected):
-    runnable.invoke(given, sure)
+def test_log_probabilities_are_those_of_the_final_answer(
+    notebook, logprobs_config, runnable, given, expected
+):
+    runnable.invoke(given, logprobs_config)
 
     assert confidence(notebook) == expected
 
 
-def test_the_agents_own_word_counts_more_than_its_output_and_any_extractor(notebook, sure):
+def test_the_agents_own_word_counts_more_than_its_output_and_any_extractor(
+    notebook, logprobs_config
+):
     @tool
     def check(answer: str) -> str:
         """Check an answer."""
@@ -161,7 +168,9 @@ def test_the_agents_own_word_counts_more_than_its_output_and_any_extractor(noteb
         return f"{answer} is right"
 
     final = with_logs(AIMessage("The answer is 3"), NEARLY_SURE)
-    chain(calls(check={"answer": "3"}), final, tools=(check,)).invoke({"messages": "?"}, sure)
+    chain(calls(check={"answer": "3"}), final, tools=(check,)).invoke(
+        {"messages": "?"}, logprobs_config
+    )
 
     assert confidence(notebook) == 0.3
 

@@ -42,10 +42,10 @@ sys.modules["langgraph"] = None
 from langchain_core.runnables import RunnableLambda
 from kp_langchain import KPCallbackHandler
 from kp_middleware import KnowledgePulse
-from scripted_models import ScriptedModel, says
+from scripted_models import ScriptedModel, answer_of
 
 with KnowledgePulse(embedder=None) as kp:
-    chain = RunnableLambda(str) | ScriptedModel(turns=[says("hi")])
+    chain = RunnableLambda(str) | ScriptedModel(turns=[answer_of("hi")])
     chain.invoke("go", {"callbacks": [KPCallbackHandler(kp)]})
     print(kp.flush())
 """

@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 from langchain_notebook import story
 from scripted_agents import agent
 from scripted_events import answering, recorded
-from scripted_models import ScriptedModel, calls, says
+from scripted_models import ScriptedModel, answer_of, calls
 from versions import Command
 
 
@@ -252,6 +252,6 @@ def test_case_16_the_program_s_own_events_are_not_steps(config, notebook):
         dispatch_custom_event("progress", {"percent": 50})
         return "worked"
 
-    agent(calls(work={}), says("done"), tools=[work]).invoke({"messages": "go"}, config)
+    agent(calls(work={}), answer_of("done"), tools=[work]).invoke({"messages": "go"}, config)
 
     assert notebook.story == ["tool_call work", "observation work: worked", "thought: done"]

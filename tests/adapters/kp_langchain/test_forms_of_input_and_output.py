@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 from scripted_agents import graph_of
 from scripted_events import recorded
-from scripted_models import ScriptedModel, says
+from scripted_models import ScriptedModel, answer_of
 from versions import START, Command, Send, StateGraph
 from ways_to_run import ainvoke, astream, invoke, stream
 
@@ -148,7 +148,7 @@ def test_case_14_input_and_output_may_be_of_any_kind(
     config, notebook, given, objective, returned, result
 ):
     def run(_):
-        ScriptedModel(turns=[says("hi")]).invoke("go")
+        ScriptedModel(turns=[answer_of("hi")]).invoke("go")
         return returned
 
     RunnableLambda(run).invoke(given, config)
@@ -167,7 +167,9 @@ class Research(TypedDict, total=False):
 
 def asking(prompt):
     """A model that answers a prompt which is not what its run is for."""
-    return ScriptedModel(turns=[says(f"on {prompt}")]).invoke(f"You are an expert. {prompt}").text
+    return (
+        ScriptedModel(turns=[answer_of(f"on {prompt}")]).invoke(f"You are an expert. {prompt}").text
+    )
 
 
 @pytest.mark.parametrize("way", [invoke, ainvoke, stream, astream])
@@ -205,7 +207,7 @@ def test_however_large_an_input_is_the_objective_is_bounded(config, notebook):
 
 
 def test_a_result_of_a_tool_is_no_objective(config, notebook):
-    model = ScriptedModel(turns=[says("it is 3")])
+    model = ScriptedModel(turns=[answer_of("it is 3")])
 
     def loop(_, config):
         model.invoke([], config)

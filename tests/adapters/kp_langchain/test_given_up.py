@@ -9,7 +9,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from scripted_agents import GO, HangingModel, agent, cancelled, graph_of, hang, wait, within_limit
 from scripted_events import answering
-from scripted_models import ScriptedModel, calls, says
+from scripted_models import ScriptedModel, answer_of, calls
 from versions import RetryPolicy, create_agent, needs, wrap_model_call, wrap_tool_call
 
 SLOW = "tool_call slow(x=1)"
@@ -41,7 +41,7 @@ def limited(answer, *, attempts=1, hangs=9, **options):
                 continue
         return ToolMessage(tool_call_id=request.tool_call["id"], **answer)
 
-    turns = calls(slow={"x": 1}), says("fin")
+    turns = calls(slow={"x": 1}), answer_of("fin")
     return agent(*turns, **{"tools": [slow(hangs)], "middleware": [limit], **options})
 
 
@@ -93,7 +93,7 @@ def test_what_a_tool_says_in_its_thread_after_it_was_given_up_is_not_heard(handl
         {"name": "slow"}, "1", run_id=slow, parent_run_id=root, tool_call_id=call_id
     )
     handler.on_chat_model_start({}, [[told]], run_id=second, parent_run_id=root)
-    handler.on_llm_end(answering(says("fin")), run_id=second)
+    handler.on_llm_end(answering(answer_of("fin")), run_id=second)
     handler.on_tool_end("too late", run_id=slow)
     handler.on_chain_end({}, run_id=root)
 
@@ -104,7 +104,7 @@ async def second_model(request, handler):
     try:
         return await within_limit(handler(request))
     except TimeoutError:
-        return await handler(request.override(model=ScriptedModel(turns=[says("Second.")])))
+        return await handler(request.override(model=ScriptedModel(turns=[answer_of("Second.")])))
 
 
 def test_a_model_out_of_time_is_a_recovery_before_the_answer_of_the_next(config, notebook):
@@ -127,7 +127,7 @@ def test_an_agent_in_a_tool_that_is_given_up_leaves_no_call_open(config, noteboo
         except TimeoutError:
             return "they took too long"
 
-    outer = agent(calls(delegate={"task": "t"}), says("fin"), tools=[delegate])
+    outer = agent(calls(delegate={"task": "t"}), answer_of("fin"), tools=[delegate])
     asyncio.run(outer.ainvoke(GO, config))
 
     assert notebook.story == [

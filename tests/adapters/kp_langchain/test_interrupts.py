@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_notebook import stored_run, stored_runs, story
 from scripted_agents import GO, add, agent, graph_of, speaking
-from scripted_models import calls, says
+from scripted_models import answer_of, calls
 from versions import Command, HumanInTheLoopMiddleware, InMemorySaver, interrupt, needs
 from waiting_agents import on_thread, risk, risking
 from ways_to_run import ainvoke, astream, invoke, stream
@@ -105,7 +105,7 @@ def test_case_21_it_may_wait_more_than_once(kp):
         """Ask two things."""
         return f"{about}: {interrupt('one?')}, {interrupt('two?')}"
 
-    asking = risking(calls(ask_twice={"about": "all"}), says("done"), tools=[ask_twice])
+    asking = risking(calls(ask_twice={"about": "all"}), answer_of("done"), tools=[ask_twice])
     between = answered(kp, asking, "1")
 
     asking.invoke(Command(resume="2"), on_thread(kp))
@@ -133,7 +133,7 @@ def test_case_21_in_a_subgraph_it_is_one_question(kp):
 
 @needs("pauses that are told")
 def test_case_21_a_pause_before_a_node_is_one_as_well(kp):
-    turns = calls("I add.", add={"a": 1, "b": 2}), says("3")
+    turns = calls("I add.", add={"a": 1, "b": 2}), answer_of("3")
     graph = risking(*turns, tools=[add], interrupt_before=["tools"])
     graph.invoke(GO, on_thread(kp))
     waits = stored_run(kp)
@@ -166,7 +166,7 @@ def test_case_21_a_pause_before_a_node_is_one_as_well(kp):
 )
 def test_case_05_what_a_human_made_of_a_call_is_its_result(kp, decision, result):
     review = HumanInTheLoopMiddleware(interrupt_on={"add": True})
-    turns = calls("I add.", add={"a": 1, "b": 2}), says("ok")
+    turns = calls("I add.", add={"a": 1, "b": 2}), answer_of("ok")
 
     run = answered(kp, risking(*turns, tools=[add], middleware=[review]), {"decisions": [decision]})
 
@@ -179,7 +179,7 @@ def test_case_05_what_a_human_made_of_a_call_is_its_result(kp, decision, result)
 
 @pytest.mark.parametrize("answer", [answered, answered_by_a_captured_function])
 def test_what_was_done_before_the_pause_is_not_told_twice(kp, answer):
-    turns = calls(add={"a": 1, "b": 2}, risk={"amount": 5}), says("done")
+    turns = calls(add={"a": 1, "b": 2}, risk={"amount": 5}), answer_of("done")
 
     run = answer(kp, risking(*turns, tools=[add, risk]))
 
@@ -244,7 +244,7 @@ def test_an_agent_that_a_tool_runs_with_a_thread_of_its_own_may_wait_alone(kp):
         inner.invoke({"messages": task}, {"configurable": {"thread_id": "inner"}})
         return "they wait for you"
 
-    outer = agent(calls(delegate={"task": "risk it"}), says("ok"), tools=[delegate])
+    outer = agent(calls(delegate={"task": "risk it"}), answer_of("ok"), tools=[delegate])
     outer.invoke(GO, {"callbacks": [KPCallbackHandler(kp)]})
 
     assert stored_run(kp).state == "scored"
@@ -336,7 +336,7 @@ def test_a_node_that_calls_a_graph_with_a_thread_of_its_own_ends_as_a_node(kp, s
 
 
 def test_a_question_that_nobody_answers_is_left_when_the_thread_goes_another_way(kp):
-    graph = risking(calls(risk={"amount": 5}), says("bye"))
+    graph = risking(calls(risk={"amount": 5}), answer_of("bye"))
     graph.invoke(GO, on_thread(kp))
     graph.invoke({"messages": "forget it"}, on_thread(kp))
 
@@ -364,7 +364,7 @@ def test_a_run_that_fails_beside_a_question_has_failed(kp):
     def fail(_):
         raise ValueError("no")
 
-    nodes = {"ask": asks("sure?"), "fail": fail, "speak": speaking(says("hi"))}
+    nodes = {"ask": asks("sure?"), "fail": fail, "speak": speaking(answer_of("hi"))}
 
     with pytest.raises(ValueError, match="no"):
         graph_of(nodes, checkpointer=InMemorySaver()).invoke(GO, on_thread(kp))

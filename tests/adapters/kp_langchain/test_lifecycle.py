@@ -12,10 +12,10 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from scripted_agents import GO, agent, cancelled, graph_of, speaking, wait
 from scripted_events import answering
-from scripted_models import ScriptedModel, StreamingModel, calls, says
+from scripted_models import ScriptedModel, StreamingModel, answer_of, calls
 from versions import START, Command, MessagesState, StateGraph, create_agent
 
-ADDS = [calls("I add.", add={"a": 1, "b": 2}), says("3")]
+ADDS = [calls("I add.", add={"a": 1, "b": 2}), answer_of("3")]
 
 
 def test_case_20_a_run_that_is_cancelled_or_takes_too_long_is_kept_as_incomplete(config, notebook):
@@ -67,7 +67,7 @@ def test_case_20_a_stream_that_is_left_early_is_kept_as_incomplete(config, noteb
     assert notebook.run.error_type == "GeneratorExit"
 
 
-COUNTING_MODEL = StreamingModel(turns=[says("one two three")])
+COUNTING_MODEL = StreamingModel(turns=[answer_of("one two three")])
 COUNTING = COUNTING_MODEL | StrOutputParser()
 
 
@@ -133,7 +133,7 @@ def test_case_15_a_chain_tells_the_input_of_its_stream_at_the_end(config, notebo
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit])
 def test_case_20_a_run_that_ends_with_its_program_is_kept_as_incomplete(config, notebook, ending):
     def interrupted(_):
-        ScriptedModel(turns=[says("hi")]).invoke("go")
+        ScriptedModel(turns=[answer_of("hi")]).invoke("go")
         raise ending
 
     with pytest.raises(ending):
@@ -147,7 +147,7 @@ def test_case_22_a_handover_to_a_parent_graph_is_no_error(config, notebook):
     inner = graph_of({"hand over": lambda _: Command(graph=Command.PARENT, goto="finish")})
     outer = StateGraph(MessagesState)
     outer.add_node("inner", inner, destinations=("finish",))
-    outer.add_node("finish", speaking(says("done")))
+    outer.add_node("finish", speaking(answer_of("done")))
     outer.add_edge(START, "inner")
 
     outer.compile().invoke(GO, config)
@@ -157,7 +157,7 @@ def test_case_22_a_handover_to_a_parent_graph_is_no_error(config, notebook):
 
 
 def test_case_17_a_handler_in_a_models_constructor_says_once_what_to_do(handler, notebook, caplog):
-    model = ScriptedModel(turns=[says("hi")], callbacks=[handler])
+    model = ScriptedModel(turns=[answer_of("hi")], callbacks=[handler])
 
     create_agent(model, []).invoke(GO)
     create_agent(model, []).invoke(GO)
@@ -168,7 +168,7 @@ def test_case_17_a_handler_in_a_models_constructor_says_once_what_to_do(handler,
 
 
 def test_case_19_events_without_a_beginning_are_ignored(handler, notebook):
-    handler.on_llm_end(answering(says("hi")), run_id=uuid.uuid4())
+    handler.on_llm_end(answering(answer_of("hi")), run_id=uuid.uuid4())
     handler.on_tool_end("3", run_id=uuid.uuid4())
     handler.on_chain_end({}, run_id=uuid.uuid4())
     handler.on_chain_error(ValueError(), run_id=uuid.uuid4())
@@ -183,7 +183,7 @@ def twice(event, *args, **kwargs):
 
 def test_case_19_events_that_come_twice_count_once(handler, notebook):
     root, model = uuid.uuid4(), uuid.uuid4()
-    asked, answered = [[HumanMessage("go")]], answering(says("hi"))
+    asked, answered = [[HumanMessage("go")]], answering(answer_of("hi"))
 
     twice(handler.on_chain_start, None, "go", run_id=root)
     twice(handler.on_chat_model_start, {}, asked, run_id=model, parent_run_id=root)

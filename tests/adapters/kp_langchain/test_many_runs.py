@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from scripted_agents import GO, agent, cancelled, wait
 from scripted_events import answering
-from scripted_models import ScriptedModel, calls, says
+from scripted_models import ScriptedModel, answer_of, calls
 
 import kp_langchain
 import kp_middleware
@@ -25,7 +25,7 @@ OURS = [
     tracemalloc.Filter(inclusive=True, filename_pattern=str(Path(package.__file__).parent / "*"))
     for package in (kp_langchain, kp_middleware)
 ]
-ADDS = [calls("I add.", add={"a": 1, "b": 2}), says("3")]
+ADDS = [calls("I add.", add={"a": 1, "b": 2}), answer_of("3")]
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def read_all(path: str) -> str:
 
 
 def test_case_26_a_tool_result_of_ten_megabytes_is_cut_with_a_marker(config, notebook):
-    reading = agent(calls(read_all={"path": "x"}), says("long"), tools=[read_all])
+    reading = agent(calls(read_all={"path": "x"}), answer_of("long"), tools=[read_all])
 
     reading.invoke(GO, config)
 
@@ -188,7 +188,7 @@ class Hostile:
 
 
 def test_hostile_inputs_and_outputs_do_not_cost_the_trace(config, notebook):
-    model = ScriptedModel(turns=[says("hi")])
+    model = ScriptedModel(turns=[answer_of("hi")])
 
     RunnableLambda(lambda hostile: (model.invoke("go"), hostile)[1]).invoke(Hostile(), config)
 

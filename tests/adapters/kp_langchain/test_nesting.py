@@ -7,7 +7,7 @@ import pytest
 from langchain_core.tools import tool
 from langchain_notebook import story
 from scripted_agents import GO, agent, graph_of, speaking
-from scripted_models import FlakyModel, ScriptedModel, calls, says
+from scripted_models import FlakyModel, ScriptedModel, answer_of, calls
 from versions import create_agent, needs
 from ways_to_run import ainvoke, invoke
 
@@ -23,11 +23,13 @@ def delegating(inner, **options):
         """Let another agent do it."""
         return inner.invoke({"messages": task})["messages"][-1].text
 
-    return agent(calls(delegate={"task": "add"}), says("outer done"), tools=[delegate], **options)
+    return agent(
+        calls(delegate={"task": "add"}), answer_of("outer done"), tools=[delegate], **options
+    )
 
 
 def adder(**options):
-    return agent(calls(add={"a": 1, "b": 2}), says("inner done"), **options)
+    return agent(calls(add={"a": 1, "b": 2}), answer_of("inner done"), **options)
 
 
 def story_with(name):
@@ -59,7 +61,7 @@ def test_an_agent_without_a_name_goes_by_the_tool_that_it_runs_in_which_is_store
 
 
 def test_a_subgraph_goes_by_its_node(config, notebook):
-    speak = speaking(says("paid"), says("bye"))
+    speak = speaking(answer_of("paid"), answer_of("bye"))
     inner = graph_of({"answer": speak})
 
     graph_of({"billing": inner, "end": speak}, in_turn=True).invoke(GO, config)
@@ -77,7 +79,7 @@ def test_parallel_agents_in_one_tool_may_have_calls_with_equal_ids(config, noteb
         _ = [*zip(*streams, strict=True)]
         return "both done"
 
-    agent(calls(delegate={}), says("done"), tools=[delegate]).invoke(GO, config)
+    agent(calls(delegate={}), answer_of("done"), tools=[delegate]).invoke(GO, config)
 
     assert notebook.story.count("tool_call add(a=1, b=2)") == 2
     assert notebook.story.count("observation add: 3") == 2
@@ -89,11 +91,11 @@ def test_calls_of_an_inner_agent_may_have_the_ids_of_the_outer_ones(config, note
         """Echo, through agents."""
         if depth:
             return str(depth)
-        turns = [calls(echo={"depth": 1}), says("inner")]
+        turns = [calls(echo={"depth": 1}), answer_of("inner")]
         turns[0].tool_calls[0]["id"] = "same"
         return create_agent(ScriptedModel(turns=turns), [echo]).invoke(GO)["messages"][-1].text
 
-    turns = [calls(echo={"depth": 0}), says("outer")]
+    turns = [calls(echo={"depth": 0}), answer_of("outer")]
     turns[0].tool_calls[0]["id"] = "same"
 
     create_agent(ScriptedModel(turns=turns), [echo]).invoke(GO, config)
@@ -172,11 +174,11 @@ def test_a_captured_function_inside_an_agent_is_part_of_the_agents_trace(config,
     def delegate(task: str) -> str:
         """Give it to a captured function."""
         solve = notebook.capture(
-            lambda question: agent(says("deep")).invoke({"messages": question})
+            lambda question: agent(answer_of("deep")).invoke({"messages": question})
         )
         return solve(task)["messages"][-1].text
 
-    agent(calls(delegate={"task": "t"}), says("done"), tools=[delegate]).invoke(GO, config)
+    agent(calls(delegate={"task": "t"}), answer_of("done"), tools=[delegate]).invoke(GO, config)
 
     assert notebook.story == [
         "tool_call delegate(task='t')",
@@ -210,7 +212,7 @@ async def athink(topic: str) -> str:
     ids=["sync", "sync tool of an async run", "async"],
 )
 def test_code_in_a_tool_notes_into_the_trace_of_its_run(config, notebook, thinker, way):
-    turns = [calls(**{thinker.name: {"topic": "kp"}}), says("done")]
+    turns = [calls(**{thinker.name: {"topic": "kp"}}), answer_of("done")]
 
     way(create_agent(ScriptedModel(turns=turns), [thinker]), GO, config)
 
@@ -227,7 +229,7 @@ def test_code_in_a_tool_notes_into_the_trace_of_its_run(config, notebook, thinke
 def test_code_in_concurrent_runs_notes_into_the_trace_of_its_own_and_nowhere_after_it(
     config, notebook
 ):
-    thinking = agent(calls(think={"topic": "kp"}), says("done"), tools=[think])
+    thinking = agent(calls(think={"topic": "kp"}), answer_of("done"), tools=[think])
 
     thinking.batch([GO] * 8, config)
     current_trace().thought("too late")
@@ -240,7 +242,7 @@ def test_code_in_concurrent_runs_notes_into_the_trace_of_its_own_and_nowhere_aft
 def test_agents_in_wrapped_threads_are_part_of_the_trace(kp, config, notebook, way):
     def ask_agent(question):
         current_trace().thought(f"I ask {question}")
-        inner = agent(calls(add={"a": int(question[-1]), "b": 0}), says(question))
+        inner = agent(calls(add={"a": int(question[-1]), "b": 0}), answer_of(question))
         return inner.invoke({"messages": question})["messages"][-1].text
 
     @tool
@@ -250,7 +252,7 @@ def test_agents_in_wrapped_threads_are_part_of_the_trace(kp, config, notebook, w
             answers = pool.map(kp.wrap_context(ask_agent), [f"{question} {n}" for n in range(3)])
             return ", ".join(answers)
 
-    way(agent(calls(ask={"question": "q"}), says("done"), tools=[ask]), GO, config)
+    way(agent(calls(ask={"question": "q"}), answer_of("done"), tools=[ask]), GO, config)
 
     assert sorted(notebook.story[1:-2]) == [
         *(f"observation add: {number}" for number in range(3)),
@@ -263,7 +265,7 @@ def test_agents_in_wrapped_threads_are_part_of_the_trace(kp, config, notebook, w
 
 def test_an_async_function_in_another_event_loop_is_part_of_the_trace(kp, config, notebook):
     async def ask_model(question):
-        return (await ScriptedModel(turns=[says("deep")]).ainvoke(question)).text
+        return (await ScriptedModel(turns=[answer_of("deep")]).ainvoke(question)).text
 
     @tool
     def delegate(task: str) -> str:
@@ -272,7 +274,7 @@ def test_an_async_function_in_another_event_loop_is_part_of_the_trace(kp, config
         with ThreadPoolExecutor(max_workers=1) as pool:
             return pool.submit(lambda: asyncio.run(ask(task))).result()
 
-    agent(calls(delegate={"task": "t"}), says("done"), tools=[delegate]).invoke(GO, config)
+    agent(calls(delegate={"task": "t"}), answer_of("done"), tools=[delegate]).invoke(GO, config)
 
     assert notebook.story == [
         "tool_call delegate(task='t')",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from scripted_agents import agent
-from scripted_models import says
+from scripted_models import answer_of
 from versions import needs
 
 from kp_langchain import KPCallbackHandler
@@ -18,11 +18,11 @@ import multiprocessing, os, sys
 from kp_langchain import KPCallbackHandler
 from kp_middleware import KnowledgePulse
 from scripted_agents import agent
-from scripted_models import says
+from scripted_models import answer_of
 
 def run(kp):
     config = {"callbacks": [KPCallbackHandler(kp)]}
-    agent(says(f"hi from {os.getpid()}")).invoke({"messages": "go"}, config)
+    agent(answer_of(f"hi from {os.getpid()}")).invoke({"messages": "go"}, config)
 """
 
 PROGRAMS = {
@@ -75,15 +75,15 @@ def test_case_32_the_run_is_in_the_file_although(program, tmp_path, db):
 def test_case_32_a_handler_goes_on_in_a_forked_child_and_one_that_is_frozen_keeps_its_run(db):
     with KnowledgePulse(db=db, embedder=None) as kp:
         config = {"callbacks": [KPCallbackHandler(kp)]}
-        agent(says("parent")).invoke({"messages": "go"}, config)
+        agent(answer_of("parent")).invoke({"messages": "go"}, config)
         if os.fork() == 0:
-            agent(says("child")).invoke({"messages": "go"}, config)
+            agent(answer_of("child")).invoke({"messages": "go"}, config)
             kp.close()
             os._exit(0)
         os.wait()
         if os.fork() == 0:
             frozen = KPCallbackHandler(KnowledgePulse(db=db, embedder=None, sync=True))
-            agent(says("frozen")).invoke({"messages": "go"}, {"callbacks": [frozen]})
+            agent(answer_of("frozen")).invoke({"messages": "go"}, {"callbacks": [frozen]})
             os._exit(0)
         os.wait()
 

@@ -8,7 +8,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatResult
 from pydantic import Field
 from scripted_agents import add, chain
-from scripted_models import ScriptedModel, calls, says
+from scripted_models import ScriptedModel, answer_of, calls
 from versions import InMemorySaver, KPRecallMiddleware, create_agent
 from ways_to_run import ainvoke, invoke
 
@@ -34,7 +34,7 @@ def known(kp):
     for other in ("Bake a cake.", "Translate the letter.", "Count all tickets."):
         kp.capture(lambda question: question)(other)
     handler = KPCallbackHandler(kp)
-    refund = chain(calls(add={"a": 17, "b": 1}), says("It is refunded."))
+    refund = chain(calls(add={"a": 17, "b": 1}), answer_of("It is refunded."))
     refund.invoke({"messages": "Refund order A17, please."}, {"callbacks": [handler]})
     kp.feedback(handler.trace_id(), success=True)
     return handler.trace_id()
@@ -54,7 +54,7 @@ def recalling(kp, *turns, saver=None, **options):
 def test_the_model_is_shown_a_like_run_before_the_task_and_nothing_of_it_is_recorded(
     kp, known, way
 ):
-    made, shown = recalling(kp, calls(add={"a": 4, "b": 1}), says("Done."))
+    made, shown = recalling(kp, calls(add={"a": 4, "b": 1}), answer_of("Done."))
     config = {"callbacks": [KPCallbackHandler(kp)]}
 
     ended = way(made, {"messages": TASK}, config)
@@ -75,7 +75,9 @@ def test_the_model_is_shown_a_like_run_before_the_task_and_nothing_of_it_is_reco
 
 @pytest.mark.usefixtures("known")
 def test_each_turn_of_a_thread_is_shown_its_own(kp):
-    made, shown = recalling(kp, says("Done."), says("You are welcome."), saver=InMemorySaver())
+    made, shown = recalling(
+        kp, answer_of("Done."), answer_of("You are welcome."), saver=InMemorySaver()
+    )
     thread = {"configurable": {"thread_id": "1"}, "callbacks": [KPCallbackHandler(kp)]}
 
     made.invoke({"messages": TASK}, thread)
@@ -89,7 +91,7 @@ def test_each_turn_of_a_thread_is_shown_its_own(kp):
 
 
 def test_nothing_is_said_where_nothing_is_known(kp):
-    made, shown = recalling(kp, says("Done."))
+    made, shown = recalling(kp, answer_of("Done."))
 
     made.invoke({"messages": TASK}, {"callbacks": [KPCallbackHandler(kp)]})
 
@@ -100,7 +102,7 @@ def test_nothing_is_said_where_nothing_is_known(kp):
 @pytest.mark.usefixtures("known")
 def test_an_owner_sees_its_own_runs_alone_and_owns_what_is_recorded(kp):
     def run(owner):
-        made, shown = recalling(kp, says(f"Done for {owner}."), owner=owner)
+        made, shown = recalling(kp, answer_of(f"Done for {owner}."), owner=owner)
         handler = KPCallbackHandler(kp)
         made.invoke({"messages": TASK}, {"callbacks": [handler]})
         kp.feedback(handler.trace_id(), success=True)
@@ -125,7 +127,7 @@ def test_a_retriever_gives_quotes_with_where_they_are_from(kp, known):
 
 
 def test_an_agent_asks_for_past_runs_by_a_tool(kp, known):
-    turns = calls(recall_past_runs={"task": TASK}), says("Done.")
+    turns = calls(recall_past_runs={"task": TASK}), answer_of("Done.")
     asking = chain(*turns, tools=[recall_past_runs(kp)])
 
     for way in (invoke, ainvoke):
@@ -137,6 +139,6 @@ def test_an_agent_asks_for_past_runs_by_a_tool(kp, known):
 
 @pytest.mark.usefixtures("known", "damaged")
 def test_a_memory_that_fails_never_reaches_the_agent(kp):
-    made, _ = recalling(kp, calls(recall_past_runs={"task": TASK}), says("Done."))
+    made, _ = recalling(kp, calls(recall_past_runs={"task": TASK}), answer_of("Done."))
 
     assert made.invoke({"messages": TASK})["messages"][-1].text == "Done."

@@ -63,22 +63,22 @@ def recording(request):
     return request.getfixturevalue(source)[number]
 
 
-def each(ours=OURS, airline=()):
+def every_recording(ours=OURS, airline=()):
     """Parametrize with these conversations."""
     params = [*numbered("ours", ours), *numbered("airline", airline)]
     return pytest.mark.parametrize("recording", params, indirect=True)
 
 
-def held(recording, handler, way=invoke, **options):
+def replay_turns(recording, handler, way=invoke, **options):
     """Hold the conversation again: an invoke for each human turn, as you iterate."""
     talking, config = agent_of(recording), on_one_thread(handler, **options)
     for said in human_turns(recording):
         yield way(talking, {"messages": said}, config)
 
 
-def hold(recording, handler, way=invoke, **options):
+def replay(recording, handler, way=invoke, **options):
     """Hold the whole conversation again."""
-    list(held(recording, handler, way, **options))
+    list(replay_turns(recording, handler, way, **options))
 
 
 def stored(connection):
@@ -89,7 +89,7 @@ def stored(connection):
     return [(state, json.loads(body)) for state, body in rows]
 
 
-def whole(runs):
+def joined_run(runs):
     """One run out of the parts of a thread."""
     return reduce(lambda first, second: joined(first, second, Limits()), runs)
 
@@ -99,42 +99,43 @@ def redacted(document):
     return redact_trace(trace, level="private").trace
 
 
-@each(airline=AIRLINE[2::8])
+@every_recording(airline=AIRLINE[2::8])
 @pytest.mark.parametrize("way", [invoke, ainvoke])
 def test_each_answered_turn_is_a_trace_with_every_call_result_and_text_in_order_and_once(
     notebook, recording, way
 ):
-    hold(recording, KPCallbackHandler(notebook), way)
+    replay(recording, KPCallbackHandler(notebook), way)
 
     recorded = [act for run in notebook.runs for act in acts(run.trace)]
     assert recorded == acts(document_of(recording))
     assert [run.trace.task.objective for run in notebook.runs] == answered_turns(recording)
 
 
-@each(PARALLEL)
+@every_recording(PARALLEL)
 @pytest.mark.parametrize("way", [invoke, ainvoke])
 def test_tools_that_run_at_once_are_recorded_once_in_whatever_order(notebook, recording, way):
-    hold(recording, KPCallbackHandler(notebook, scope="thread"), way, at_once=None)
+    replay(recording, KPCallbackHandler(notebook, scope="thread"), way, at_once=None)
 
-    recorded = acts(whole(notebook.runs).trace)
+    recorded = acts(joined_run(notebook.runs).trace)
     assert sorted(recorded, key=repr) == sorted(acts(document_of(recording)), key=repr)
 
 
 STORED = AIRLINE[::4]  # redaction takes its time
 
 
-@each(airline=sorted({*AIRLINE} - {*STORED}))
+@every_recording(airline=sorted({*AIRLINE} - {*STORED}))
 def test_a_thread_is_the_document_of_its_conversation(notebook, recording):
-    hold(recording, KPCallbackHandler(notebook, scope="thread"))
+    replay(recording, KPCallbackHandler(notebook, scope="thread"))
 
-    thread = ended(whole(notebook.runs), success=recording["reward"] == 1, confidence=0.8)
+    thread = ended(joined_run(notebook.runs), success=recording["reward"] == 1, confidence=0.8)
     assert comparable(thread.trace) == comparable(document_of(recording))
 
 
-@each(airline=STORED)
+@every_recording(airline=STORED)
 def test_a_thread_is_stored_as_that_document_without_its_secrets(kp, connection, recording):
     states = [
-        stored(connection)[0][0] for _ in held(recording, KPCallbackHandler(kp, scope="thread"))
+        stored(connection)[0][0]
+        for _ in replay_turns(recording, KPCallbackHandler(kp, scope="thread"))
     ]
 
     kp.end_thread("conversation", success=recording["reward"] == 1, confidence=0.8)
@@ -145,17 +146,17 @@ def test_a_thread_is_stored_as_that_document_without_its_secrets(kp, connection,
     assert comparable(document) == comparable(redacted(document_of(recording)))
 
 
-@each()
+@every_recording()
 def test_a_thread_is_that_document_also_in_an_event_loop(notebook, recording):
-    hold(recording, KPCallbackHandler(notebook, scope="thread"), ainvoke)
+    replay(recording, KPCallbackHandler(notebook, scope="thread"), ainvoke)
 
-    thread = ended(whole(notebook.runs), success=recording["reward"] == 1, confidence=0.8)
+    thread = ended(joined_run(notebook.runs), success=recording["reward"] == 1, confidence=0.8)
     assert comparable(thread.trace) == comparable(document_of(recording))
 
 
 def test_how_sure_the_agent_is_holds_where_its_thread_ends_without_success(kp, connection, ours):
     unsuccessful = next(recording for recording in ours if recording["reward"] < 1)
-    hold(unsuccessful, KPCallbackHandler(kp, scope="thread", confidence=lambda _: 0.8))
+    replay(unsuccessful, KPCallbackHandler(kp, scope="thread", confidence=lambda _: 0.8))
 
     kp.end_thread("conversation", success=False)
 
@@ -167,7 +168,7 @@ def test_the_first_human_turn_is_the_objective_also_where_nothing_answered_it(kp
     said = [("user", "One rye loaf."), ("assistant", ""), ("user", "Hello?"), ("assistant", "Yes.")]
     messages = [{"role": role, "content": content} for role, content in said]
     unanswered = {"task_id": "silence", "trial": 0, "reward": 1.0, "messages": messages}
-    hold(unanswered, KPCallbackHandler(kp, scope="thread"))
+    replay(unanswered, KPCallbackHandler(kp, scope="thread"))
 
     kp.end_thread("conversation", success=True)
 

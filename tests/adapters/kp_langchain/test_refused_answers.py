@@ -5,7 +5,7 @@ from langchain_core.tools import tool
 from langchain_notebook import stored_run, stored_runs, story
 from pydantic import BaseModel
 from scripted_agents import GO, add, graph_of
-from scripted_models import calls, says
+from scripted_models import answer_of, calls
 from versions import Command, HumanInTheLoopMiddleware, InMemorySaver, interrupt, needs
 from waiting_agents import on_thread, risking
 
@@ -34,7 +34,7 @@ def risk_in_words(amount: int) -> str:
 
 
 def using(tool):
-    return lambda: risking(calls(**{tool.name: {"amount": 5}}), says("done"), tools=[tool])
+    return lambda: risking(calls(**{tool.name: {"amount": 5}}), answer_of("done"), tools=[tool])
 
 
 def reviewed():
@@ -42,7 +42,7 @@ def reviewed():
     each = HumanInTheLoopMiddleware(
         interrupt_on={"add": {"allowed_decisions": ["approve"]}}, interrupt_mode="per_call"
     )
-    turns = calls(add={"a": 1, "b": 2}), says("done")
+    turns = calls(add={"a": 1, "b": 2}), answer_of("done")
     return risking(*turns, tools=[add], middleware=[each])
 
 

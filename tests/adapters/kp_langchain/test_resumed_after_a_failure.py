@@ -6,7 +6,7 @@ from typing import TypedDict
 import pytest
 from langchain_notebook import stored_run, stored_runs, story
 from scripted_agents import add, agent, graph_of
-from scripted_models import FlakyModel, calls, says
+from scripted_models import FlakyModel, answer_of, calls
 from versions import Command, InMemorySaver, create_agent, interrupt, needs
 from waiting_agents import on_thread
 from ways_to_run import ainvoke, astream, invoke, stream
@@ -15,7 +15,7 @@ ASKED = {"messages": "How much is 1 + 2?"}
 
 
 def failing_once():
-    turns = [calls(add={"a": 1, "b": 2}), says("3")]
+    turns = [calls(add={"a": 1, "b": 2}), answer_of("3")]
     model = FlakyModel(turns=turns, errors=["down"])
     return create_agent(model, [add], checkpointer=InMemorySaver(), name="adder")
 
@@ -53,7 +53,7 @@ class Report(TypedDict, total=False):
 
 
 def test_a_graph_with_keys_of_its_own_has_the_objective_of_the_run_that_failed(kp):
-    model = FlakyModel(turns=[says("on cats")], errors=["down"])
+    model = FlakyModel(turns=[answer_of("on cats")], errors=["down"])
     write = {"write": lambda _: {"report": model.invoke("You are a writer.").text}}
     graph, config = graph_of(write, state=Report, checkpointer=InMemorySaver()), on_thread(kp)
     fail(invoke, graph, {"request": {"subject": "cats"}}, config)
@@ -76,7 +76,7 @@ def test_a_thread_whose_id_is_not_written_hears_its_objective_from_the_conversat
 
 @needs("tool calls with ids")
 def test_a_tool_that_is_called_after_a_pause_has_its_result(kp):
-    inner = agent(calls(add={"a": 1, "b": 2}), says("3"))
+    inner = agent(calls(add={"a": 1, "b": 2}), answer_of("3"))
     nodes = {
         "ask": lambda _: {"request": interrupt("may I?")},
         "add": lambda _: {"report": inner.invoke(ASKED)["messages"][-1].text},

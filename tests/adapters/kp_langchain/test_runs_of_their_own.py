@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_notebook import Notebook, agents_of, story
 from scripted_agents import add, agent
-from scripted_models import ScriptedModel, calls, says
+from scripted_models import ScriptedModel, answer_of, calls
 from versions import create_agent, needs
 
 import kp_langchain
@@ -28,7 +28,7 @@ from langchain_core.tools import tool
 from kp_langchain import KPCallbackHandler
 from kp_middleware import KnowledgePulse
 from scripted_agents import agent
-from scripted_models import ScriptedModel, calls, says
+from scripted_models import ScriptedModel, calls, answer_of
 
 kp = KnowledgePulse(embedder=None)
 kp.capture(lambda question: question)("first")  # so that no child has to load what keeps a run
@@ -36,10 +36,10 @@ kp.flush(60)
 fork = multiprocessing.get_context("fork")
 
 def ask(number):
-    agent(says(f"answer {number}")).invoke({"messages": f"question {number}"})
+    agent(answer_of(f"answer {number}")).invoke({"messages": f"question {number}"})
 
 def ask_a_model(number):
-    ScriptedModel(turns=[says(f"answer {number}")]).invoke(f"question {number}")
+    ScriptedModel(turns=[answer_of(f"answer {number}")]).invoke(f"question {number}")
 
 @kp.capture
 def ask_captured(number):
@@ -73,7 +73,7 @@ def spreading(way, job):
         way(job)
         return "done"
 
-    return agent(calls(spread={"what": "all"}), says("outer answer"), tools=[spread])
+    return agent(calls(spread={"what": "all"}), answer_of("outer answer"), tools=[spread])
 
 def ask_outside(way, job):
     spreading(way, job).invoke({"messages": "outer"}, {"callbacks": [KPCallbackHandler(kp)]})
@@ -148,7 +148,7 @@ def test_runs_in_processes_that_a_run_forks_are_runs_of_their_own(run_program, w
     assert run_program(GO_ON[way]) == [("outer", "outer answer"), *answers]
 
 
-class Unhurried(ScriptedModel):
+class WaitingModel(ScriptedModel):
     """Answers when it may."""
 
     async def _agenerate(self, messages, *args, **kwargs):
@@ -156,14 +156,14 @@ class Unhurried(ScriptedModel):
         return self._generate(messages, *args, **kwargs)
 
 
-def adds_when_it_may(may, **options):
-    model = Unhurried(
-        turns=[calls("I add.", add={"a": 1, "b": 2}), says("3")], metadata={"may": may}
+def waiting_adder(may, **options):
+    model = WaitingModel(
+        turns=[calls("I add.", add={"a": 1, "b": 2}), answer_of("3")], metadata={"may": may}
     )
     return create_agent(model, [add], **options)
 
 
-async def outlived(begin, config, *, started=True, times=1):
+async def run_outlived_by(begin, config, *, started=True, times=1):
     """A run whose tool begins something in the background, which ends after the run.
 
     Args:
@@ -188,7 +188,7 @@ async def outlived(begin, config, *, started=True, times=1):
             await asyncio.sleep(0)
         return "it will be done"
 
-    outer = agent(calls(later={"what": "1 + 2?"}), says("soon"), tools=[later], name="outer")
+    outer = agent(calls(later={"what": "1 + 2?"}), answer_of("soon"), tools=[later], name="outer")
     await outer.ainvoke({"messages": "go"}, config)
     may.set()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -210,7 +210,7 @@ def runs_in(notebook):
 def test_a_background_agent_that_outlives_its_run_is_a_run_of_its_own(
     handler, config, notebook, started, name
 ):
-    asyncio.run(outlived(lambda may: adds_when_it_may(may, name=name), config, started=started))
+    asyncio.run(run_outlived_by(lambda may: waiting_adder(may, name=name), config, started=started))
 
     assert runs_in(notebook) == [("go", OUTER, {}), ("1 + 2?", ADDED, {})]
     outer, inner = notebook.runs
@@ -224,8 +224,8 @@ def test_a_background_agent_that_outlives_its_run_is_a_run_of_its_own(
 def test_a_background_agent_is_recorded_where_all_runs_are(notebook):
     kp_langchain.enable(notebook)
     try:
-        asyncio.run(outlived(adds_when_it_may, {}))
-        asyncio.run(outlived(adds_when_it_may, {}, started=False))
+        asyncio.run(run_outlived_by(waiting_adder, {}))
+        asyncio.run(run_outlived_by(waiting_adder, {}, started=False))
     finally:
         kp_langchain.disable()
 
@@ -240,7 +240,7 @@ def test_a_background_agent_that_fails_is_a_failed_run(config, notebook):
 
         return RunnableLambda(fail)
 
-    asyncio.run(outlived(failing, config))
+    asyncio.run(run_outlived_by(failing, config))
 
     _, failed = notebook.runs
     assert (failed.error_type, failed.trace.metadata.success) == ("ValueError", False)
@@ -255,7 +255,7 @@ def test_a_background_task_that_is_cancelled_with_its_program_is_no_run(config, 
         return RunnableLambda(wait)
 
     async def run():
-        task = asyncio.create_task(outlived(never, config))
+        task = asyncio.create_task(run_outlived_by(never, config))
         while not (notebook.ended or task.done()):
             await asyncio.sleep(0)
         task.cancel()
@@ -311,7 +311,7 @@ def test_of_a_background_run_what_it_gives_up_and_what_ends_late_stand_after_the
 
 
 def test_each_of_two_agents_that_a_tool_begins_in_the_background_is_its_own(config, notebook):
-    asyncio.run(outlived(adds_when_it_may, config, times=2))
+    asyncio.run(run_outlived_by(waiting_adder, config, times=2))
 
     assert [agents_of(run) for run in notebook.runs] == [{}, {}, {}]
     assert [run.agent_name for run in notebook.runs[1:]] == ["later", "later"]

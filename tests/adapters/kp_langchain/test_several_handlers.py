@@ -8,7 +8,7 @@ import pytest
 from langchain_core.runnables import RunnableLambda
 from langchain_notebook import Notebook
 from scripted_agents import ADDED, GO, agent
-from scripted_models import ScriptedModel, calls, says
+from scripted_models import ScriptedModel, answer_of, calls
 from ways_to_run import WAYS
 
 from kp_langchain import KPCallbackHandler
@@ -33,7 +33,7 @@ def test_case_18_handlers_for_all_runs_and_for_this_make_one_trace(
 
 
 def test_a_handler_in_a_models_constructor_beside_one_of_the_run_adds_nothing(config, notebook):
-    model = ScriptedModel(turns=[says("hi")], callbacks=[KPCallbackHandler(notebook)])
+    model = ScriptedModel(turns=[answer_of("hi")], callbacks=[KPCallbackHandler(notebook)])
 
     RunnableLambda(model.invoke).invoke("go", config)
 
@@ -62,7 +62,7 @@ def test_a_run_inside_with_a_handler_of_another_pipeline_is_a_trace_there(
 
 
 def test_case_25_a_handler_for_each_of_many_concurrent_runs_keeps_them_apart(notebook):
-    adding = agent(calls("I add.", add={"a": 1, "b": 2}), says("3"))
+    adding = agent(calls("I add.", add={"a": 1, "b": 2}), answer_of("3"))
     asked = [{"messages": f"question {number}"} for number in range(50)]
 
     async def run_many():

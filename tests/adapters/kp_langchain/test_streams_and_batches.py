@@ -6,14 +6,14 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_notebook import comparable
 from scripted_agents import add, graph_of, look_up
-from scripted_models import ScriptedModel, StreamingModel, calls, says
+from scripted_models import ScriptedModel, StreamingModel, answer_of, calls
 from versions import ToolNode, create_agent
 from ways_to_run import WAYS, invoke
 
 TURNS = [
     calls("Let me add.", add={"a": 1, "b": 2}),
     calls("And look it up.", look_up={"word": "three"}),
-    says("The answer is 3."),
+    answer_of("The answer is 3."),
 ]
 TOOLS = [add, look_up]
 

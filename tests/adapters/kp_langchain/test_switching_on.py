@@ -9,7 +9,7 @@ from langchain_core.tools import tool
 from langchain_notebook import story
 from langsmith import RunTree, tracing_context
 from scripted_agents import ADDED, GO, agent
-from scripted_models import calls, says
+from scripted_models import answer_of, calls
 from ways_to_run import WAYS
 
 import kp_langchain
@@ -56,7 +56,7 @@ def test_after_disabling_what_goes_on_is_recorded_to_its_end_and_nothing_else(ad
         kp_langchain.disable()
         return str(really)
 
-    agent(calls(switch_off={"really": True}), says("done"), tools=[switch_off]).invoke(GO)
+    agent(calls(switch_off={"really": True}), answer_of("done"), tools=[switch_off]).invoke(GO)
     adding.invoke(GO)
 
     assert notebook.story[-1] == "thought: done"

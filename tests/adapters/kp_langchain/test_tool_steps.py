@@ -8,7 +8,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import create_retriever_tool, tool
 from scripted_agents import Shelf, add, agent, look_up
-from scripted_models import ScriptedModel, calls, says
+from scripted_models import ScriptedModel, answer_of, calls
 from versions import AgentExecutor, Command, create_tool_calling_agent
 from ways_to_run import ainvoke, astream, invoke, stream
 
@@ -37,7 +37,7 @@ def test_case_02_parallel_calls_are_announced_together_and_may_end_in_another_or
 
     turn = calls("All.", slow={"name": "a"}, quick={"name": "b"}, release={"name": "c"})
 
-    agent(turn, says("done"), tools=[slow, quick, release]).invoke({"messages": "go"}, config)
+    agent(turn, answer_of("done"), tools=[slow, quick, release]).invoke({"messages": "go"}, config)
 
     assert notebook.story[:4] == [
         "thought: All.",
@@ -74,7 +74,7 @@ def test_case_06_of_a_message_or_a_command_from_a_tool_its_text_is_kept(config, 
         message = ToolMessage(f"via command: {url}", tool_call_id='call-command-{"url": "v"}')
         return Command(update={"messages": [message]})
 
-    turns = calls(fetch={"url": "u"}, command={"url": "v"}), says("done")
+    turns = calls(fetch={"url": "u"}, command={"url": "v"}), answer_of("done")
     agent(*turns, tools=[fetch, command]).invoke({"messages": "go"}, config)
 
     assert "observation fetch: page u" in notebook.story
@@ -90,7 +90,7 @@ def test_a_tool_may_be_given_arguments_of_any_name(handler, notebook):
 
 def test_case_11_a_retriever_inside_a_tool_is_that_tool(config, notebook):
     search = create_retriever_tool(Shelf(), "search", "Search the shelf.")
-    searching = agent(calls(search={"query": "books"}), says("found"), tools=[search])
+    searching = agent(calls(search={"query": "books"}), answer_of("found"), tools=[search])
 
     searching.invoke({"messages": "find books"}, config)
 
@@ -132,7 +132,11 @@ def executor(*turns, tools=(add,)):
 
 @pytest.mark.parametrize("way", [invoke, ainvoke, stream, astream])
 def test_case_12_its_actions_are_not_counted_twice(config, notebook, way):
-    way(executor(calls("I add.", add={"a": 1, "b": 2}), says("It is 3.")), {"input": "1+2"}, config)
+    way(
+        executor(calls("I add.", add={"a": 1, "b": 2}), answer_of("It is 3.")),
+        {"input": "1+2"},
+        config,
+    )
 
     assert notebook.story == [
         "thought: I add.",
@@ -147,7 +151,7 @@ def test_case_12_its_actions_are_not_counted_twice(config, notebook, way):
 def test_case_03_tool_runs_that_do_not_say_their_call_are_matched_by_tool(config, notebook):
     both = calls("Both.", add={"a": 1, "b": 2}, look_up={"word": "kp"})
 
-    executor(both, says("done"), tools=[add, look_up]).invoke({"input": "1+2"}, config)
+    executor(both, answer_of("done"), tools=[add, look_up]).invoke({"input": "1+2"}, config)
 
     assert sorted(notebook.story) == sorted(
         [

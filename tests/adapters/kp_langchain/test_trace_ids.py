@@ -11,7 +11,7 @@ import pytest
 from langchain_core.tools import tool
 from langchain_notebook import stored_run, stored_runs, story
 from scripted_agents import GO, agent
-from scripted_models import calls, says
+from scripted_models import answer_of, calls
 from versions import Command, InMemorySaver, interrupt
 from waiting_agents import risking, save
 
@@ -40,7 +40,7 @@ def test_a_trace_is_found_by_the_run_id_of_its_config_or_is_the_one_that_began_l
     before = handler.trace_id()
 
     for run_id in (first, second):
-        agent(says("done")).invoke(GO, {"callbacks": [handler], "run_id": run_id})
+        agent(answer_of("done")).invoke(GO, {"callbacks": [handler], "run_id": run_id})
 
     assert [handler.trace_id(first), handler.trace_id(second)] == [
         run.id for run in stored_runs(kp)
@@ -58,12 +58,12 @@ def test_runs_at_once_are_told_apart_by_their_run_ids(kp):
         return [{"messages": task} for task in tasks], configs
 
     async def run_all():
-        await asyncio.gather(*map(agent(says("done")).ainvoke, *given(awaited)))
+        await asyncio.gather(*map(agent(answer_of("done")).ainvoke, *given(awaited)))
 
     with ThreadPoolExecutor(max_workers=5) as pool:
-        [*pool.map(agent(says("done")).invoke, *given(threaded))]
+        [*pool.map(agent(answer_of("done")).invoke, *given(threaded))]
     asyncio.run(run_all())
-    agent(says("done")).batch(*given(batched))
+    agent(answer_of("done")).batch(*given(batched))
 
     assert {run.objective: run.id for run in stored_runs(kp)} == {
         task: handler.trace_id(run_id) for task, run_id in ids.items()
@@ -73,19 +73,19 @@ def test_runs_at_once_are_told_apart_by_their_run_ids(kp):
 def test_in_a_captured_function_it_is_that_function_s(kp):
     handler = KPCallbackHandler(kp)
 
-    kp.capture(lambda text: agent(says(text)).invoke(GO, {"callbacks": [handler]}))("done")
+    kp.capture(lambda text: agent(answer_of(text)).invoke(GO, {"callbacks": [handler]}))("done")
 
     assert handler.trace_id() == stored_run(kp).id
 
 
 def test_a_block_has_a_handler_that_knows_whether_it_records_or_not(kp, monkeypatch):
     with recording_runs(kp) as handler:
-        agent(says("done")).invoke(GO)
+        agent(answer_of("done")).invoke(GO)
     kp.feedback(handler.trace_id(), success=False)
 
     monkeypatch.setenv("KP_ENABLED", "false")
     with recording_runs(kp) as nobody:
-        agent(says("done")).invoke(GO)
+        agent(answer_of("done")).invoke(GO)
     kp.feedback(nobody.trace_id(), success=False)
 
     assert (stored_run(kp).id, stored_run(kp).success) == (handler.trace_id(), False)
@@ -96,7 +96,7 @@ def test_each_turn_of_a_conversation_tells_an_id_that_leads_to_its_trace(kp, lea
     ids = []
     for text in ("one", "two", "three"):
         handler = KPCallbackHandler(kp, scope="thread")
-        agent(says(text)).invoke(GO, {"callbacks": [handler], **THREAD})
+        agent(answer_of(text)).invoke(GO, {"callbacks": [handler], **THREAD})
         ids.append(handler.trace_id())
     kp.end_thread("T", success=True)
 
@@ -114,7 +114,7 @@ def test_all_ids_of_a_run_that_was_resumed_with_another_handler_lead_to_it(kp, l
         read.append(current_trace().trace_id)
         return answer
 
-    graph = risking(calls(ask={}), says("done"), tools=[ask])
+    graph = risking(calls(ask={}), answer_of("done"), tools=[ask])
     graph.invoke(GO, {"callbacks": [first], **THREAD})
     graph.invoke(Command(resume="yes"), {"callbacks": [second], "run_id": run_id, **THREAD})
 

@@ -5,7 +5,7 @@ import uuid
 import pytest
 from langchain_notebook import stored_run, stored_runs, story
 from scripted_agents import GO, agent
-from scripted_models import FlakyModel, says
+from scripted_models import FlakyModel, answer_of
 from versions import create_agent, needs
 from waiting_agents import on_thread
 
@@ -17,8 +17,8 @@ ANY_UUID = pytest.param(uuid.UUID(int=7), marks=needs("thread ids of any kind"))
 @pytest.mark.parametrize("thread_id", [ANY_UUID, 7, 7.5, "ü\0" * 300], ids=repr)
 def test_turns_of_a_thread_are_one_trace_whatever_its_id_and_whoever_takes_them(kp, thread_id):
     turns = on_thread(kp, thread_id, scope="thread")
-    agent(says("hi"), name="one").invoke(GO, turns)
-    agent(says("bye"), name="two").invoke({"messages": "and you?"}, turns)
+    agent(answer_of("hi"), name="one").invoke(GO, turns)
+    agent(answer_of("bye"), name="two").invoke({"messages": "and you?"}, turns)
 
     kp.end_thread(thread_id, success=True)
 
@@ -33,7 +33,7 @@ def test_turns_of_a_thread_are_one_trace_whatever_its_id_and_whoever_takes_them(
     ],
 )
 def test_a_thread_has_failed_if_its_last_turn_did(kp, goes_on, step, ended):
-    graph = create_agent(FlakyModel(turns=[says("hi")], errors=["gone"]), [])
+    graph = create_agent(FlakyModel(turns=[answer_of("hi")], errors=["gone"]), [])
     turns = on_thread(kp, scope="thread")
     with pytest.raises(ConnectionError):
         graph.invoke(GO, turns)
@@ -49,7 +49,7 @@ def test_a_thread_has_failed_if_its_last_turn_did(kp, goes_on, step, ended):
 
 def test_an_idle_thread_ends_also_where_everything_is_done_at_once(db):
     with KnowledgePulse(db=db, embedder=None, sync=True, thread_idle_s=0.0) as kp:
-        agent(says("hi")).invoke(GO, on_thread(kp, scope="thread"))
+        agent(answer_of("hi")).invoke(GO, on_thread(kp, scope="thread"))
 
         kp.flush()
 
@@ -57,9 +57,9 @@ def test_an_idle_thread_ends_also_where_everything_is_done_at_once(db):
 
 
 def test_turns_that_tell_nothing_keep_no_thread_waiting(kp):
-    silent, turns = agent(says("")), on_thread(kp, scope="thread")
+    silent, turns = agent(answer_of("")), on_thread(kp, scope="thread")
     [silent.invoke({"messages": []}, turns) for _ in range(3)]
-    agent(says("hi")).invoke(GO, on_thread(kp, "another", scope="thread"))
+    agent(answer_of("hi")).invoke(GO, on_thread(kp, "another", scope="thread"))
 
     kp.end_thread("T")
     kp.end_thread("another")
@@ -69,7 +69,7 @@ def test_turns_that_tell_nothing_keep_no_thread_waiting(kp):
 
 def test_a_run_that_waits_and_cannot_be_read_keeps_no_other_waiting(kp, connection):
     for thread in ("broken", "T"):
-        agent(says("hi")).invoke(GO, on_thread(kp, thread, scope="thread"))
+        agent(answer_of("hi")).invoke(GO, on_thread(kp, thread, scope="thread"))
     connection.execute("UPDATE documents SET body = '{}' WHERE trace_seq = 1")
 
     kp.end_thread("broken")

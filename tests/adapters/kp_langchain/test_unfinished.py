@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGenerationChunk
 from scripted_agents import GO, add, agent
-from scripted_models import CompletingModel, ScriptedModel, StreamingModel, calls, says
+from scripted_models import CompletingModel, ScriptedModel, StreamingModel, answer_of, calls
 from versions import SummarizationMiddleware, create_agent
 from ways_to_run import WAYS
 
@@ -35,13 +35,13 @@ ENDS = {  # what providers say of an answer, and the reason in it why that is no
 }
 
 
-def half(text="The answer is", **metadata):
+def unfinished(text="The answer is", **metadata):
     return AIMessage(text, response_metadata=metadata or {"finish_reason": "length"})
 
 
 @pytest.mark.parametrize(("metadata", "reason"), ENDS.values(), ids=ENDS)
 def test_an_answer_that_was_cut_leaves_the_run_incomplete(config, notebook, metadata, reason):
-    ScriptedModel(turns=[half(**metadata)]).invoke("go", config)
+    ScriptedModel(turns=[unfinished(**metadata)]).invoke("go", config)
 
     is_whole = reason is None
     assert (notebook.run.complete, notebook.run.error_type) == (is_whole, reason)
@@ -51,7 +51,7 @@ def test_an_answer_that_was_cut_leaves_the_run_incomplete(config, notebook, meta
 
 @pytest.mark.parametrize("way", WAYS)
 def test_however_a_chain_is_run_its_cut_answer_is_told(config, notebook, way):
-    way(StreamingModel(turns=[half()]) | StrOutputParser(), "go", config)
+    way(StreamingModel(turns=[unfinished()]) | StrOutputParser(), "go", config)
 
     assert (notebook.run.complete, notebook.run.error_type) == (False, "length")
 
@@ -66,7 +66,7 @@ def test_an_agent_that_is_cut_and_goes_on_is_a_success(config, notebook):
     calls_add = calls("I add", add={"a": 1, "b": 2})
     calls_add.response_metadata = {"finish_reason": "length"}
 
-    agent(calls_add, says("3")).invoke(GO, config)
+    agent(calls_add, answer_of("3")).invoke(GO, config)
 
     assert (notebook.run.complete, notebook.run.error_type) == (True, None)
 
@@ -78,7 +78,7 @@ def test_a_captured_function_whose_last_answer_was_cut_may_say_that_it_will_do(
     config, notebook, known, ended
 ):
     def ask(question):
-        ScriptedModel(turns=[half("y")]).invoke(question, config)
+        ScriptedModel(turns=[unfinished("y")]).invoke(question, config)
         current_trace().outcome(**known)
 
     notebook.capture(ask)("yes or no?")
@@ -101,7 +101,7 @@ def test_case_08_a_run_that_ends_with_a_call_that_nobody_can_do_is_no_success(co
 
 
 def test_a_run_that_goes_on_after_a_call_that_nobody_can_do_is_a_success(config, notebook):
-    model = ScriptedModel(turns=[malformed(), says("3")])
+    model = ScriptedModel(turns=[malformed(), answer_of("3")])
 
     def ask(question):
         model.invoke(question, config)
@@ -161,9 +161,9 @@ def test_a_summary_of_the_history_is_seen_and_not_thought(config, notebook):
             answered = any(message.type == "tool" for message in messages)
             return self.turns[answered].model_copy(deep=True)
 
-    model = Next(turns=[calls("I add.", add={"a": 1, "b": 2}), says("3")])
+    model = Next(turns=[calls("I add.", add={"a": 1, "b": 2}), answer_of("3")])
 
-    summarizing(model, says("They greeted."), 3).invoke(
+    summarizing(model, answer_of("They greeted."), 3).invoke(
         {"messages": [("user", "hi"), ("ai", "hello"), ("user", "1 + 2?")]}, config
     )
 
@@ -180,7 +180,7 @@ def test_a_summary_of_the_history_is_seen_and_not_thought(config, notebook):
 
 
 def test_a_summary_that_was_cut_is_not_the_runs_answer(config, notebook):
-    silent = summarizing(ScriptedModel(turns=[says("hi")]), half("They"), 1)
+    silent = summarizing(ScriptedModel(turns=[answer_of("hi")]), unfinished("They"), 1)
 
     silent.invoke({"messages": [("user", "a"), ("user", "b")]}, config)
 

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.tools import tool
 from langchain_notebook import story
 from scripted_agents import agent
-from scripted_models import calls, says
+from scripted_models import answer_of, calls
 from versions import InMemorySaver
 from waiting_agents import on_thread
 
@@ -14,7 +14,7 @@ from kp_middleware.outcomes import Judge, ToolResult, checks
 
 
 def test_a_run_is_scored_and_stored(kp):
-    adding = agent(calls(add={"a": 1, "b": 2}), says("It is 3."), name="adder")
+    adding = agent(calls(add={"a": 1, "b": 2}), answer_of("It is 3."), name="adder")
 
     adding.invoke({"messages": "1 + 2?"}, {"callbacks": [KPCallbackHandler(kp)]})
 
@@ -27,7 +27,7 @@ def test_a_run_is_scored_and_stored(kp):
 
 def test_where_recording_is_off_nothing_is_stored(db):
     with KnowledgePulse(db=db, embedder=None, enabled=False) as kp:
-        agent(says("Paris")).invoke({"messages": "go"}, {"callbacks": [KPCallbackHandler(kp)]})
+        agent(answer_of("Paris")).invoke({"messages": "go"}, {"callbacks": [KPCallbackHandler(kp)]})
 
     assert not db.exists()
 
@@ -59,7 +59,7 @@ SUBMITTED = ToolResult("submit", lambda result: result["ok"])
 def test_how_a_run_ended_is_read_from_its_tools(kp, verdict, turn, is_right):
     config = {"callbacks": [KPCallbackHandler(kp, confidence=verdict)]}
 
-    agent(turn, says("Done."), tools=[shell, submit]).invoke({"messages": "1 + 2?"}, config)
+    agent(turn, answer_of("Done."), tools=[shell, submit]).invoke({"messages": "1 + 2?"}, config)
 
     run = kp.run("@last")
     assert (run.success, run.success_source) == (is_right, "extracted")
@@ -73,7 +73,7 @@ def test_a_judge_is_asked_about_a_whole_conversation_when_it_has_ended(kp):
         return True
 
     config = on_thread(kp, confidence=Judge(judge), scope="thread")
-    chat = agent(says("Hello."), says("3."), tools=[], checkpointer=InMemorySaver())
+    chat = agent(answer_of("Hello."), answer_of("3."), tools=[], checkpointer=InMemorySaver())
     chat.invoke({"messages": "Hi!"}, config)
     chat.invoke({"messages": "1 + 2?"}, config)
     kp.flush(20)

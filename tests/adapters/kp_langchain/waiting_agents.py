@@ -5,7 +5,7 @@ from pathlib import Path
 
 from langchain_core.tools import tool
 from scripted_agents import agent
-from scripted_models import calls, says
+from scripted_models import answer_of, calls
 from versions import InMemorySaver, interrupt
 
 from kp_langchain import KPCallbackHandler
@@ -19,7 +19,7 @@ def risk(amount: int) -> str:
 
 def risking(*turns, tools=(risk,), saver=None, **options):
     """An agent that asks a human before it risks anything, or that takes other turns."""
-    turns = turns or (calls(risk={"amount": 5}), says("done"))
+    turns = turns or (calls(risk={"amount": 5}), answer_of("done"))
     return agent(*turns, tools=tools, checkpointer=saver or InMemorySaver(), **options)
 
 

@@ -1,8 +1,8 @@
 """What OpenAI's SDK told its tracing processor becomes the same runs as by OpenTelemetry."""
 
 import pytest
-from natively import play_natively
-from told_runs import FOLDER, expected, load, names, told
+from framework_dumps import FOLDER, as_expected, dump_names, expected, load
+from native_replay import replay
 
 from kp_openai_agents import KPTracingProcessor
 
@@ -10,12 +10,12 @@ pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="the shared material
 
 NATIVE = "openai_agents_native"
 OTHERS = {"handoff", "no_content", "stream_left_early", "two_turns_in_one_trace"}
-SCENES = [name for name in names(NATIVE) if name.split(".")[1] not in OTHERS]
+SCENES = [name for name in dump_names(NATIVE) if name.split(".")[1] not in OTHERS]
 
 
 @pytest.fixture
-def processor(book):
-    return KPTracingProcessor(book)
+def processor(collector):
+    return KPTracingProcessor(collector)
 
 
 def dump(scene):
@@ -23,36 +23,38 @@ def dump(scene):
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_a_trace_becomes_the_steps_that_its_spans_become(name, book, processor):
-    play_natively(load("dumps", name), processor)
+def test_a_trace_becomes_the_steps_that_its_spans_become(name, collector, processor):
+    replay(load("dumps", name), processor)
 
     wanted = expected(name.replace("native", "openinference"))
-    found = [told(run) for run in book.runs]
+    found = [as_expected(run) for run in collector.runs]
     for run, want in zip(found, wanted, strict=True):
         if want["objective"] is None:
             run["objective"] = None  # it has the name of its agent
     assert found == wanted
-    assert {run.complete for run in book.runs} == {".cancelled." not in name}
+    assert {run.complete for run in collector.runs} == {".cancelled." not in name}
     assert len(processor._buffer) == 0
 
 
-def test_two_runs_in_one_trace_stay_two(book, processor):
-    play_natively(dump("two_turns_in_one_trace"), processor)
+def test_two_runs_in_one_trace_stay_two(collector, processor):
+    replay(dump("two_turns_in_one_trace"), processor)
 
-    assert [run.trace.task.objective for run in book.runs] == ["Good morning.", "Which order?"]
+    assert [run.trace.task.objective for run in collector.runs] == ["Good morning.", "Which order?"]
 
 
-def test_a_handoff_answers_the_call_that_asked_for_it(book, processor):
-    play_natively(dump("handoff"), processor)
+def test_a_handoff_answers_the_call_that_asked_for_it(collector, processor):
+    replay(dump("handoff"), processor)
 
-    steps = told(book.runs[0])["steps"]
+    steps = as_expected(collector.runs[0])["steps"]
     assert [step.get("output_summary") for step in steps] == [None, None, "to expert", None]
     assert steps[3]["beside"] == "expert"
 
 
 @pytest.mark.parametrize(("scene", "counted"), [("no_content", 1), ("stream_left_early", 0)])
-def test_a_trace_that_tells_nothing_is_not_kept(scene, counted, book, processor, without_content):
-    play_natively(dump(scene), processor)
+def test_a_trace_that_tells_nothing_is_not_kept(
+    scene, counted, collector, processor, without_content
+):
+    replay(dump(scene), processor)
 
-    assert book.runs == []
+    assert collector.runs == []
     assert without_content() == counted

@@ -20,7 +20,7 @@ def span(number, parent, kind, **data):
     )
 
 
-def asked(number, parent, words, answer):
+def model_span(number, parent, words, answer):
     return span(
         number,
         parent,
@@ -32,45 +32,45 @@ def asked(number, parent, words, answer):
     )
 
 
-def tell(processor, *spans):
+def send_spans(processor, *spans):
     for one in spans:
         processor.on_span_start(one)
     for one in reversed(spans):
         processor.on_span_end(one)
 
 
-def test_the_group_of_a_trace_is_the_thread_of_its_runs(book):
-    processor = KPTracingProcessor(book, domain="cooking")
+def test_the_group_of_a_trace_is_the_thread_of_its_runs(collector):
+    processor = KPTracingProcessor(collector, domain="cooking")
     trace = SimpleNamespace(trace_id="t", group_id="a group")
 
     processor.on_trace_start(trace)
-    tell(processor, span(1, None, "agent", name="cook"), asked(2, 1, "An egg?", "Yes."))
+    send_spans(processor, span(1, None, "agent", name="cook"), model_span(2, 1, "An egg?", "Yes."))
     processor.on_trace_end(trace)
 
-    [run] = book.runs
+    [run] = collector.runs
     assert (run.thread_id, run.trace.metadata.task_domain) == ("a group", "cooking")
     assert [step.content for step in run.trace.steps] == ["An egg?", "Yes."]
     assert (run.input_tokens, run.output_tokens) == (2, 3)
 
 
 @pytest.mark.parametrize("broken", [None, SimpleNamespace(), SimpleNamespace(span_data=3)])
-def test_nothing_is_raised_into_the_agent(book, broken):
-    processor = KPTracingProcessor(book)
+def test_nothing_is_raised_into_the_agent(collector, broken):
+    processor = KPTracingProcessor(collector)
 
     for hook in ("on_trace_start", "on_trace_end", "on_span_start", "on_span_end"):
         getattr(processor, hook)(broken)
     processor.force_flush()
     processor.shutdown()
 
-    assert book.ended == []
+    assert collector.ended == []
     assert shield.failures
 
 
-def test_the_end_of_the_program_gives_up_what_is_open(book):
-    processor = KPTracingProcessor(book)
+def test_the_end_of_the_program_gives_up_what_is_open(collector):
+    processor = KPTracingProcessor(collector)
     processor.on_span_start(span(1, None, "agent", name="cook"))
-    tell(processor, asked(2, 1, "An egg?", "Yes."))
+    send_spans(processor, model_span(2, 1, "An egg?", "Yes."))
 
     processor.shutdown()
 
-    assert not book.runs[0].complete
+    assert not collector.runs[0].complete

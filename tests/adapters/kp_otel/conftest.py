@@ -2,14 +2,14 @@
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from spoken import GENAI
+from sample_spans import GENAI
 
 from kp_otel import KPSpanProcessor
 
 
 @pytest.fixture
-def processor(book):
-    return KPSpanProcessor(book)
+def processor(collector):
+    return KPSpanProcessor(collector)
 
 
 @pytest.fixture

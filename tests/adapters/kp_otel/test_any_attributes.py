@@ -2,12 +2,12 @@
 
 import json
 
+from framework_dumps import RunCollector
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
-from told_runs import Book
 
 from kp_middleware.recording import shield
 from kp_otel import KPSpanProcessor
@@ -136,7 +136,7 @@ def test_no_message_breaks_the_reading(asked, said):
 
 def read(told):
     shield.failures.clear()
-    book = Book()
+    book = RunCollector()
     processor = KPSpanProcessor(book)
     root = {"gen_ai.operation.name": "invoke_agent", "final_result": "An egg."}
 

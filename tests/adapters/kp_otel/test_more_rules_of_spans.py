@@ -10,7 +10,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
-from spoken import (
+from sample_spans import (
     GENAI,
     OPENINFERENCE,
     agent,
@@ -18,9 +18,9 @@ from spoken import (
     chat,
     fail,
     left_open,
+    messages_json,
     model,
-    says,
-    steps,
+    step_lines,
     text,
     tool,
     tracer_for,
@@ -36,28 +36,39 @@ from kp_middleware.recording import Recorder, inside
     ("more", "result"),
     [
         ({"final_result": "An egg."}, "An egg."),
-        ({"gen_ai.output.messages": says(text("I ask."))[:-1] + "," + says(text("B."))[1:]}, "B."),
+        (
+            {
+                "gen_ai.output.messages": messages_json(text("I ask."))[:-1]
+                + ","
+                + messages_json(text("B."))[1:]
+            },
+            "B.",
+        ),
         ({}, "Yes."),
     ],
 )
-def test_rule_10_the_result_is_what_the_agent_says_last(tracer, book, more, result):
+def test_rule_10_the_result_is_what_the_agent_says_last(tracer, collector, more, result):
     with agent(tracer, **more):
         model(tracer, text("Yes."))
 
-    assert book.runs[0].trace.outcome.result_summary == result
+    assert collector.runs[0].trace.outcome.result_summary == result
 
 
-def test_rule_11_a_model_in_a_model_and_a_tool_in_the_same_tool_are_parts(tracer, book):
+def test_rule_11_a_model_in_a_model_and_a_tool_in_the_same_tool_are_parts(tracer, collector):
     with agent(tracer):
         with chat(tracer, text("Yes.")):
             model(tracer, text("Yes."))
         with tool(tracer, "boil"), tool(tracer, "boil"):
             pass
 
-    assert steps(book.runs[0]) == ["thought Yes.", "tool_call boil", "observation boil done"]
+    assert step_lines(collector.runs[0]) == [
+        "thought Yes.",
+        "tool_call boil",
+        "observation boil done",
+    ]
 
 
-def test_rule_11_of_two_dialects_the_one_that_began_is_heard(provider, tracer, book):
+def test_rule_11_of_two_dialects_the_one_that_began_is_heard(provider, tracer, collector):
     other = provider.get_tracer(OPENINFERENCE)
     twice = {
         "openinference.span.kind": "LLM",
@@ -71,7 +82,7 @@ def test_rule_11_of_two_dialects_the_one_that_began_is_heard(provider, tracer, b
         with tool(tracer, "ask"), other.start_as_current_span("llm", attributes=twice):
             pass
 
-    assert steps(book.runs[0]) == [
+    assert step_lines(collector.runs[0]) == [
         "thought Yes.",
         "tool_call ask",
         "observation ask done",
@@ -82,18 +93,20 @@ def test_rule_11_of_two_dialects_the_one_that_began_is_heard(provider, tracer, b
 @pytest.mark.parametrize(
     ("scope", "heard"), [("langsmith", False), ("openinference.instrumentation.other", True)]
 )
-def test_rule_12_beside_the_langchain_adapter_langchain_is_not_heard(provider, book, scope, heard):
-    around = Recorder(book.ended.append, Limits(), framework="langgraph")
+def test_rule_12_beside_the_langchain_adapter_langchain_is_not_heard(
+    provider, collector, scope, heard
+):
+    around = Recorder(collector.ended.append, Limits(), framework="langgraph")
 
     with inside(around), agent(provider.get_tracer(scope)):
         model(provider.get_tracer(scope), text("Yes."))
     around.finish()
 
-    assert [steps(run) for run in book.runs] == ([["thought Yes."]] if heard else [])
+    assert [step_lines(run) for run in collector.runs] == ([["thought Yes."]] if heard else [])
 
 
-def test_rule_12_inside_a_captured_function_a_run_is_a_part_of_its(tracer, book):
-    around = book.start_recording("python")
+def test_rule_12_inside_a_captured_function_a_run_is_a_part_of_its(tracer, collector):
+    around = collector.start_recording("python")
 
     with inside(around):
         around.thought("I ask the cook.")
@@ -102,13 +115,13 @@ def test_rule_12_inside_a_captured_function_a_run_is_a_part_of_its(tracer, book)
         around.thought("He says yes.")
     around.finish()
 
-    [run] = book.runs
-    assert steps(run) == ["thought I ask the cook.", "thought Yes.", "thought He says yes."]
+    [run] = collector.runs
+    assert step_lines(run) == ["thought I ask the cook.", "thought Yes.", "thought He says yes."]
     assert run.duration_ms < 60_000
 
 
 def test_rule_13_a_run_without_content_is_counted_and_said_once(
-    provider, book, caplog, without_content
+    provider, collector, caplog, without_content
 ):
     tracer = provider.get_tracer("gcp.vertex.agent")
 
@@ -116,12 +129,12 @@ def test_rule_13_a_run_without_content_is_counted_and_said_once(
         with agent(tracer), tool(tracer, "boil", result=None):
             pass
 
-    assert (book.runs, without_content()) == ([], 2)
+    assert (collector.runs, without_content()) == ([], 2)
     [said] = [record.getMessage() for record in caplog.records]
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT" in said
 
 
-def test_rule_14_of_too_many_attributes_the_messages_are_in_the_value(processor, book):
+def test_rule_14_of_too_many_attributes_the_messages_are_in_the_value(processor, collector):
     limits = SpanLimits(max_span_attributes=8)
     tracer = tracer_for(processor, OPENINFERENCE, span_limits=limits)
     long = [{"role": "user", "content": f"Egg {number}?"} for number in range(5)]
@@ -142,26 +155,28 @@ def test_rule_14_of_too_many_attributes_the_messages_are_in_the_value(processor,
     ):
         span.set_attributes(said)
 
-    assert steps(book.runs[0])[0] == "observation " + " ".join(one["content"] for one in long)
+    assert step_lines(collector.runs[0])[0] == "observation " + " ".join(
+        one["content"] for one in long
+    )
 
 
-def test_rule_14_a_text_that_was_cut_is_kept(processor, book):
+def test_rule_14_a_text_that_was_cut_is_kept(processor, collector):
     tracer = tracer_for(processor, span_limits=SpanLimits(max_span_attribute_length=60))
 
     with agent(tracer), tool(tracer, "boil", result=json.dumps({"egg": "x" * 100})):
         pass
 
-    assert steps(book.runs[0])[1].startswith('observation boil {"egg": "xxx')
+    assert step_lines(collector.runs[0])[1].startswith('observation boil {"egg": "xxx')
 
 
-def test_rule_15_a_span_that_is_not_sampled_is_not_told(processor, book):
+def test_rule_15_a_span_that_is_not_sampled_is_not_told(processor, collector):
     with agent(tracer_for(processor, sampler=ALWAYS_OFF)):
         assert len(processor._buffer) == 0
 
-    assert book.ended == []
+    assert collector.ended == []
 
 
-def test_rule_16_tools_may_run_in_other_threads(tracer, book):
+def test_rule_16_tools_may_run_in_other_threads(tracer, collector):
     with agent(tracer) as own:
 
         def work(number):
@@ -173,11 +188,11 @@ def test_rule_16_tools_may_run_in_other_threads(tracer, book):
             list(pool.map(work, range(8)))
         model(tracer, text("Yes."))
 
-    kinds = [step.type for step in book.runs[0].trace.steps]
+    kinds = [step.type for step in collector.runs[0].trace.steps]
     assert kinds == ["tool_call"] * 8 + ["observation"] * 8 + ["thought"]
 
 
-def test_rule_16_what_another_thread_tells_late_has_the_place_of_its_start(tracer, book):
+def test_rule_16_what_another_thread_tells_late_has_the_place_of_its_start(tracer, collector):
     with agent(tracer):
         began_ns = time.time_ns()
         model(tracer, text("Yes."))
@@ -187,19 +202,23 @@ def test_rule_16_what_another_thread_tells_late_has_the_place_of_its_start(trace
         with ThreadPoolExecutor(1) as pool:
             pool.submit(lambda: around.run(begin).end()).result()
 
-    assert steps(book.runs[0]) == ["tool_call boil", "observation boil null", "thought Yes."]
+    assert step_lines(collector.runs[0]) == [
+        "tool_call boil",
+        "observation boil null",
+        "thought Yes.",
+    ]
 
 
-def test_rule_16_the_run_is_found_inside_a_span_and_not_after_it(tracer, book):
+def test_rule_16_the_run_is_found_inside_a_span_and_not_after_it(tracer, collector):
     with agent(tracer):
         current_trace().thought("I think aloud.")
         model(tracer, text("Yes."))
     current_trace().thought("Nobody hears.")
 
-    assert steps(book.runs[0]) == ["thought I think aloud.", "thought Yes."]
+    assert step_lines(collector.runs[0]) == ["thought I think aloud.", "thought Yes."]
 
 
-def test_rule_17_a_root_that_was_left_over_is_no_parent_of_a_new_run(tracer, processor, book):
+def test_rule_17_a_root_that_was_left_over_is_no_parent_of_a_new_run(tracer, processor, collector):
     with left_open(tracer):
         with chat(tracer, asked="One?") as said:
             fail(said, ConnectionError("the model is away"))
@@ -208,13 +227,13 @@ def test_rule_17_a_root_that_was_left_over_is_no_parent_of_a_new_run(tracer, pro
         own.end()
     processor.shutdown()
 
-    first, second = book.runs
+    first, second = collector.runs
     assert (first.trace.task.objective, second.trace.task.objective) == ("One?", "Two?")
     assert (first.complete, second.complete) == (False, True)
 
 
 def test_rule_18_an_agent_that_is_open_at_the_end_is_given_up_with_its_task_and_name(
-    provider, processor, book
+    provider, processor, collector
 ):
     tracer = provider.get_tracer(OPENINFERENCE)
     told = {"openinference.span.kind": "AGENT", "agent.name": "cook"}
@@ -225,22 +244,22 @@ def test_rule_18_an_agent_that_is_open_at_the_end_is_given_up_with_its_task_and_
     assert processor.force_flush()
     processor.shutdown()
 
-    [run] = book.runs
+    [run] = collector.runs
     assert (run.agent_name, run.complete) == ("cook", False)
-    assert steps(run) == ["observation Boil an egg.", "thought Yes.", "thought No."]
+    assert step_lines(run) == ["observation Boil an egg.", "thought Yes.", "thought No."]
 
 
-def test_rule_18_a_forked_child_leaves_the_spans_to_its_parent(tracer, processor, book):
+def test_rule_18_a_forked_child_leaves_the_spans_to_its_parent(tracer, processor, collector):
     with agent(tracer):
         model(tracer, text("Yes."))
         processor._buffer.clear()  # as after a fork
 
-    assert book.ended == []
+    assert collector.ended == []
     assert len(processor._buffer) == 0
 
 
 @pytest.mark.parametrize("is_the_same", [True, False])
-def test_rule_19_a_bracket_around_two_runs_is_none(tracer, book, is_the_same):
+def test_rule_19_a_bracket_around_two_runs_is_none(tracer, collector, is_the_same):
     with tracer.start_as_current_span(
         "a conversation", attributes={"gen_ai.operation.name": "invoke_workflow"}
     ):
@@ -249,19 +268,19 @@ def test_rule_19_a_bracket_around_two_runs_is_none(tracer, book, is_the_same):
                 asked = "An egg?" if is_the_same else f"Egg {number}?"
                 model(tracer, text("Yes."), asked=asked)
 
-    assert len(book.runs) == (1 if is_the_same else 2)
+    assert len(collector.runs) == (1 if is_the_same else 2)
 
 
-def test_rule_20_texts_are_bounded(tracer, book):
+def test_rule_20_texts_are_bounded(tracer, collector):
     with agent(tracer, name="c" * 10_000), tool(tracer, "boil", result="x" * 1_000_000):
         pass
 
-    run = book.runs[0]
+    run = collector.runs[0]
     assert len(run.agent_name) < 300
     assert len(run.trace.steps[1].output_summary) < 66 * 1024
 
 
-def test_ten_thousand_open_spans_are_the_most(tracer, processor, book):
+def test_ten_thousand_open_spans_are_the_most(tracer, processor, collector):
     for _ in range(100):
         with left_open(tracer):
             model(tracer, text("Yes."), asked="An egg?")
@@ -269,11 +288,13 @@ def test_ten_thousand_open_spans_are_the_most(tracer, processor, book):
                 tracer.start_span("open")
             assert len(processor._buffer) <= 10_000
 
-    assert len(book.ended) > 30
-    assert not any(run.complete for run in book.runs)
+    assert len(collector.ended) > 30
+    assert not any(run.complete for run in collector.runs)
 
 
-def test_an_open_run_holds_sixteen_megabytes_and_the_names_of_the_rest(tracer, processor, book):
+def test_an_open_run_holds_sixteen_megabytes_and_the_names_of_the_rest(
+    tracer, processor, collector
+):
     with agent(tracer):
         for number in range(50):
             with tool(tracer, f"boil {number}", result=f"{number} " + "x" * 1_000_000):
@@ -282,12 +303,12 @@ def test_an_open_run_holds_sixteen_megabytes_and_the_names_of_the_rest(tracer, p
         assert 15_000_000 < sum(span.size_bytes for span in top.subtree()) < 17_000_000
         model(tracer, text("Yes."))
 
-    [run] = book.runs
+    [run] = collector.runs
     assert run.trace.steps[-2].tool.name.endswith("boil 49")
     assert run.trace.steps[0].tool.name == "boil 0"
 
 
-def test_the_older_messages_of_openllmetry_are_read(tracer, book):
+def test_the_older_messages_of_openllmetry_are_read(tracer, collector):
     said = {
         "traceloop.span.kind": "workflow",
         "traceloop.association.properties.thread_id": "a thread",
@@ -307,37 +328,37 @@ def test_the_older_messages_of_openllmetry_are_read(tracer, book):
     ):
         pass
 
-    run = book.runs[0]
-    assert steps(run) == ["observation An egg?", "thought I boil.", "tool_call boil"]
+    run = collector.runs[0]
+    assert step_lines(run) == ["observation An egg?", "thought I boil.", "tool_call boil"]
     assert run.thread_id == "a thread"
 
 
-def test_enable_uses_the_global_provider(book, monkeypatch):
+def test_enable_uses_the_global_provider(collector, monkeypatch):
     provider = TracerProvider(shutdown_on_exit=False)
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
 
-    processor = kp_otel.enable(book, domain="cooking")
+    processor = kp_otel.enable(collector, domain="cooking")
     with agent(provider.get_tracer(GENAI)):
         model(provider.get_tracer(GENAI), text("Yes."))
 
-    assert book.runs[0].trace.metadata.task_domain == "cooking"
+    assert collector.runs[0].trace.metadata.task_domain == "cooking"
     processor.shutdown()
 
 
-def test_a_turn_of_a_model_takes_until_its_end_or_its_first_tool(tracer, book):
+def test_a_turn_of_a_model_takes_until_its_end_or_its_first_tool(tracer, collector):
     with agent(tracer):
         given = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
-        whole = {"gen_ai.output.messages": says(text("I boil."), call("boil", "c1"))}
+        whole = {"gen_ai.output.messages": messages_json(text("I boil."), call("boil", "c1"))}
         around = tracer.start_span("chat", attributes=given | whole, start_time=10**18)
         boil = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "boil"}
         tracer.start_span("boil", attributes=boil, start_time=10**18 + 2 * 10**9).end(
             10**18 + 3 * 10**9
         )
         around.end(10**18 + 4 * 10**9)
-        last = {"gen_ai.output.messages": says(text("Yes."))}
+        last = {"gen_ai.output.messages": messages_json(text("Yes."))}
         tracer.start_span("chat", attributes=given | last, start_time=10**18 + 5 * 10**9).end(
             10**18 + 6 * 10**9
         )
 
-    facts = [one.model_latency_ms for one in book.runs[0].facts if one.model]
+    facts = [one.model_latency_ms for one in collector.runs[0].facts if one.model]
     assert facts == [2000, 1000]

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+from framework_dumps import RunCollector, as_expected
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from spoken import agent, call, fail, model, text, tool
-from told_runs import Book, told
+from sample_spans import agent, call, fail, model, text, tool
 
 from kp_middleware import KnowledgePulse, testing
 from kp_otel import KPSpanProcessor
@@ -107,7 +107,7 @@ def test_what_was_sent_is_read_as_the_run_that_it_was_and_its_ids_are_always_the
     with kp:
         boil(provider, kp)
 
-    book = Book()
+    book = RunCollector()
     processor = KPSpanProcessor(book)
     spans = sent(given[0])
     for span in spans:
@@ -115,7 +115,7 @@ def test_what_was_sent_is_read_as_the_run_that_it_was_and_its_ids_are_always_the
     for span in reversed(spans):
         processor.on_end(span)
 
-    run, stored = told(book.runs[0]), kp.run("@last")
+    run, stored = as_expected(book.runs[0]), kp.run("@last")
     assert [step["type"] for step in run["steps"]] == [step.type for step in stored.steps]
     assert [step.get("tool") for step in run["steps"]] == [step.tool for step in stored.steps]
     assert (run["agent_name"], run["conversation"]) == ("cook", "a thread")

@@ -4,7 +4,7 @@ import contextvars
 import time
 
 from opentelemetry import context, trace
-from spoken import agent, fail, model, steps, text, tool
+from sample_spans import agent, fail, model, step_lines, text, tool
 
 from kp_middleware.recording import inside
 
@@ -25,21 +25,21 @@ def fail_with_its_model(tracer):
         fail(step, RuntimeError(f"Error while generating output: {error}"))
 
 
-def test_an_agent_that_its_failed_model_ended_is_over_after_a_while(provider, processor, book):
+def test_an_agent_that_its_failed_model_ended_is_over_after_a_while(provider, processor, collector):
     processor._buffer._grace_s = 0.01
 
     contextvars.copy_context().run(fail_with_its_model, provider.get_tracer(SMOLAGENTS))
 
-    while not book.ended:
+    while not collector.ended:
         time.sleep(0.001)
-    [run] = book.runs
-    assert steps(run) == ["observation One?", "observation ConnectionError: the model is away"]
+    [run] = collector.runs
+    assert step_lines(run) == ["observation One?", "observation ConnectionError: the model is away"]
     assert (run.error_type, run.complete) == ("ConnectionError", False)
     assert run.trace.metadata.success is False
     assert len(processor._buffer) == 0
 
 
-def test_rule_17_what_begins_inside_it_is_a_run_of_its_own(provider, tracer, book):
+def test_rule_17_what_begins_inside_it_is_a_run_of_its_own(provider, tracer, collector):
     def begin():
         fail_with_its_model(provider.get_tracer(SMOLAGENTS))
         with agent(tracer, name="another"):
@@ -47,11 +47,11 @@ def test_rule_17_what_begins_inside_it_is_a_run_of_its_own(provider, tracer, boo
 
     contextvars.copy_context().run(begin)
 
-    told = [(run.trace.task.objective, run.agent_name, run.complete) for run in book.runs]
+    told = [(run.trace.task.objective, run.agent_name, run.complete) for run in collector.runs]
     assert told == [("One?", "cook.run", False), ("Two?", "another", True)]
 
 
-def test_an_agent_that_waits_after_a_step_is_not_over(provider, processor, book):
+def test_an_agent_that_waits_after_a_step_is_not_over(provider, processor, collector):
     processor._buffer._grace_s = 0.0
     tracer = provider.get_tracer(SMOLAGENTS)
 
@@ -64,21 +64,21 @@ def test_an_agent_that_waits_after_a_step_is_not_over(provider, processor, book)
         with tracer.start_as_current_span("Step 2", attributes=STEP):
             model(tracer, text("Cold, then."))
 
-    [run] = book.runs
+    [run] = collector.runs
     assert len(run.trace.steps) == 5
     assert run.complete
 
 
-def test_inside_a_captured_function_the_function_goes_on(provider, processor, book):
-    around = book.start_recording("python")
+def test_inside_a_captured_function_the_function_goes_on(provider, processor, collector):
+    around = collector.start_recording("python")
     with inside(around):
         contextvars.copy_context().run(fail_with_its_model, provider.get_tracer(SMOLAGENTS))
         processor.shutdown()
         around.thought("Then without it.")
     around.finish()
 
-    [run] = book.runs
-    assert steps(run)[-2:] == [
+    [run] = collector.runs
+    assert step_lines(run)[-2:] == [
         "error_recovery ConnectionError: the model is away",
         "thought Then without it.",
     ]

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import pytest
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, Status, StatusCode, TraceFlags
-from spoken import (
+from sample_spans import (
     OPENINFERENCE,
     agent,
     call,
     chat,
     fail,
     left_open,
+    messages_json,
     model,
-    says,
-    steps,
+    step_lines,
     text,
     tool,
 )
@@ -32,46 +32,46 @@ def test_rule_1_nothing_is_raised_into_the_agent(processor, broken):
     assert shield.failures
 
 
-def test_rule_1_a_pipeline_that_raises_is_no_matter_of_the_agent(tracer, book, monkeypatch):
-    monkeypatch.setattr(book, "start_recording", lambda _: 1 / 0)
+def test_rule_1_a_pipeline_that_raises_is_no_matter_of_the_agent(tracer, collector, monkeypatch):
+    monkeypatch.setattr(collector, "start_recording", lambda _: 1 / 0)
 
     with agent(tracer):
         model(tracer, text("Yes."))
 
-    assert book.ended == []
+    assert collector.ended == []
 
 
-def test_rule_2_what_is_around_an_agent_and_is_none_changes_nothing(provider, tracer, book):
+def test_rule_2_what_is_around_an_agent_and_is_none_changes_nothing(provider, tracer, collector):
     far = SpanContext(5, 6, is_remote=True, trace_flags=TraceFlags(1))
 
     with provider.get_tracer("a.web.server").start_as_current_span("POST /chat"):
         for words in ("One.", "Two."):
             with agent(tracer):
                 model(tracer, text(words))
-        assert [steps(run) for run in book.runs] == [["thought One."], ["thought Two."]]
+        assert [step_lines(run) for run in collector.runs] == [["thought One."], ["thought Two."]]
     with trace.use_span(NonRecordingSpan(far)), agent(tracer):
         model(tracer, text("Three."))
 
-    assert len(book.runs) == 3
+    assert len(collector.runs) == 3
 
 
-def test_rule_2_what_is_around_may_end_before_its_agent(tracer, processor, book):
+def test_rule_2_what_is_around_may_end_before_its_agent(tracer, processor, collector):
     request = tracer.start_span("POST /chat")
     with trace.use_span(request, end_on_exit=False), tracer.start_as_current_span("handler"):
         own = agent(tracer)
         own.__enter__()
         model(tracer, text("Yes."))
     request.end()
-    assert book.ended == []
+    assert collector.ended == []
 
     own.__exit__(None, None, None)
 
-    assert len(book.runs) == 1
+    assert len(collector.runs) == 1
     assert len(processor._buffer) == 0
 
 
 def test_rule_2_neither_a_chain_in_which_nothing_is_done_nor_a_model_alone_is_a_run(
-    provider, tracer, processor, book, without_content
+    provider, tracer, processor, collector, without_content
 ):
     chain = {"openinference.span.kind": "CHAIN"}
     with provider.get_tracer(OPENINFERENCE).start_as_current_span("chain", attributes=chain):
@@ -79,21 +79,23 @@ def test_rule_2_neither_a_chain_in_which_nothing_is_done_nor_a_model_alone_is_a_
     model(tracer, text("Yes."))
     processor.shutdown()
 
-    assert book.ended == []
+    assert collector.ended == []
     assert without_content() == 0
 
 
-def test_rule_3_the_order_is_that_of_the_starts(tracer, book):
+def test_rule_3_the_order_is_that_of_the_starts(tracer, collector):
     """A model whose span ends after its tools, as of ADK, and which is beside them."""
     with agent(tracer):
         said = tracer.start_span("chat", attributes={"gen_ai.operation.name": "chat"})
         with tool(tracer, "boil", "c1"):
             pass
-        said.set_attribute("gen_ai.output.messages", says(text("I boil."), call("boil", "c1")))
+        said.set_attribute(
+            "gen_ai.output.messages", messages_json(text("I boil."), call("boil", "c1"))
+        )
         said.end()
         model(tracer, text("It is done."))
 
-    assert steps(book.runs[0]) == [
+    assert step_lines(collector.runs[0]) == [
         "thought I boil.",
         "tool_call boil",
         "observation boil done",
@@ -101,17 +103,17 @@ def test_rule_3_the_order_is_that_of_the_starts(tracer, book):
     ]
 
 
-def test_rule_4_what_a_span_is_may_be_told_at_its_end(tracer, book):
+def test_rule_4_what_a_span_is_may_be_told_at_its_end(tracer, collector):
     with tracer.start_as_current_span("x") as root:
         with tracer.start_as_current_span("y") as said:
             said.set_attribute("gen_ai.operation.name", "chat")
-            said.set_attribute("gen_ai.output.messages", says(text("Yes.")))
+            said.set_attribute("gen_ai.output.messages", messages_json(text("Yes.")))
         root.set_attribute("gen_ai.operation.name", "invoke_agent")
 
-    assert steps(book.runs[0]) == ["thought Yes."]
+    assert step_lines(collector.runs[0]) == ["thought Yes."]
 
 
-def test_rule_5_the_objective_is_what_people_said_since_the_last_answer(tracer, book):
+def test_rule_5_the_objective_is_what_people_said_since_the_last_answer(tracer, collector):
     history = [
         {"role": "user", "parts": [text("Good morning.")]},
         {"role": "assistant", "parts": [text("Hello.")]},
@@ -122,32 +124,32 @@ def test_rule_5_the_objective_is_what_people_said_since_the_last_answer(tracer, 
     with agent(tracer):
         model(tracer, text("Yes."), **{"gen_ai.input.messages": json.dumps(history)})
 
-    assert book.runs[0].trace.task.objective == "An egg? Soft."
-    assert steps(book.runs[0])[0] == "observation An egg? Soft."
+    assert collector.runs[0].trace.task.objective == "An egg? Soft."
+    assert step_lines(collector.runs[0])[0] == "observation An egg? Soft."
 
 
-def test_rule_5_messages_may_be_events(tracer, book):
+def test_rule_5_messages_may_be_events(tracer, collector):
     with agent(tracer), chat(tracer) as said:
         said.add_event("gen_ai.user.message", {"content": '[{"text": "An egg?"}]'})
         use = {"toolUse": {"toolUseId": "c1", "name": "boil", "input": {"minutes": 6}}}
         message = json.dumps([{"text": "I boil."}, use])
         said.add_event("gen_ai.choice", {"message": message, "finish_reason": "tool_use"})
 
-    run = book.runs[0]
-    assert steps(run) == ["observation An egg?", "thought I boil.", "tool_call boil"]
+    run = collector.runs[0]
+    assert step_lines(run) == ["observation An egg?", "thought I boil.", "tool_call boil"]
     assert run.trace.steps[2].input == {"minutes": 6}
 
 
-def test_rule_5_messages_may_be_in_one_event(tracer, book):
+def test_rule_5_messages_may_be_in_one_event(tracer, collector):
     with agent(tracer), chat(tracer) as said:
-        given = {"gen_ai.output.messages": says(text("Yes."))}
-        given["gen_ai.input.messages"] = says(text("An egg?"), role="user")
+        given = {"gen_ai.output.messages": messages_json(text("Yes."))}
+        given["gen_ai.input.messages"] = messages_json(text("An egg?"), role="user")
         said.add_event("gen_ai.client.inference.operation.details", given)
 
-    assert steps(book.runs[0]) == ["observation An egg?", "thought Yes."]
+    assert step_lines(collector.runs[0]) == ["observation An egg?", "thought Yes."]
 
 
-def test_rule_5_the_task_of_an_agent_is_its_objective(provider, book):
+def test_rule_5_the_task_of_an_agent_is_its_objective(provider, collector):
     told = {"openinference.span.kind": "AGENT", "input.value": '{"task": "Boil an egg."}'}
     said = {
         "openinference.span.kind": "LLM",
@@ -163,31 +165,31 @@ def test_rule_5_the_task_of_an_agent_is_its_objective(provider, book):
     ):
         pass
 
-    assert steps(book.runs[0]) == ["observation Boil an egg.", "thought Yes."]
+    assert step_lines(collector.runs[0]) == ["observation Boil an egg.", "thought Yes."]
 
 
-def test_rule_5_where_no_model_tells_what_was_asked_the_agent_does(tracer, book):
-    asked = {"gen_ai.input.messages": says(text("An egg?"), role="user")}
+def test_rule_5_where_no_model_tells_what_was_asked_the_agent_does(tracer, collector):
+    asked = {"gen_ai.input.messages": messages_json(text("An egg?"), role="user")}
     with agent(tracer, **asked):
         tracer.start_span("chat never ends", attributes={"gen_ai.operation.name": "chat"})
     with agent(tracer, **asked):
         model(tracer, text("Yes."), asked="Two eggs?")
 
-    assert [run.trace.task.objective for run in book.runs] == ["Two eggs?"]
+    assert [run.trace.task.objective for run in collector.runs] == ["Two eggs?"]
 
 
-def test_rule_6_a_run_is_over_with_its_last_span(tracer, book):
+def test_rule_6_a_run_is_over_with_its_last_span(tracer, collector):
     with agent(tracer):
         late = tracer.start_span("x", attributes={"gen_ai.operation.name": "execute_tool"})
         model(tracer, text("Yes."))
-    assert book.ended == []
+    assert collector.ended == []
 
     late.end()
 
-    assert len(book.ended) == 1
+    assert len(collector.ended) == 1
 
 
-def test_rule_6_or_when_a_thousand_others_have_begun(tracer, book):
+def test_rule_6_or_when_a_thousand_others_have_begun(tracer, collector):
     with agent(tracer):
         tracer.start_span("never ends")
         model(tracer, text("Yes."))
@@ -195,21 +197,21 @@ def test_rule_6_or_when_a_thousand_others_have_begun(tracer, book):
     for _ in range(1001):
         tracer.start_span("another").end()
 
-    assert not book.runs[0].complete
+    assert not collector.runs[0].complete
 
 
-def test_rule_6_or_after_a_while(tracer, book, processor):
+def test_rule_6_or_after_a_while(tracer, collector, processor):
     processor._buffer._grace_s = 0.01
 
     with agent(tracer):
         tracer.start_span("never ends")
         model(tracer, text("Yes."))
 
-    while not book.ended:
+    while not collector.ended:
         time.sleep(0.001)
 
 
-def test_rule_7_an_agent_that_failed_fails_the_run_and_a_tool_does_not(tracer, book):
+def test_rule_7_an_agent_that_failed_fails_the_run_and_a_tool_does_not(tracer, collector):
     for is_the_agents in (True, False):
         with agent(tracer) as own:
             with tool(tracer, "boil", result=None) as boil:
@@ -218,29 +220,32 @@ def test_rule_7_an_agent_that_failed_fails_the_run_and_a_tool_does_not(tracer, b
             if is_the_agents:
                 fail(own, RuntimeError("given up"))
 
-    failed, well = book.runs
+    failed, well = collector.runs
     assert (failed.error_type, failed.trace.metadata.success) == ("RuntimeError", False)
     assert (well.error_type, well.trace.metadata.success) == (None, True)
-    assert steps(well)[1] == "error_recovery boil ValueError: no gas"
+    assert step_lines(well)[1] == "error_recovery boil ValueError: no gas"
 
 
-def test_rule_8_the_same_error_is_told_once(tracer, book):
+def test_rule_8_the_same_error_is_told_once(tracer, collector):
     with agent(tracer) as own:
         with tool(tracer, "boil", None, None, tool_arguments='{"minutes": 6}') as boil:
             fail(boil, ValueError("no gas"))
         own.set_status(Status(StatusCode.ERROR, "Error in agent run: boil failed: no gas"))
 
-    assert steps(book.runs[0]) == ["tool_call boil", "observation boil ValueError: no gas"]
-    assert book.runs[0].error_type == "ValueError"
+    assert step_lines(collector.runs[0]) == [
+        "tool_call boil",
+        "observation boil ValueError: no gas",
+    ]
+    assert collector.runs[0].error_type == "ValueError"
 
 
-def test_what_a_model_said_before_it_failed_is_told_once(tracer, book):
+def test_what_a_model_said_before_it_failed_is_told_once(tracer, collector):
     used = {"gen_ai.usage.input_tokens": 10, "gen_ai.usage.output_tokens": 5}
     with agent(tracer), chat(tracer, text("Hm."), call("boil", "c1", minutes=6), **used) as span:
         fail(span, ConnectionError("cut"))
 
-    (run,) = book.runs
-    assert [one.split()[0] for one in steps(run)] == ["thought", "tool_call", "error_recovery"]
+    (run,) = collector.runs
+    assert [one.split()[0] for one in step_lines(run)] == ["thought", "tool_call", "error_recovery"]
     assert (run.facts[0].input_tokens, sum(one.input_tokens or 0 for one in run.facts)) == (10, 10)
 
 
@@ -280,25 +285,25 @@ def calls_its_answer(tracer):
         *("tells its result", "should tell its result"),
     ],
 )
-def test_rule_9_a_run_without_a_last_word_is_incomplete(book, tracer, work, told, complete):
+def test_rule_9_a_run_without_a_last_word_is_incomplete(collector, tracer, work, told, complete):
     with left_open(tracer, **told) as own:
         model(tracer, text("I begin."))
         work(tracer)
     own.end()
 
-    assert book.runs[0].complete is complete
+    assert collector.runs[0].complete is complete
 
 
-def test_rule_9_a_cancelled_tool_makes_a_run_incomplete(tracer, book):
+def test_rule_9_a_cancelled_tool_makes_a_run_incomplete(tracer, collector):
     with agent(tracer):
         with tool(tracer, "boil", result=None) as boil:
             fail(boil, CancelledError())
         model(tracer, text("Yes."))
 
-    assert (book.runs[0].complete, book.runs[0].error_type) == (False, "CancelledError")
+    assert (collector.runs[0].complete, collector.runs[0].error_type) == (False, "CancelledError")
 
 
-def test_rule_9_a_cancellation_may_be_told_beside_the_status(provider, tracer, book):
+def test_rule_9_a_cancellation_may_be_told_beside_the_status(provider, tracer, collector):
     with agent(tracer, **{"strands.cancellation.type": "GeneratorExit"}):
         model(tracer, text("Yes."))
     chain = {"openinference.span.kind": "CHAIN"}
@@ -307,5 +312,5 @@ def test_rule_9_a_cancellation_may_be_told_beside_the_status(provider, tracer, b
         model(tracer, text("Yes."))
         own.add_event("span.cancelled", {"reason": "by the user"})
 
-    assert [run.error_type for run in book.runs] == ["GeneratorExit", "CancelledError"]
-    assert not any(run.complete for run in book.runs)
+    assert [run.error_type for run in collector.runs] == ["GeneratorExit", "CancelledError"]
+    assert not any(run.complete for run in collector.runs)

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 import pytest
-from hand_made import put, run, step, with_value
+from sample_runs import put, run, step, with_value
 from terminal import typed
 
 from kp_middleware.database import connect
@@ -24,7 +24,7 @@ def fill(db):
     return put_all
 
 
-def of(found, setting):
+def row_of(found, setting):
     return next(row for row in found["settings"] if row["setting"] == setting)
 
 
@@ -34,7 +34,7 @@ def test_each_setting_is_answered(fill, as_json):
     found = as_json("calibrate")
 
     assert (found["runs"], found["days"], found["now"]) == (96, 4.0, 0.75)
-    assert of(found, 0.4) == {
+    assert row_of(found, 0.4) == {
         "setting": 0.4,
         "let_through": 16,
         "share": 0.1667,
@@ -45,7 +45,7 @@ def test_each_setting_is_answered(fill, as_json):
         "domains": {"code": 16},
     }
     assert [row["setting"] for row in found["settings"]][-3:] == ["top 5%", "top 10%", "top 20%"]
-    assert of(found, "top 10%")["let_through"] == 15  # each was the best, and 10 were asked for
+    assert row_of(found, "top 10%")["let_through"] == 15  # each was the best, and 10 were asked for
 
 
 def test_the_scores_of_each_domain_are_told(fill, as_json):
@@ -83,7 +83,7 @@ def test_another_setting_of_today_is_tried_too_with_its_daily_limit(fill, as_jso
 
     assert found["settings"][0]["setting"] == 0.85
     assert found["max_per_day"] == 3
-    assert (of(found, 0.85)["let_through"], of(typed_limit, 0.85)["let_through"]) == (3, 5)
+    assert (row_of(found, 0.85)["let_through"], row_of(typed_limit, 0.85)["let_through"]) == (3, 5)
 
 
 def test_other_thresholds_and_shares_are_tried_too(fill, as_json):
@@ -94,8 +94,8 @@ def test_other_thresholds_and_shares_are_tried_too(fill, as_json):
     )
 
     assert [row["setting"] for row in found["settings"][:4]] == [0.625, "top 40%", 0.7, 0.75]
-    assert of(found, 0.625)["let_through"] == 1
-    assert of(found, "top 40%")["let_through"] > 1
+    assert row_of(found, 0.625)["let_through"] == 1
+    assert row_of(found, "top 40%")["let_through"] > 1
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_what_is_private_is_left_out_and_that_is_said(fill, as_json, db):
 
     found = as_json("calibrate")
 
-    assert (found["runs"], found["private"], of(found, 0.4)["let_through"]) == (2, 1, 2)
+    assert (found["runs"], found["private"], row_of(found, 0.4)["let_through"]) == (2, 1, 2)
     assert sum(domain["runs"] for domain in found["domains"]) == 2
     told = typed("--db", str(db), "calibrate")
     assert "Not counted: 1 scored private run, never sent." in told

@@ -1,9 +1,9 @@
 import re
 
 import pytest
-from hand_made import put, run, scored, step
 from hypothesis import given
 from hypothesis import strategies as st
+from sample_runs import put, run, scored, step
 from terminal import typed
 
 from kp_middleware.storage import StepRecord

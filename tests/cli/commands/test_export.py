@@ -4,7 +4,7 @@ import json
 from contextlib import closing
 
 import pytest
-from hand_made import put, run, step, with_value
+from sample_runs import put, run, step, with_value
 
 from kp_middleware import ReasoningTrace
 from kp_middleware.database import connect

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from hand_made import put, run, step, with_value
+from sample_runs import put, run, step, with_value
 
 from kp_middleware.database import connect
 from kp_middleware.runs import StepFacts

@@ -13,7 +13,7 @@ from kp_middleware.web.pages import FullRun, trace_html
 from kp_middleware.web.trace_map import SimilarRuns
 
 
-class Ways:
+class NoLinks:
     """Links that lead nowhere."""
 
     def __getattr__(self, _):
@@ -142,7 +142,7 @@ def test_a_terminal_and_the_page_tell_it_too(db):
         trace = History(connection).run(1)
 
     lines = typed("--db", str(db), "show", trace.id)
-    page = str(trace_html(FullRun(trace, SimilarRuns()), Ways()))
+    page = str(trace_html(FullRun(trace, SimilarRuns()), NoLinks()))
 
     said = "UTC: failed (before: not known to have failed, confidence 0.900)"
     assert f"  feedback {trace.feedback[0].given_at[:10]}" in lines

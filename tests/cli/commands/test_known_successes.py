@@ -6,7 +6,7 @@ import json
 from contextlib import closing
 
 import pytest
-from hand_made import put, run, step, with_value
+from sample_runs import put, run, step, with_value
 from terminal import typed, typed_with_keys
 
 from kp_middleware import KnowledgePulse, ReasoningTrace, Step

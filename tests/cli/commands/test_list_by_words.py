@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hand_made import put, run, step, with_value
+from sample_runs import put, run, step, with_value
 from terminal import typed
 
 
@@ -48,7 +48,7 @@ def test_a_person_sees_the_words_in_brackets_or_that_nothing_was_found(db):
 
 
 @pytest.fixture
-def far_and_wide(db):
+def international_traces(db):
     """Traces in scripts without blanks, and with emoji."""
     for objective, result in (
         ("明日の天気を調べる", "東京は晴れ ☀️ 100%"),
@@ -57,7 +57,7 @@ def far_and_wide(db):
         put(db, run(objective, step("thought"), result_summary=result), with_value(0.5))
 
 
-@pytest.mark.usefixtures("far_and_wide")
+@pytest.mark.usefixtures("international_traces")
 @pytest.mark.parametrize(
     ("words", "snippets"),
     [
@@ -77,7 +77,7 @@ def test_scripts_without_blanks_and_emoji_are_found_anywhere(as_json, words, sni
     assert [row["snippet"] for row in as_json("list", "-q", " ".join(words))] == snippets
 
 
-@pytest.mark.usefixtures("far_and_wide")
+@pytest.mark.usefixtures("international_traces")
 def test_a_list_and_its_count_find_the_same(type_command):
     result = type_command("list", "--text", "東京", "-n", "1", "--json")
 

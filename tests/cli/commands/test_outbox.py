@@ -4,7 +4,7 @@ import json
 
 import pytest
 from terminal import typed
-from unsent import UnsentStore
+from unsent_store import UnsentStore
 
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect

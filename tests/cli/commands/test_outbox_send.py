@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 from terminal import typed
-from unsent import UnsentStore
+from unsent_store import UnsentStore
 
 from kp_middleware import KnowledgePulse, ReasoningTrace, Step
 from kp_middleware.database import connect

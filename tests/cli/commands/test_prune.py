@@ -3,7 +3,7 @@
 from contextlib import closing
 
 import pytest
-from hand_made import put, run, step, with_value
+from sample_runs import put, run, step, with_value
 
 from kp_middleware.database import connect
 

@@ -2,8 +2,8 @@ import re
 from typing import NamedTuple
 
 import pytest
-from hand_made import put, run, step, with_value
 from page_reading import hrefs, parsed, text_of
+from sample_runs import put, run, step, with_value
 
 from kp_middleware import Decision, KnowledgePulse, ReasoningTrace, Step, Tool, current_trace
 from kp_middleware.database import connect

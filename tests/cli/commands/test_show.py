@@ -4,7 +4,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from hand_made import put, run, scored, step
+from sample_runs import put, run, scored, step
 from terminal import typed
 
 from kp_middleware import ReasoningTrace, locations
@@ -34,13 +34,13 @@ def long_run(db):
     return put(db, made, scored(made, 0.25, "a1b2c3d4-first"))
 
 
-def fall(lines, threshold, width):
+def waterfall_lines(lines, threshold, width):
     """The rows of the waterfall."""
     return render(waterfall(lines, threshold, width), width=width).splitlines()
 
 
 def test_each_part_starts_where_the_one_before_it_ended():
-    told = fall(SUM, 0.75, 100)
+    told = waterfall_lines(SUM, 0.75, 100)
 
     room = told[0].index("+0.200") - 27
     bars = [line[24 : 25 + room] for line in told]
@@ -51,7 +51,7 @@ def test_each_part_starts_where_the_one_before_it_ended():
     assert ends[3] == (round(0.5 * room), round(0.6 * room))
     assert ends[4] == (0, round(0.5 * room))
     for threshold in (0.0, 0.3, 1.0):  # it is marked in each row at the same place
-        marks = {line.index("┆") for line in fall(SUM, threshold, 100)}
+        marks = {line.index("┆") for line in waterfall_lines(SUM, threshold, 100)}
         assert marks == {24 + round(threshold * room)}
     # what a rule takes away is hollow
     assert ["█" in line for line in told] == [True, True, False, False, True]
@@ -59,7 +59,7 @@ def test_each_part_starts_where_the_one_before_it_ended():
 
 
 def test_remarks_wrap_and_a_terminal_too_narrow_for_bars_gets_the_numbers():
-    wide, narrow, narrowest = (fall(SUM, 0.75, width) for width in (120, 80, 50))
+    wide, narrow, narrowest = (waterfall_lines(SUM, 0.75, width) for width in (120, 80, 50))
 
     assert wide[1].endswith("0.400  1.000 × 0.40  (0.000 like a1b2c3d4)")
     assert narrow[1].endswith("1.000 × 0.40  (0.000 like")

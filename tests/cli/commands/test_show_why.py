@@ -2,7 +2,7 @@ import json
 from contextlib import closing
 
 import pytest
-from hand_made import put, run, scored, step
+from sample_runs import put, run, scored, step
 from terminal import typed
 
 from kp_middleware.database import connect

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hand_made import put, run, step, with_value
+from sample_runs import put, run, step, with_value
 from terminal import typed
 
 

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 import pytest
-from hand_made import put, run, step
+from sample_runs import put, run, step
 from terminal import typed
 
 from kp_middleware.database import connect

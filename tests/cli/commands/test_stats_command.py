@@ -1,7 +1,7 @@
 from contextlib import closing
 
 import pytest
-from hand_made import put, run, step, with_value
+from sample_runs import put, run, step, with_value
 from terminal import typed
 
 from kp_middleware.cli.console import bar

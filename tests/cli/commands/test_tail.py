@@ -6,7 +6,7 @@ import sys
 from itertools import islice
 
 import pytest
-from hand_made import put, run, step, with_value
+from sample_runs import put, run, step, with_value
 from terminal import typed
 
 from kp_middleware.cli.runs import follow

@@ -2,7 +2,7 @@
 
 import pytest
 from feedback_runs import GATE, UNREACHABLE, trace_of
-from unsent import UnsentStore
+from unsent_store import UnsentStore
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 from feedback_runs import GATE, body, end_of, trace_of
-from pipeline_helpers import Meanwhile, NotReady
+from pipeline_helpers import NotReady, SideEffectEmbedder
 
 from kp_middleware import current_trace
 from kp_middleware.database import connect
@@ -168,7 +168,7 @@ def test_what_another_process_is_told_while_we_embed_counts(at_once, db, connect
         with closing(connect(db)) as another:
             Reevaluation.from_settings(SqliteStore(another), Settings()).apply(late)
 
-    at_once(embedder=Meanwhile(give_feedback), threshold=0).submit(trace)
+    at_once(embedder=SideEffectEmbedder(give_feedback), threshold=0).submit(trace)
 
     assert stored(trace.id)["outcome_confidence"] == pytest.approx(0.03)
     assert end_of(body(connection, trace.id)[2]) == (False, 0.1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from feedback_runs import GATE, UNREACHABLE, body, end_of, trace_of
 from pipeline_helpers import column_of
-from unsent import UnsentStore
+from unsent_store import UnsentStore
 
 from kp_middleware.core.evaluation import Evaluation, Verdict
 from kp_middleware.core.gates import Reason, ReasonCode

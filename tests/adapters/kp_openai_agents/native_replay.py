@@ -1,9 +1,9 @@
-"""What OpenAI's Agents SDK told its tracing processor, played again."""
+"""Recorded events of OpenAI's Agents SDK, sent to a tracing processor again."""
 
 from types import SimpleNamespace
 
 
-class Plain(SimpleNamespace):
+class SdkObject(SimpleNamespace):
     """An object of the SDK, as a pydantic model gives itself."""
 
     def model_dump(self, **_):
@@ -11,20 +11,20 @@ class Plain(SimpleNamespace):
 
 
 def data_of(event):
-    told = dict(event["data"])
-    if told.get("response"):
-        response = {name: one for name, one in told["response"].items() if name != "<class>"}
-        response["output"] = [Plain(**item) for item in response.get("output") or []]
-        told["response"] = SimpleNamespace(**response)
+    data = dict(event["data"])
+    if data.get("response"):
+        response = {name: one for name, one in data["response"].items() if name != "<class>"}
+        response["output"] = [SdkObject(**item) for item in response.get("output") or []]
+        data["response"] = SimpleNamespace(**response)
     exported = event["export"]["span_data"]
-    told["type"] = exported["type"]
-    if exported["type"] == "custom" and "data" not in told:
-        told["data"] = exported["data"]
-    return SimpleNamespace(**told)
+    data["type"] = exported["type"]
+    if exported["type"] == "custom" and "data" not in data:
+        data["data"] = exported["data"]
+    return SimpleNamespace(**data)
 
 
-def play_natively(document, processor):
-    """Tell a processor all events, in order."""
+def replay(document, processor):
+    """Send a processor all events, in order."""
     for event in document["events"]:
         exported = event["export"]
         if event["event"].startswith("trace"):

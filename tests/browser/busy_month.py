@@ -1,6 +1,6 @@
 """A file of traces as an agent's busy month leaves it, made with the product itself.
 
-    python tests/browser/a_busy_month.py kp.db
+    python tests/browser/busy_month.py kp.db
 
 The agents follow a script; everything after them is real: scored, redacted, sent to a registry on
 this machine, refused by it, blocked.
@@ -82,7 +82,7 @@ voucher warehouse week window worker zone
 """.split()  # noqa: SIM905 - words
 
 
-def make_a_busy_month(path, runs=_RUNS):
+def make_busy_month(path, runs=_RUNS):
     """Writes such a file; the traces that the registry has at the end."""
     with LocalRegistry(answers=_answer, burst=runs) as registry:
         settings = {
@@ -176,4 +176,4 @@ def _thought(chance):
 
 
 if __name__ == "__main__":
-    make_a_busy_month(Path(sys.argv[1]))
+    make_busy_month(Path(sys.argv[1]))

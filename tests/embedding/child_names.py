@@ -1,4 +1,4 @@
-"""What child processes ask an embedder, and how they tell the answer."""
+"""What child processes ask an embedder, and how they print the answer."""
 
 import json
 import time
@@ -7,7 +7,7 @@ from typing import Any
 from kp_middleware.embedding import MiniLMEmbedder
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
 
-__all__ = ["EmbedderUnavailableError", "MiniLMEmbedder", "ask", "ask_until_ready", "tell"]
+__all__ = ["EmbedderUnavailableError", "MiniLMEmbedder", "ask", "ask_until_ready", "print_json"]
 
 
 def ask(embedder: MiniLMEmbedder) -> dict[str, Any]:
@@ -29,6 +29,6 @@ def ask_until_ready(embedder: MiniLMEmbedder) -> dict[str, Any]:
     return answer
 
 
-def tell(value: object) -> None:
+def print_json(value: object) -> None:
     """Print it for the parent."""
     print(json.dumps(value))

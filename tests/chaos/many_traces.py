@@ -18,7 +18,7 @@ _WORDS = [f"{first}{last}" for first in "bdfgklmnprst" for last in ("ando", "eli
 _TOOLS = [Tool(name=name) for name in ("search", "read", "write", "ask")]
 
 
-def any_trace(luck, objective=None):
+def random_trace(luck, objective=None):
     """A trace of some steps with words and tools by chance: its score is anywhere."""
     steps = [
         Step(
@@ -53,7 +53,7 @@ def rows(db, sql, *values):
 
 
 @contextmanager
-def forwarding(db, registry, clock, *, timeout_s=5.0):
+def sender_on(db, registry, clock, *, timeout_s=5.0):
     """A forwarder as the next process has it."""
     with (
         closing(connect(db)) as connection,
@@ -67,7 +67,7 @@ def forwarding(db, registry, clock, *, timeout_s=5.0):
         yield Sender(outbox, there, pace=pace, clock=clock, jitter=random.Random(1).random)
 
 
-def forward(forwarder, clock, turns=100_000):
+def send_for(forwarder, clock, turns=100_000):
     """So many times, and ``clock`` goes on where it waits; returns what it waits for then.
 
     Where it waits for the user, that one looks after a day, and says: try again.

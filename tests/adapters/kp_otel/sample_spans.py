@@ -10,13 +10,13 @@ GENAI, OPENINFERENCE = "a.framework", "openinference.instrumentation.a_framework
 
 
 def tracer_for(processor, scope=GENAI, **options):
-    """A tracer whose spans are told to this processor."""
+    """A tracer whose spans go to this processor."""
     provider = TracerProvider(shutdown_on_exit=False, **options)
     provider.add_span_processor(processor)
     return provider.get_tracer(scope)
 
 
-def says(*parts, role="assistant"):
+def messages_json(*parts, role="assistant"):
     return json.dumps([{"role": role, "parts": list(parts)}])
 
 
@@ -45,8 +45,10 @@ def left_open(tracer, **more):
 def chat(tracer, *parts, asked=None, **more):
     """A model's span, with what it said, if that is known at its start."""
     given = {"gen_ai.operation.name": "chat"}
-    given |= {"gen_ai.output.messages": says(*parts)} if parts else {}
-    given |= {} if asked is None else {"gen_ai.input.messages": says(text(asked), role="user")}
+    given |= {"gen_ai.output.messages": messages_json(*parts)} if parts else {}
+    given |= (
+        {} if asked is None else {"gen_ai.input.messages": messages_json(text(asked), role="user")}
+    )
     return tracer.start_as_current_span("chat", attributes=given | more)
 
 
@@ -62,7 +64,7 @@ def tool(tracer, name, call_id=None, result="done", **more):
     return tracer.start_as_current_span(f"execute_tool {name}", attributes=given | more)
 
 
-def steps(run):
+def step_lines(run):
     return [
         " ".join(
             str(word)

@@ -1,4 +1,4 @@
-"""Recorded spans of real frameworks, played to a processor as it heard them, or in a file."""
+"""Recorded spans of real frameworks, sent to a processor again, or written to a file."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +12,8 @@ from kp_middleware.imports import ImportContext, RunDefaults, read_runs
 START_NS = 1_763_800_000 * 10**9
 
 
-def play(document, processor):
-    """Tell a processor what it heard when it was recorded, in the threads that it heard it in."""
+def replay(document, processor):
+    """Send a processor what it received when it was recorded, in the same threads."""
     spans = {span["span"]: span for span in document["spans"]}
     never = {name.partition(" ")[0]: name for name in document["never_ended"]}
     threads = {}
@@ -21,7 +21,7 @@ def play(document, processor):
         name = event["span"]
         span = spans.get(name)
         if event["event"] == "start":
-            told = ReadableSpan(
+            started = ReadableSpan(
                 name=event["name"],
                 context=context(name),
                 parent=context(span["parent"]) if span and span["parent"] else None,
@@ -29,18 +29,18 @@ def play(document, processor):
                 instrumentation_scope=scope_of(document, span),
                 start_time=at(span["start_ms"]) if span else START_NS + number,
             )
-            call, given = processor.on_start, told
+            call, given = processor.on_start, started
         elif name in never:
             continue
         else:
-            call, given = processor.on_end, ended(span)
+            call, given = processor.on_end, ended_span(span)
         pool = threads.setdefault(event["thread"], ThreadPoolExecutor(1))
         pool.submit(call, given).result()
     for pool in threads.values():
         pool.shutdown()
 
 
-def kept_by_the_collector(document, path):
+def runs_of_an_otlp_file(document, path):
     """The runs that are read from a file in which the collector kept the spans."""
     lines = [json.dumps(as_otlp(span)) for span in reversed(document["spans"])]
     path.write_text("\n".join(lines))
@@ -63,7 +63,7 @@ def scope_of(document, span):
     return InstrumentationScope(scope)
 
 
-def ended(span):
+def ended_span(span):
     return ReadableSpan(
         name=span["name"],
         context=context(span["span"]),

@@ -1,4 +1,4 @@
-"""What real frameworks told adapters, and the runs that it has to become."""
+"""Events of real frameworks, as adapters received them, and the runs expected of them."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ from kp_middleware.recording import Recorder, assemble
 FOLDER = Path(__file__).parents[3] / "shared" / "adapters"
 
 
-class Book:
+class RunCollector:
     """A pipeline that keeps the runs it is given."""
 
     def __init__(self):
@@ -36,7 +36,7 @@ class Book:
         return [run for run in runs if run is not None]
 
 
-def names(*frameworks):
+def dump_names(*frameworks):
     """The dumps of these frameworks, or all."""
     found = sorted(path.name for path in (FOLDER / "dumps").glob("*.json.gz"))
     return [name for name in found if not frameworks or name.split(".")[0] in frameworks]
@@ -46,7 +46,7 @@ def load(kind, name):
     return json.loads(gzip.decompress((FOLDER / kind / name).read_bytes()))
 
 
-def told(run):
+def as_expected(run):
     """A run in the form of `expected/`."""
     trace = run.trace
     return {
@@ -62,16 +62,16 @@ def told(run):
 def expected(name):
     """The runs of a dump, with the faults of `expected/` mended that all of them have."""
     runs = load("expected", name)["runs"]
-    return [mended(run) for run in runs]
+    return [corrected(run) for run in runs]
 
 
-def mended(run):
+def corrected(run):
     run = dict(run)
     failed = run.pop("failed_with")
     steps = [dict(step) for step in run["steps"]]
     for step in steps:
         if step["type"] == "error_recovery":
-            step["output_summary"] = words(step["output_summary"])
+            step["output_summary"] = plain_text(step["output_summary"])
     if failed is not None:
         last = steps[-1] if steps else {"type": ""}
         if last["type"] == "error_recovery" and cause(failed).endswith(
@@ -79,15 +79,15 @@ def mended(run):
         ):
             last["type"] = "observation"  # what ended the run is no recovery
         else:
-            steps.append({"type": "observation", "output_summary": words(failed)})
+            steps.append({"type": "observation", "output_summary": plain_text(failed)})
     return run | {"steps": steps}
 
 
-def words(error):
-    """An error as `ValueError: message`, also where it was told as a dictionary."""
+def plain_text(error):
+    """An error as `ValueError: message`, also where it was given as a dictionary."""
     if error.startswith("{"):
-        told = literal_eval(error)
-        error = f"{told['message']}: {told['data']}"
+        given = literal_eval(error)
+        error = f"{given['message']}: {given['data']}"
     return error.removesuffix(": ")
 
 
