@@ -197,7 +197,7 @@ def test_what_is_named_gives_the_other_verdict(
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "words"),
     {
         'one_line("first\\n\\x1b[2Jsecond")': "first ?[2Jsecond",
         'counted(1, "step"), counted(1200, "step")': ("1 step", "1,200 steps"),
@@ -217,8 +217,8 @@ def test_what_is_named_gives_the_other_verdict(
         'cut("as it is", 8), cut("longer than that", 8)': ("as it is", "longer…"),
     }.items(),
 )
-def test_numbers_days_and_texts_are_written_so_that_people_read_them(call, why):
-    assert eval(call, vars(wording)) == why
+def test_numbers_days_and_texts_are_written_so_that_people_read_them(call, words):
+    assert eval(call, vars(wording)) == words
 
 
 @pytest.fixture
