@@ -63,6 +63,9 @@ PLACES = (
     *("find('password').send_keys('{}')", "page.fill('#password', '{}')"),
     *("sqlplus scott/{}@orcl", "enable secret 5 {}", "username bob password 7 {}"),
     "aws_access_id = {}",
+    *("  password                      = '{}'", "Password                : {}\nUser : bob"),
+    *("db.password:" + " " * 30 + "{}\n", "db_password           = <<EOF\n{}\nEOF"),
+    *('const dbPassword string = "{}"', 'var   apiKey       string = "{}"'),
 )  # fmt: skip
 NAMES = (
     *("OPENAI_KEY", "API_KEY_OPENAI", "PASSWORD_FOR_DB", "TOKEN_CI", "dbpass", "PGPASS", "rootpw"),

@@ -152,6 +152,8 @@ def test_what_stands_around_a_bare_value_still_reads(text, expected):
         *('{"password": "uuid"}', '{"token": "varchar(255)"}', '{"password": ["required"]}'),
         *("'password' => ['required', 'string', 'min:8'],", "password: ['', Validators.required],"),
         {"password": ["This field is required."]},
+        *("password              = var.db_password", "token                 : string"),
+        *('var tokenType string = "bearer"', 'var password string = os.Getenv("DB_PASSWORD")'),
         *(["ssh", "-p", "2222"], ["mkdir", "-p", "some/folder"]),
     ],
     ids=lambda value: ascii(value)[:50],
