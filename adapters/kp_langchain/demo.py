@@ -135,16 +135,16 @@ def run_tasks(kp: Recording) -> None:
 
     for task in _TASKS:
         agent = create_agent(ScriptedModel(script=task.script), tools_for(task.domain))
-        handler = KPCallbackHandler(kp, domain=task.domain, confidence=how_sure)
+        handler = KPCallbackHandler(kp, domain=task.domain, confidence=extract_confidence)
         with suppress(PermissionError):  # one task fails; its trace records that
             given: Any = {"messages": [HumanMessage(task.objective)]}
             agent.invoke(given, config=RunnableConfig(callbacks=[handler]))
 
 
-def how_sure(output: Any) -> float | None:
+def extract_confidence(output: Any) -> float | None:
     """Return the confidence in the last message, as in "I am 90 % sure", or None.
 
-    >>> how_sure({"messages": [AIMessage("It is 7. I am 90 % sure.")]})
+    >>> extract_confidence({"messages": [AIMessage("It is 7. I am 90 % sure.")]})
     0.9
     """
     stated = re.search(r"I am (\d+) % sure", output["messages"][-1].text)

@@ -62,7 +62,7 @@ def calibrate(
             since_ms=None if since is None else round(epoch_s(since) * 1000),
             reach=bar.update,
         )
-        outcomes = history.success_record(), history.unjudged()
+        outcomes = history.success_record(), history.review_backlog()
     successes = gate.successes_as_json(*outcomes)
     if output.columns or output.format not in {"json", "table"}:
         rows = [view._asdict() for view in calibration.settings]
@@ -79,7 +79,7 @@ def calibrate(
 def _print_calibration(calibration: gate.Calibration) -> None:
     limit = "" if calibration.max_per_day is None else f", at most {calibration.max_per_day} a day"
     days = f" in {calibration.days:,.1f} days" if calibration.days > 1 else ""
-    private = f" {gate.never_leave(calibration.private)}" if calibration.private else ""
+    private = f" {gate.private_note(calibration.private)}" if calibration.private else ""
     console.print_rich(safe_text(f"{counted(calibration.runs, 'scored run')}{days}.{private}"), "")
     if calibration.domains:
         rows = [dict(zip(_DOMAIN_COLUMNS, row, strict=False)) for row in calibration.domains]

@@ -27,7 +27,7 @@ from kp_middleware.setting_values import is_loopback
 from kp_middleware.settings import Settings
 from kp_middleware.shared_log import Link
 from kp_middleware.testing import LocalRegistry
-from kp_middleware.views.gate import unjudged_in_words
+from kp_middleware.views.gate import review_backlog_in_words
 from kp_middleware.views.wording import counted, one_line
 
 _COLUMNS = ("id", "domain", "score", "success", "state", "reason", "objective")
@@ -82,7 +82,7 @@ def demo(*, into: Path | None) -> None:
     )
 
 
-_SOUNDNESS: Final = {
+_INTEGRITY: Final = {
     "sound": "integrity ok",
     "damaged": "damaged; record a run to restore the readable part",
     "not known": "too large to check fully in 2 s",
@@ -181,22 +181,22 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
     gate = settings.gate.name
     try:
         with storage.History.open(path) as history:
-            count, soundness = history.counts().recorded, history.check_soundness(limit_s=2)
-            last, unjudged = history.last_decisions(), history.unjudged()
+            count, integrity = history.counts().recorded, history.check_integrity(limit_s=2)
+            last, backlog = history.last_decisions(), history.review_backlog()
             without, total = history.without_tokens()
     except storage.DATABASE_ERRORS as error:
         yield Finding("file", str(storage.to_database_error(path, error)), ok=False)
         yield Finding("gate", f"for new runs: {gate}; the file cannot be read")
         return
-    facts = f"{counted(count, 'run')}, {_SOUNDNESS[soundness]}, SQLite {storage.SQLITE_VERSION}"
+    facts = f"{counted(count, 'run')}, {_INTEGRITY[integrity]}, SQLite {storage.SQLITE_VERSION}"
     trouble = options.write_problem(path) or storage.permission_warning(path)
     yield Finding(
-        "file", trouble or f"{path}: {facts}", ok=trouble is None and soundness != "damaged"
+        "file", trouble or f"{path}: {facts}", ok=trouble is None and integrity != "damaged"
     )
     before = "" if gate == last.gate else f"for new runs: {gate}; "
     yield Finding("gate", before + last.in_words(), warning=last.is_dry)
-    if unjudged.unjudged:
-        yield Finding("review", unjudged_in_words(unjudged))
+    if backlog.unreviewed:
+        yield Finding("review", review_backlog_in_words(backlog))
     if without:
         detail = f"{without:,} of {total:,} runs with a model have no token counts: {_NO_TOKENS}"
         yield Finding("tokens", detail, warning=True)

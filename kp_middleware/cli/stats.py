@@ -14,7 +14,7 @@ from kp_middleware.core.gates import exact
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.storage import GroupCounts, History, ScoreSlices
 from kp_middleware.views.delivery import find_obstacles, shared_log_as_row
-from kp_middleware.views.gate import success_warning, successes_as_json, unjudged_in_words
+from kp_middleware.views.gate import review_backlog_in_words, success_warning, successes_as_json
 from kp_middleware.views.wording import counted, minute, one_line
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def status(db: Path) -> None:
     """
     with History.open(db) as history:
         file_status, last = history.file_status(db), history.last_decisions()
-        unjudged, record = history.unjudged(), history.success_record()
+        backlog, record = history.review_backlog(), history.success_record()
         shared = shared_log_as_row(options.shared_url(), history.shared_backlog())
         exporters = [row._asdict() for row in history.exporters()]
         counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db)
@@ -188,7 +188,7 @@ def status(db: Path) -> None:
     problems += obstacles.in_words()
     problems += [f"{path} is damaged: delete it if not needed" for path in file_status.set_aside]
     dry = last.in_words() if last.is_dry else None
-    problems += filter(None, (options.write_problem(db), success_warning(record, unjudged), dry))
+    problems += filter(None, (options.write_problem(db), success_warning(record, backlog), dry))
     report = {
         "path": str(db),
         **file_status._asdict(),
@@ -199,8 +199,12 @@ def status(db: Path) -> None:
         "sending": [sending.as_row() for sending in obstacles.sending],
         "exporters": exporters,
         "shared": shared,
-        "review": {**unjudged._asdict(), "in_words": unjudged_in_words(unjudged)},
-        "successes": successes_as_json(record, unjudged),
+        "review": {
+            "unjudged": backlog.unreviewed,
+            "forwarded": backlog.forwarded,
+            "in_words": review_backlog_in_words(backlog),
+        },
+        "successes": successes_as_json(record, backlog),
         "troubles": problems,
     }
     console.print_result(report, _render_status(report))

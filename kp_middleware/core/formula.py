@@ -180,7 +180,7 @@ def combine(
     return min(1.0, max(0.0, score)), tuple(adjustments)
 
 
-class Parts(NamedTuple):
+class ScoreParts(NamedTuple):
     """The inputs of a score, to compute it with another signal or other weights."""
 
     signals: Signals

@@ -175,7 +175,7 @@ class Rescoring:
     def _outcomes(
         self, now: PastRun, replayed: _Replayed, p: float | None
     ) -> Iterator[RescoreResult]:
-        if now.has_left or replayed.run.has_left:
+        if now.was_sent or replayed.run.was_sent:
             yield "left"
         elif replayed.today is None:
             yield "unscored"
@@ -189,7 +189,7 @@ class Rescoring:
                 return
             if ending != now.ending:
                 self._store.save_ending(now.seq, ending)
-            self._runs.mend(now.seq)
+            self._runs.mark_scored(now.seq)
             is_cleared = self._reevaluation.save(now.seq, evaluation, now, p_then)
             if is_cleared and not self._dry_run:
                 self._cleared.append(now.seq)
@@ -229,7 +229,7 @@ class Rescoring:
     def _changes_of_delivery(self, run: PastRun, decision: str) -> Iterator[RescoreResult]:
         if decision == "forward" != run.decision:
             yield "cleared"
-            if run.may_leave and self._settings.api_key is not None:
+            if run.may_be_sent and self._settings.api_key is not None:
                 yield "queued"
         elif run.decision == "forward" != decision:
             yield "withdrawn"

@@ -13,7 +13,7 @@ from unicodedata import digit, normalize
 
 from kp_middleware.privacy._values import (
     TABLE,
-    Hit,
+    LabeledSpan,
     compiled,
     in_any_case,
     is_strong,
@@ -43,7 +43,7 @@ class PlaceholderNumbers:
         for label, number in _NUMBERED.findall(str(document)):
             self._last[label] = max(self._last[label], int(number))
 
-    def suffix(self, span: Hit, value: str) -> str:
+    def suffix(self, span: LabeledSpan, value: str) -> str:
         """Return the suffix of the label in the placeholder: ``#1``, or nothing."""
         if span.group != "contact":
             return ""

@@ -23,7 +23,7 @@ from kp_middleware.privacy._decoding import (
 )
 from kp_middleware.privacy._rules import IndexedText
 from kp_middleware.privacy._values import (
-    Hit,
+    LabeledSpan,
     is_common_word,
     is_description,
     is_dummy,
@@ -46,7 +46,9 @@ _ENDS_BARE = re.compile(r"\s{0,64}(?:[,:=\]})]|\Z)")
 _ENDS_KEY = re.compile(r"\s{0,16}(?::|=>)")
 
 
-def spans_below_keys(indexed: IndexedText, key_label: Callable[[str], str]) -> Iterator[Hit]:
+def spans_below_keys(
+    indexed: IndexedText, key_label: Callable[[str], str]
+) -> Iterator[LabeledSpan]:
     """Yield the values in brackets after each key for which ``key_label`` returns a label."""
     text, reached = indexed.text, 0
     label_of = cache(key_label)
@@ -56,7 +58,7 @@ def spans_below_keys(indexed: IndexedText, key_label: Callable[[str], str]) -> I
         key = _KEY_BEFORE.search(text[max(0, opening.start() - _KEY_SIZE) : opening.start()])
         if key and (label := label_of(key[1])):
             spans, reached = _values_at(text, opening.end(), accounts="cred" in key[1].lower())
-            yield from (Hit(start, end, label, "secret") for start, end in spans)
+            yield from (LabeledSpan(start, end, label, "secret") for start, end in spans)
 
 
 def _values_at(text: str, start: int, *, accounts: bool) -> tuple[list[tuple[int, int]], int]:
@@ -102,7 +104,9 @@ _ALIGNED_CELL = re.compile(r"\S+(?: \S+)*")
 _MAX_ROWS = 1000
 
 
-def spans_in_columns(indexed: IndexedText, key_label: Callable[[str], str]) -> Iterator[Hit]:
+def spans_in_columns(
+    indexed: IndexedText, key_label: Callable[[str], str]
+) -> Iterator[LabeledSpan]:
     """Yield the cells of columns for which ``key_label`` returns a label, except words."""
     if not any(name in indexed.lowered for name in _NAMES):
         return
@@ -121,7 +125,7 @@ def spans_in_columns(indexed: IndexedText, key_label: Callable[[str], str]) -> I
 
 def _below_headings(
     text: str, pattern: re.Pattern[str], divider: str, label_of: Callable[[str], str]
-) -> Iterator[Hit]:
+) -> Iterator[LabeledSpan]:
     reached = 0
     for heading in pattern.finditer(text):
         line = heading["heading"]
@@ -146,9 +150,9 @@ def _cells(line: str, sign: str) -> Iterator[tuple[int, str]]:
         start += len(cell) + 1
 
 
-def _in_rows(text: str, start: int, sign: str, labels: list[str]) -> tuple[list[Hit], int]:
+def _in_rows(text: str, start: int, sign: str, labels: list[str]) -> tuple[list[LabeledSpan], int]:
     """Return the findings in the rows below a heading, and where the rows end."""
-    found: list[Hit] = []
+    found: list[LabeledSpan] = []
     for _ in range(_MAX_ROWS):
         end = text.find("\n", start)
         line = text[start : end if end >= 0 else len(text)]
@@ -163,12 +167,12 @@ def _in_rows(text: str, start: int, sign: str, labels: list[str]) -> tuple[list[
                 is_doubtful = sign == "  " and not is_strong(value)  # prose may be aligned
                 if label and not is_doubtful and not _is_harmless_cell(value):
                     place = start + begin + cell.index(value)
-                    found.append(Hit(place, place + len(value), label, "secret"))
+                    found.append(LabeledSpan(place, place + len(value), label, "secret"))
         start += len(line) + 1
     return found, start
 
 
-def _in_inserts(text: str, label_of: Callable[[str], str]) -> Iterator[Hit]:
+def _in_inserts(text: str, label_of: Callable[[str], str]) -> Iterator[LabeledSpan]:
     for insert in _INSERT.finditer(text):
         labels = [label_of(name.strip(' `"[]\n\t')) for name in insert["names"].split(",")]
         place, count = insert.end(), 0
@@ -177,7 +181,9 @@ def _in_inserts(text: str, label_of: Callable[[str], str]) -> Iterator[Hit]:
                 kind = cell.lastgroup
                 if label and kind and kind != "bare" and not _is_harmless_cell(cell[kind]):
                     start = row.start("cells")
-                    yield Hit(start + cell.start(kind), start + cell.end(kind), label, "secret")
+                    yield LabeledSpan(
+                        start + cell.start(kind), start + cell.end(kind), label, "secret"
+                    )
             place, count = row.end(), count + 1
 
 
@@ -202,7 +208,9 @@ _STANDARD_ALPHABET = str.maketrans("-_", "+/")
 _BETWEEN = f"\n{HIDDEN}\n"
 
 
-def spans_in_base64(text: str, find: Callable[[str], Iterator[Hit]]) -> Iterator[Hit]:
+def spans_in_base64(
+    text: str, find: Callable[[str], Iterator[LabeledSpan]]
+) -> Iterator[LabeledSpan]:
     """Yield base64 with findings; the pieces are decoded into one text, with dividers between."""
     pieces = [*_pieces(text)]
     decoded = _BETWEEN.join(content for _, content in pieces)
@@ -252,14 +260,14 @@ _CLOSINGS = (
 )
 
 
-def spans_before_cuts(indexed: IndexedText) -> Iterator[Hit]:
+def spans_before_cuts(indexed: IndexedText) -> Iterator[LabeledSpan]:
     for mark in _MARK.finditer(indexed.text):
         before = indexed.text[max(0, mark.start() - CUT_CONTEXT) : mark.start()]
         whole = before.rstrip(_UNBROKEN)
         groups = _GROUPS.search(whole[-_MAX_GROUPS_SIZE:])
         size = len(before) - len(whole) + (len(groups[0]) if groups else 0)
         if size:
-            yield Hit(mark.start() - size, mark.start(), "cut", "secret")
+            yield LabeledSpan(mark.start() - size, mark.start(), "cut", "secret")
 
 
 def readings_of_cut(text: str) -> Iterator[tuple[int, str, str]]:
@@ -323,7 +331,7 @@ class KnownSecrets:
                     values = self._parts.setdefault(form[offset : offset + 5], {})
                     insort(values.setdefault(offset, []), form, key=lambda value: -len(value))
 
-    def spans(self, text: str) -> Iterator[Hit]:
+    def spans(self, text: str) -> Iterator[LabeledSpan]:
         """Yield the known secrets in a text, however escaped; spans may overlap."""
         if not self.labels or len(text) < MIN_LENGTH:
             return
@@ -336,7 +344,9 @@ class KnownSecrets:
                         if read.startswith(value, start) and (
                             not _is_inside_word(read, start, end) or value in self._mixed
                         ):
-                            yield Hit(*reading.origin(start, end), self.labels[value], "secret")
+                            yield LabeledSpan(
+                                *reading.origin(start, end), self.labels[value], "secret"
+                            )
                             break
 
 

@@ -50,7 +50,7 @@ class Location(NamedTuple):
     depth: int = 0
     skip: "FieldTree | None" = None  # members to skip; empty to skip this value
 
-    def under(self, key: str | int, name: str = "", label: str = "") -> "Location":
+    def child(self, key: str | int, name: str = "", label: str = "") -> "Location":
         """Return the location of a member; ``name`` is its key, or given by a sibling."""
         skip = self.skip.get("[]" if isinstance(key, int) else key) if self.skip else None
         return Location((*self.path, key), name, self.label or label, self.depth + 1, skip)
@@ -71,8 +71,8 @@ _SECRET_TYPES = frozenset(("password", "secret", "securestring", "secretstring")
 _USER_FLAGS = frozenset(("-u", "--user", "--proxy-user"))  # before user:password
 
 
-class Walk:
-    """One walk through a document; ``found`` lists the redacted values, in document order."""
+class DocumentRedactor:
+    """Redacts one document; ``found`` lists the redacted values, in document order."""
 
     def __init__(
         self,
@@ -124,13 +124,13 @@ class Walk:
                 members: dict[str, Any] = {}
                 numbers: dict[str, int] = {}
                 for key, member in value.items():
-                    shown = self._without_known(key, place.under("{key}"), is_key=True)
-                    inner = self.redact_known(member, place.under(shown, shown))
+                    shown = self._without_known(key, place.child("{key}"), is_key=True)
+                    inner = self.redact_known(member, place.child(shown, shown))
                     members[_unique_key(shown, members, numbers)] = inner
                 return members
             case list() | tuple():
                 return type(value)(
-                    self.redact_known(item, place.under(index)) for index, item in enumerate(value)
+                    self.redact_known(item, place.child(index)) for index, item in enumerate(value)
                 )
             case int() | float() if label := self._known.labels.get(str(value)):
                 return self._remove(label, str(value), place)
@@ -153,7 +153,7 @@ class Walk:
             shown = key if isinstance(key, str) else str(key)
             name, label, role, is_clean = self._rules.key_info(shown)
             if not is_clean:
-                shown = self._text(shown, place.under("{key}")._replace(label=""))
+                shown = self._text(shown, place.child("{key}")._replace(label=""))
                 name, label, role, _ = self._rules.key_info(shown)
             around, exempt = place, False
             if role == "token" and isinstance(member, str):
@@ -176,7 +176,7 @@ class Walk:
         """Return a redacted member; most are obviously clean and skip the search."""
         self._nodes += 1
         if self._nodes >= _MAX_NODES:
-            raise RedactionError("too_large", str(place.under(key)))
+            raise RedactionError("too_large", str(place.child(key)))
         is_clean = place.skip and place.skip.get("[]" if isinstance(key, int) else key) == {}
         if isinstance(value, str) and value[:3] == "kp:" and _OUR_ID.fullmatch(value):
             is_clean = True
@@ -190,7 +190,7 @@ class Walk:
                 is_clean = not (self._rules.has_own_rules or value.is_integer())
             elif isinstance(value, int):
                 is_clean = not self._rules.has_own_rules and abs(value) < 10_000
-        return value if is_clean else self.clean(value, place.under(key, name, label))
+        return value if is_clean else self.clean(value, place.child(key, name, label))
 
     def _sibling_name(self, members: Mapping[Any, object]) -> str:
         """Return the name that ``{"name": "DB_PASSWORD", "value": …}`` gives the value."""
@@ -339,10 +339,10 @@ def redact_trace(
     if only_known and known is None:
         raise TypeError("only_known needs the known secrets")
     with _fail_closed(policy):
-        walk = Walk(trace, level, policy, known, skip=_SAFE_FIELDS)
+        redactor = DocumentRedactor(trace, level, policy, known, skip=_SAFE_FIELDS)
         content = trace.model_dump(mode="json")
-        content = walk.redact_known(content if only_known else walk.clean(content))
-        return _checked(trace, walk, content) if walk.found else RedactedTrace(trace, ())
+        content = redactor.redact_known(content if only_known else redactor.clean(content))
+        return _checked(trace, redactor, content) if redactor.found else RedactedTrace(trace, ())
 
 
 def redact_jsonable(
@@ -368,9 +368,9 @@ def redact_jsonable(
     if only_known and known is None:
         raise TypeError("only_known needs the known secrets")
     with _fail_closed(policy):
-        walk = Walk(value, level, policy, known)
-        clean = walk.redact_known(value if only_known else walk.clean(value))
-        return RedactedValue(clean, tuple(walk.found))
+        redactor = DocumentRedactor(value, level, policy, known)
+        clean = redactor.redact_known(value if only_known else redactor.clean(value))
+        return RedactedValue(clean, tuple(redactor.found))
 
 
 def check_clean(body: bytes, *, level: "PrivacyLevel", policy: Policy = _NO_POLICY) -> None:
@@ -389,9 +389,9 @@ def check_clean(body: bytes, *, level: "PrivacyLevel", policy: Policy = _NO_POLI
     built_in = policy.built_in()
     with _fail_closed(policy):
         for own, skip in [(built_in, None), (policy, _SAFE_FIELDS)][: 1 + (policy != built_in)]:
-            walk = Walk(content, level, own, skip=skip)
-            walk.clean(content)
-            for first in walk.found:
+            redactor = DocumentRedactor(content, level, own, skip=skip)
+            redactor.clean(content)
+            for first in redactor.found:
                 where = f"{first.path} ({first.label}, {first.length} chars)"
                 raise RedactionError("residual_secret", where)
 
@@ -408,11 +408,11 @@ def _fail_closed(policy: Policy) -> Iterator[None]:
         raise RedactionError("redactor_error") from None  # the cause may quote the value
 
 
-def _checked(trace: "ReasoningTrace", walk: Walk, content: object) -> RedactedTrace:
+def _checked(trace: "ReasoningTrace", redactor: DocumentRedactor, content: object) -> RedactedTrace:
     from pydantic import ValidationError
 
     try:
-        return RedactedTrace(type(trace).model_validate(content), tuple(walk.found))
+        return RedactedTrace(type(trace).model_validate(content), tuple(redactor.found))
     except ValidationError as problem:
         where = ".".join(str(part) for part in problem.errors()[0]["loc"])
         raise RedactionError("invalid_after_redaction", where) from None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 from kp_middleware.errors import MissingExtraError, RedactionError, describe_os_error
 from kp_middleware.patterns import compile_pattern, is_pattern
 from kp_middleware.privacy._rules import REDACTOR
-from kp_middleware.privacy._values import Group, Hit, entropy
+from kp_middleware.privacy._values import Group, LabeledSpan, entropy
 
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
@@ -127,9 +127,9 @@ class Engine:
     group: Group
     finder: Finder
     piece_size: int | None
-    _cache: dict[bytes, list[Hit]] = field(default_factory=dict)
+    _cache: dict[bytes, list[LabeledSpan]] = field(default_factory=dict)
 
-    def spans(self, text: str) -> list[Hit]:
+    def spans(self, text: str) -> list[LabeledSpan]:
         """Return the spans to redact; they are cached, as most texts are searched twice."""
         key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
         hits = self._cache.get(key)
@@ -145,7 +145,7 @@ class Engine:
             self._cache[key] = hits
         return hits
 
-    def _search(self, text: str) -> Iterator[Hit]:
+    def _search(self, text: str) -> Iterator[LabeledSpan]:
         """Search the text in pieces, each overlapping the previous one by an eighth."""
         size = self.piece_size or max(1, len(text))
         step = size - size // 8
@@ -156,7 +156,7 @@ class Engine:
             for start, end, label in self.finder(piece):
                 if not 0 <= start <= end <= len(piece):
                     raise ValueError("no part of the text")
-                yield Hit(offset + start, offset + end, label, self.group)
+                yield LabeledSpan(offset + start, offset + end, label, self.group)
 
 
 def _gitleaks(path: str, _: tuple[str, ...]) -> Finder:

@@ -212,7 +212,7 @@ class IndexedText:
         self.lowered = lowered(text)
         self._places: dict[str, list[int]] = {}
         self._verdicts: dict[tuple[Rule, int, int, str], bool] = {}
-        known_words = frozenset(map(index.__getitem__, words - index.boring))
+        known_words = frozenset(map(index.__getitem__, words - index.irrelevant_words))
         rules, self.signs, needed = index.combined(known_words)
         joined = " ".join(words)  # shorter than a long text, and decides most needs
         needs = {need for part, need in needed if part in joined and need in self.lowered}
@@ -272,12 +272,12 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
 
     A word maps to the numbers of rules, each with a start, the names of `_SIGNS`, and ``START``
     with the start of a secret's name. Most words repeat from run to run, so the index decides
-    quickly which rules to try. No match begins in a ``boring`` word.
+    quickly which rules to try. No match begins in one of its ``irrelevant_words``.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         super().__init__()
-        self.boring: set[str] = set()
+        self.irrelevant_words: set[str] = set()
         self._rules = rules
         self.combined = lru_cache(_MAX_TEXTS)(self._combine)  # the texts of a run are alike
         self._named = [at for at, rule in enumerate(rules) if rule.starts is NAME_STARTS]
@@ -312,13 +312,13 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
             (name, "") for name, sign in _SIGNS.items() if len(word) > _HUGE or sign.search(word)
         )
         if len(word) <= _MAX_WORD:
-            if len(self) + len(self.boring) >= _MAX_WORDS:
+            if len(self) + len(self.irrelevant_words) >= _MAX_WORDS:
                 self.clear()
-                self.boring.clear()
+                self.irrelevant_words.clear()
             if held:
                 self[word] = held
             else:
-                self.boring.add(word)
+                self.irrelevant_words.add(word)
         return held
 
 

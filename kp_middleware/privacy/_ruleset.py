@@ -40,7 +40,7 @@ from kp_middleware.privacy._rules import (
     lowered,
     occurrences,
 )
-from kp_middleware.privacy._values import TABLE, Group, Hit, compiled, matched_value, words
+from kp_middleware.privacy._values import TABLE, Group, LabeledSpan, compiled, matched_value, words
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel, ReasoningTrace
@@ -52,7 +52,7 @@ _VALUE_FIELDS = frozenset(words(TABLE["names"]["value_fields"]))
 _ROLES = dict.fromkeys(DESCRIBING, "describing")
 _ROLES |= {"content": "content", "data": "content", "token": "token"}
 _GROUPS: Final[tuple[Group, ...]] = ("secret", "sensitive", "identity", "contact")
-_GLUED_SIZE = 512
+_JOINED_SIZE = 512
 _CACHE_SIZE = 1 << 20  # characters of texts
 _KEYS = 2048  # remembered: documents have the same few
 
@@ -93,7 +93,7 @@ class Ruleset:
         if text in self._clean:  # most texts repeat
             return None
         words = words_of(text)
-        if self.index.boring.issuperset(words) and not self._reads_every_text:
+        if self.index.irrelevant_words.issuperset(words) and not self._reads_every_text:
             return None
         indexed = IndexedText(text, self.index, words)
         return indexed if indexed.rules or indexed.signs or self._reads_every_text else None
@@ -101,7 +101,7 @@ class Ruleset:
     def read(self, text: str) -> IndexedText:
         return IndexedText(text, self.index, words_of(text))
 
-    def spans(self, indexed: IndexedText) -> Iterator[Hit]:
+    def spans(self, indexed: IndexedText) -> Iterator[LabeledSpan]:
         """Yield the spans to redact; they may overlap."""
         yield from self._basic_spans(indexed)
         for looks in self._engines:
@@ -141,39 +141,43 @@ class Ruleset:
         whole = cue + text
         if whole in self._clean:
             return True
-        return not self._reads_every_text and self.index.boring.issuperset(words_of(whole))
+        return not self._reads_every_text and self.index.irrelevant_words.issuperset(
+            words_of(whole)
+        )
 
-    def _basic_spans(self, indexed: IndexedText) -> Iterator[Hit]:
+    def _basic_spans(self, indexed: IndexedText) -> Iterator[LabeledSpan]:
         yield from self._without_allowed(indexed, self._by_rules(indexed))
         if "NAME" in indexed.signs or self._denied_keys:
             yield from self._without_allowed(indexed, spans_below_keys(indexed, self.key_label))
             yield from self._without_allowed(indexed, spans_in_columns(indexed, self.key_label))
         for text in self._denied_texts:
             for start in occurrences(text, indexed.lowered):
-                yield Hit(start, start + len(text), DENIED, "sensitive")
+                yield LabeledSpan(start, start + len(text), DENIED, "sensitive")
         for pattern in self._denied_patterns:
             for match in pattern.finditer(indexed.text):
-                yield Hit(*match.span(), DENIED, "sensitive")
+                yield LabeledSpan(*match.span(), DENIED, "sensitive")
 
-    def _without_allowed(self, indexed: IndexedText, spans: Iterator[Hit]) -> Iterator[Hit]:
+    def _without_allowed(
+        self, indexed: IndexedText, spans: Iterator[LabeledSpan]
+    ) -> Iterator[LabeledSpan]:
         if not self._has_exemptions:
             return spans
         text, is_allowed = indexed.text, cache(self.is_allowed)  # a value may fill the text
         return (span for span in spans if not is_allowed(text[span.start : span.end], span.group))
 
-    def _by_rules(self, indexed: IndexedText, *, beyond: int = 0) -> Iterator[Hit]:
+    def _by_rules(self, indexed: IndexedText, *, beyond: int = 0) -> Iterator[LabeledSpan]:
         """Yield the built-in rules' findings that end at ``beyond`` or later."""
         for rule, starts in indexed.rules:
-            glued_to = 0
+            joined_to = 0
             for match in indexed.matches(rule, starts):
                 start, end = matched_value(match)
                 if end < beyond or indexed.text[start:end] == HIDDEN:
                     continue
                 if indexed.accepts(rule, match):
-                    yield Hit(start, end, rule.label, rule.group)
-                    if rule.pattern.startswith("(?<") and match.end() > glued_to:
-                        for span in _glued(rule, indexed.text, match.end()):
-                            glued_to = span.end
+                    yield LabeledSpan(start, end, rule.label, rule.group)
+                    if rule.pattern.startswith("(?<") and match.end() > joined_to:
+                        for span in _joined_matches(rule, indexed.text, match.end()):
+                            joined_to = span.end
                             yield span
 
     def is_allowed(self, text: str, group: Group = "secret") -> bool:
@@ -192,17 +196,17 @@ def ruleset(level: "PrivacyLevel", policy: "Policy") -> Ruleset:
     return Ruleset(level, policy)
 
 
-def _glued(rule: Rule, text: str, place: int) -> Iterator[Hit]:
+def _joined_matches(rule: Rule, text: str, place: int) -> Iterator[LabeledSpan]:
     """Yield the matches that follow a match without a word boundary between them."""
     while text[place : place + 1].strip():
-        ahead = HIDDEN + text[place : place + _GLUED_SIZE]
+        ahead = HIDDEN + text[place : place + _JOINED_SIZE]
         match = compiled(rule.pattern).match(ahead, 1)
-        if match is None or match.end() == len(ahead) > _GLUED_SIZE:
+        if match is None or match.end() == len(ahead) > _JOINED_SIZE:
             return
         if rule.check and not rule.check(match):
             return
         start, end = matched_value(match)
-        yield Hit(place + start - 1, place + end - 1, rule.label, rule.group)
+        yield LabeledSpan(place + start - 1, place + end - 1, rule.label, rule.group)
         place += match.end() - 1
 
 
@@ -288,13 +292,13 @@ def clean_text(
     numbers: PlaceholderNumbers | None = None,
     known: KnownSecrets | None = None,
     find_known: bool = False,
-) -> tuple[str, list[Hit]]:
+) -> tuple[str, list[LabeledSpan]]:
     """Return the redacted text and the replaced spans, each located in the text of its pass.
 
     The ``cue``, such as the value's key, is context only; ``known`` learns the secrets, and
     ``find_known`` also redacts those.
     """
-    removed: list[Hit] = []
+    removed: list[LabeledSpan] = []
     looked_for = 0
     for _ in range(_MAX_PASSES):  # a removal can expose another match
         spans = _find(text, rules, cue, known)
@@ -316,7 +320,7 @@ def is_too_large(text: str) -> bool:
     return len(PLACEHOLDER.sub("", text)) > MAX_CHARACTERS
 
 
-def _find(text: str, rules: Ruleset, cue: str, known: KnownSecrets | None) -> list[Hit]:
+def _find(text: str, rules: Ruleset, cue: str, known: KnownSecrets | None) -> list[LabeledSpan]:
     """Return the spans to redact, in order and not overlapping; placeholders are left alone."""
     if is_too_large(text):
         raise RedactionError("too_large")
@@ -342,12 +346,12 @@ def _find(text: str, rules: Ruleset, cue: str, known: KnownSecrets | None) -> li
     return [*_merged_by_escape(text, inside)]
 
 
-def known_in(text: str, known: KnownSecrets) -> list[Hit]:
+def known_in(text: str, known: KnownSecrets) -> list[LabeledSpan]:
     """Return the spans of known secrets in a text, in order and not overlapping."""
     return [*_merged_by_escape(text, known.spans(text))]
 
 
-def _merged_by_escape(text: str, spans: Iterable[Hit]) -> Iterator[Hit]:
+def _merged_by_escape(text: str, spans: Iterable[LabeledSpan]) -> Iterator[LabeledSpan]:
     """Yield the spans merged and extended to whole escapes: a split escape would break the JSON."""
     united = [*_merged(spans)]
     escapes = iter([sign.span() for sign in ESCAPED.finditer(text)] if united else [])
@@ -360,10 +364,10 @@ def _merged_by_escape(text: str, spans: Iterable[Hit]) -> Iterator[Hit]:
         while end < last:
             start, end = next(escapes, _NO_ESCAPE)
         last = end if start < last else last
-        yield Hit(first, last, span.label, span.group)
+        yield LabeledSpan(first, last, span.label, span.group)
 
 
-def _parts(reading: DecodedText, rules: Ruleset, whole: IndexedText) -> Iterator[Hit]:
+def _parts(reading: DecodedText, rules: Ruleset, whole: IndexedText) -> Iterator[LabeledSpan]:
     """Yield the spans to redact in one reading, located in the original text."""
     text = reading.text
     for span in rules.spans(whole if text == whole.text else rules.read(text)):
@@ -373,12 +377,12 @@ def _parts(reading: DecodedText, rules: Ruleset, whole: IndexedText) -> Iterator
             parts = [part.span() for part in shown if any(map(str.isalnum, part[0]))]
         for start, end in parts:
             if end > start:
-                yield Hit(*reading.origin(start, end), span.label, span.group)
+                yield LabeledSpan(*reading.origin(start, end), span.label, span.group)
 
 
-def _merged(spans: Iterable[Hit]) -> Iterator[Hit]:
+def _merged(spans: Iterable[LabeledSpan]) -> Iterator[LabeledSpan]:
     """Merge overlapping spans; the strongest group, then the longest span, gives the label."""
-    groups: list[list[Hit]] = []
+    groups: list[list[LabeledSpan]] = []
     reached = 0
     for span in sorted({*spans}):  # two readings find most values twice
         if groups and span.start < reached:
@@ -391,7 +395,9 @@ def _merged(spans: Iterable[Hit]) -> Iterator[Hit]:
         yield namer._replace(start=together[0].start, end=max(span.end for span in together))
 
 
-def replace_spans(text: str, spans: list[Hit], numbers: PlaceholderNumbers | None = None) -> str:
+def replace_spans(
+    text: str, spans: list[LabeledSpan], numbers: PlaceholderNumbers | None = None
+) -> str:
     parts, reached = [], 0
     for span in spans:
         number = numbers.suffix(span, text[span.start : span.end]) if numbers else ""

@@ -27,7 +27,7 @@ TABLE: Final[dict[str, Any]] = tomllib.loads(
 """The contents of ``rules.toml``, with wrapped lines joined."""
 
 
-class Hit(NamedTuple):
+class LabeledSpan(NamedTuple):
     """A part of a text to redact."""
 
     start: int

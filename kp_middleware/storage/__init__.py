@@ -40,10 +40,10 @@ from kp_middleware.storage._overview import (
     NoveltyDay,
     Overview,
     Removal,
+    ReviewBacklog,
     ScoreSlices,
     Slice,
     SuccessRecord,
-    Unjudged,
 )
 from kp_middleware.storage._pacing import AgentPace, PacingTable, SharedPace, lift_stops, read_paces
 from kp_middleware.storage._past_runs import PastRun, PastRuns
@@ -133,6 +133,7 @@ __all__ = [
     "Removal",
     "Rescue",
     "Retention",
+    "ReviewBacklog",
     "ReviewItem",
     "Run",
     "RunDocument",
@@ -155,7 +156,6 @@ __all__ = [
     "StoredVersion",
     "SuccessRecord",
     "ToolUse",
-    "Unjudged",
     "domain_names",
     "fork_lock",
     "is_damage",

@@ -44,7 +44,7 @@ _OF_STATES: Final = ":states = '[]' OR o.state IN (SELECT value FROM json_each(:
 _BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
 
 
-_WAY_LINES: Final = 10
+_MAX_LINES: Final = 10
 _BEGINNING: Final = 4
 _LINE: Final = 160
 
@@ -269,7 +269,7 @@ def _review_item(run: Run, *, is_forwarded: bool) -> ReviewItem:
         started_at=run.started_at,
         domain=run.domain,
         objective=run.objective,
-        way=_way_of(steps),
+        way=_step_lines(steps),
         result=result or "",
         score=run.score,
         threshold=None if run.scoring is None else run.scoring.threshold,
@@ -278,7 +278,7 @@ def _review_item(run: Run, *, is_forwarded: bool) -> ReviewItem:
     )
 
 
-def _way_of(steps: Sequence[StepRecord]) -> tuple[str, ...]:
+def _step_lines(steps: Sequence[StepRecord]) -> tuple[str, ...]:
     """Return a run's steps in at most ten lines: some from its beginning, more of its end."""
     lines: list[str] = []
     called: dict[str, int] = {}
@@ -293,17 +293,17 @@ def _way_of(steps: Sequence[StepRecord]) -> tuple[str, ...]:
             text = step.content or step.output_summary or ""
             mark = "! " if step.type == "error_recovery" else ""
             lines.append(f"{mark}{f'{step.tool}: ' if step.tool else ''}{text}")
-    told = [_cut(" ".join(line.split()), _LINE - 1) for line in lines]
-    if len(told) <= _WAY_LINES:
-        return (*told,)
-    end = _WAY_LINES - _BEGINNING - 1
-    return (*told[:_BEGINNING], f"… {len(told) - _BEGINNING - end} more …", *told[-end:])
+    cut = [_cut(" ".join(line.split()), _LINE - 1) for line in lines]
+    if len(cut) <= _MAX_LINES:
+        return (*cut,)
+    end = _MAX_LINES - _BEGINNING - 1
+    return (*cut[:_BEGINNING], f"… {len(cut) - _BEGINNING - end} more …", *cut[-end:])
 
 
 def _arguments(given: object) -> str:
     items = given.items() if isinstance(given, dict) else ()
-    told = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in items)
-    return _cut(", ".join(told), _LINE // 2)
+    arguments = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in items)
+    return _cut(", ".join(arguments), _LINE // 2)
 
 
 def _cut(line: str, most: int) -> str:
@@ -315,7 +315,7 @@ _TABLES: Final = 'kp-middleware sql "select name, sql from sqlite_master" lists 
 _LESS: Final = "ask for less, or open the file with sqlite3"
 _WRITE: Final = "to change it, open it with sqlite3 while no program records"
 _USE: Final = "give one statement, and a value for each of its :names with -p NAME VALUE"
-_TELLING: Final = ("table_", "index_", "foreign_key_", "quick_", "integrity_")
+_SUBJECT_PRAGMAS: Final = ("table_", "index_", "foreign_key_", "quick_", "integrity_")
 """The beginnings of pragmas whose argument names a subject instead of changing a setting."""
 
 
@@ -337,7 +337,7 @@ class FreeQuery:
         self._connection.execute("PRAGMA query_only = ON")
         # A cast of bytes to text need not be UTF-8.
         self._connection.text_factory = lambda text: text.decode(errors="replace")
-        self._connection.set_authorizer(_verdict)
+        self._connection.set_authorizer(_authorize)
         self._connection.set_progress_handler(self._is_over, _OFTEN)
         self._until = 0.0
         self._stopped = False
@@ -347,7 +347,7 @@ class FreeQuery:
 
     def ask(self, sql: str, values: Mapping[str, object]) -> QueryResult:
         self._until, self._stopped = self._timer() + self._limit_s, False
-        with self._in_words():
+        with self._readable_errors():
             cursor = self._connection.execute(sql, values)
         columns = list[str]()
         for name, *_ in cursor.description or ():
@@ -356,7 +356,7 @@ class FreeQuery:
         return QueryResult(columns, self._rows(cursor, columns))
 
     def _rows(self, cursor: sqlite3.Cursor, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-        with self._in_words():
+        with self._readable_errors():
             for row in cursor:
                 asked_at = self._timer()
                 yield dict(zip(columns, row, strict=True))
@@ -367,7 +367,7 @@ class FreeQuery:
         return self._stopped
 
     @contextmanager
-    def _in_words(self) -> Iterator[None]:
+    def _readable_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
@@ -375,19 +375,21 @@ class FreeQuery:
             if code == sqlite3.SQLITE_INTERRUPT and not self._stopped:
                 raise KeyboardInterrupt from error  # SQLite swallowed it inside `_is_over`
             misused = isinstance(error, sqlite3.ProgrammingError | sqlite3.Warning)
-            told = str(error).rstrip("."), _USE if misused else _TABLES
+            problem = str(error).rstrip("."), _USE if misused else _TABLES
             if self._stopped:
-                told = f"this takes longer than {self._limit_s:g} s", _LESS
+                problem = f"this takes longer than {self._limit_s:g} s", _LESS
             elif code in {sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY}:
-                told = "only read-only queries are allowed", _WRITE
-            raise DatabaseError(self._path, *told) from error
+                problem = "only read-only queries are allowed", _WRITE
+            raise DatabaseError(self._path, *problem) from error
 
 
-def _verdict(action: int, what: str | None, setting: str | None, *_: object) -> int:
+def _authorize(action: int, what: str | None, setting: str | None, *_: object) -> int:
     """Deny other files and settings; SQLite itself enforces read-only access."""
-    tells = setting is None or (what or "").startswith(_TELLING)
-    sets = action == sqlite3.SQLITE_PRAGMA and not tells
-    return sqlite3.SQLITE_DENY if sets or action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
+    is_query = setting is None or (what or "").startswith(_SUBJECT_PRAGMAS)
+    is_setting = action == sqlite3.SQLITE_PRAGMA and not is_query
+    return (
+        sqlite3.SQLITE_DENY if is_setting or action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
+    )
 
 
 _COMPLETION_LIMIT_S: Final = 0.2

@@ -58,8 +58,8 @@ _DAMAGED: Final = (
     "record a run to restore the readable part, and try again",
 )
 
-Soundness: TypeAlias = Literal["sound", "damaged", "not known"]
-"""The result of `check_soundness`; ``not known`` after a timeout."""
+Integrity: TypeAlias = Literal["sound", "damaged", "not known"]
+"""The result of `check_integrity`; ``not known`` after a timeout."""
 
 
 class Maintenance(Queries):
@@ -79,9 +79,9 @@ class Maintenance(Queries):
             set_aside=(*map(str, _set_aside_copies(path)),),
         )
 
-    def check_soundness(self, *, limit_s: float = float("inf")) -> Soundness:
+    def check_integrity(self, *, limit_s: float = float("inf")) -> Integrity:
         """Check the integrity of the file's pages and rows, not of its indices."""
-        return soundness_of(self._sqlite, limit_s)
+        return integrity_of(self._sqlite, limit_s)
 
     def back_up(self, into: Path, *, on_progress: Callable[[int, int], None]) -> int:
         """Write a consistent copy of the file, check it, and return its number of runs.
@@ -104,7 +104,7 @@ class Maintenance(Queries):
                 finally:
                     self._run("ROLLBACK")
                 copy.execute("PRAGMA journal_mode = DELETE")  # a WAL needs a writable folder
-                if soundness_of(copy) == "sound":
+                if integrity_of(copy) == "sound":
                     return int(copy.execute("SELECT count(*) FROM traces").fetchone()[0])
         except sqlite3.Error as error:
             if not is_damage(error):
@@ -118,7 +118,7 @@ class Maintenance(Queries):
         return cast("sqlite3.Connection", self._connection)
 
 
-def soundness_of(connection: sqlite3.Connection, limit_s: float = float("inf")) -> Soundness:
+def integrity_of(connection: sqlite3.Connection, limit_s: float = float("inf")) -> Integrity:
     until = time.monotonic() + limit_s
     connection.set_progress_handler(lambda: time.monotonic() > until, _INTERVAL)
     try:
@@ -261,7 +261,7 @@ def _is_damaged(path: Path) -> bool:
         with closing(connect(path)) as connection:
             for command in _INDEX_COMMANDS:
                 connection.execute(command.format("integrity-check"))
-            return soundness_of(connection) == "damaged"
+            return integrity_of(connection) == "damaged"
     except Exception as error:
         if is_damage(error):
             return True

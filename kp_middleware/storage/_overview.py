@@ -194,10 +194,10 @@ _SUCCESSES: Final = f"""
 """
 
 
-class Unjudged(NamedTuple):
+class ReviewBacklog(NamedTuple):
     """The number of the last forwarded runs, and of unreviewed ones among them."""
 
-    unjudged: int
+    unreviewed: int
     forwarded: int
 
 
@@ -229,7 +229,7 @@ class Overview(NamedTuple):
     points: tuple[MapPoint, ...] = ()  # the newest
     removals: tuple[Removal, ...] = ()  # of twelve weeks up to the newest run
     successes: SuccessRecord = SuccessRecord()
-    unjudged: Unjudged = Unjudged(0, 0)  # regardless of ``since``
+    review_backlog: ReviewBacklog = ReviewBacklog(0, 0)  # regardless of ``since``
     days: tuple[Period, ...] = ()  # of 30 days up to the newest run; so are the next three
     models: tuple[Period, ...] = ()
     failures: tuple[Failure, ...] = ()
@@ -296,7 +296,7 @@ class Overviews(Listing, Statistics):
                 points=self.points(first=first),
                 removals=(*self._all(Removal, _REMOVALS, weeks),),
                 successes=self.success_record(first=first),
-                unjudged=self.unjudged(),
+                review_backlog=self.review_backlog(),
                 days=periods(seen, "day"),
                 models=periods(seen, "model"),
                 failures=self.failures(since or ""),
@@ -336,13 +336,13 @@ class Overviews(Listing, Statistics):
         slices = (Slice(*key[:2], traces[key], above[key], key[2]) for key in sorted(traces))
         return ScoreSlices(threshold, (*slices,))
 
-    def unjudged(self) -> Unjudged:
+    def review_backlog(self) -> ReviewBacklog:
         """Count the last forwarded runs, and the unreviewed ones among them."""
         sql = (
             f"SELECT coalesce(sum(un), 0), count(*) FROM (SELECT {UNJUDGED} AS un FROM traces t"
             " WHERE decision = 'forward' AND visibility <> 'private' ORDER BY seq DESC LIMIT ?)"
         )
-        return Unjudged(*self._row(sql, (RECENT,)))
+        return ReviewBacklog(*self._row(sql, (RECENT,)))
 
     def success_record(self, *, first: int = 0) -> SuccessRecord:
         """Count the known outcomes of scored and of forwarded runs, from ``first`` on."""

@@ -24,7 +24,7 @@ from kp_middleware.errors import DatabaseError, Problem
 from kp_middleware.outbox_items import lease_holder
 from kp_middleware.rate_limit import LocalPace, Pace, PaceChange, pack_pace, unpack_pace
 from kp_middleware.shared_log import PostgresPace
-from kp_middleware.storage._maintenance import soundness_of
+from kp_middleware.storage._maintenance import integrity_of
 
 logger = logging.getLogger("kp_middleware")
 
@@ -135,7 +135,7 @@ class PacingTable:
 def _set_aside(path: Path) -> None:
     """Rename a damaged file, or each trace file would fall back to its own rate limit."""
     with closing(open_to_write(path)) as connection:
-        if soundness_of(connection) == "sound":
+        if integrity_of(connection) == "sound":
             return  # another process was first
     aside = path.with_name(f"{path.name}.corrupt-{time.time():.0f}")
     path.replace(aside)

@@ -85,7 +85,7 @@ class PastRun(NamedTuple):
         return self.p_success if math.isclose(p, self.p_success) else p
 
     @property
-    def has_left(self) -> bool:
+    def was_sent(self) -> bool:
         """True if it was sent, is being sent, may have been sent, or was rejected."""
         return self.outbox in _KEPT or self.outbox_reason == MAY_HAVE_BEEN_SENT
 
@@ -95,7 +95,7 @@ class PastRun(NamedTuple):
         return self.id, self.duration_ms, self.shape.steps, self.vector_seq
 
     @property
-    def may_leave(self) -> bool:
+    def may_be_sent(self) -> bool:
         """True unless it is private or was cancelled by the user."""
         return self.visibility != "private" and self.outbox_reason != CANCELLED_BY_USER
 
@@ -161,7 +161,7 @@ class PastRuns(Queries):
     def document(self, seq: int) -> str | None:
         return self._text("SELECT body FROM documents WHERE trace_seq = ?", (seq,))
 
-    def mend(self, seq: int) -> None:
+    def mark_scored(self, seq: int) -> None:
         self._run("UPDATE traces SET state = 'scored' WHERE seq = ? AND state = 'failed'", (seq,))
 
     def add_vector(self, run: PastRun, vector: bytes) -> int:

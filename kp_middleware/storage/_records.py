@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.evaluation import known_success
-from kp_middleware.core.formula import SIGNALS, Adjustment, Parts, Signals, Weights
+from kp_middleware.core.formula import SIGNALS, Adjustment, ScoreParts, Signals, Weights
 from kp_middleware.database import from_row
 from kp_middleware.reasons import outbox_reason_text, reason_text
 from kp_middleware.storage._learning import RunEstimate
@@ -188,9 +188,9 @@ class Scoring:
     took_ms: float | None  # of scoring
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> ScoreParts:
         """The signals, weights and names of rules that make the score."""
-        return Parts(self.signals, self.weights, tuple(rule.rule for rule in self.rules))
+        return ScoreParts(self.signals, self.weights, tuple(rule.rule for rule in self.rules))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

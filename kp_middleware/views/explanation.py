@@ -165,7 +165,9 @@ def _novelty(scoring: Scoring) -> str:
     return f"{similarity} similar to {earlier}, the nearest earlier run: {objective}"
 
 
-def remedy(run: Run, parts: formula.Parts, signal: str, threshold: float, *, measured: bool) -> str:
+def remedy(
+    run: Run, parts: formula.ScoreParts, signal: str, threshold: float, *, measured: bool
+) -> str:
     """Describe the change of one signal that would have changed the decision.
 
     ``measured`` is False if there was no model to measure novelty.
@@ -194,7 +196,7 @@ def shape_of(run: Run) -> formula.Shape:
 
 
 def _values(
-    parts: formula.Parts, signal: str, threshold: float, *, measured: bool
+    parts: formula.ScoreParts, signal: str, threshold: float, *, measured: bool
 ) -> Iterator[tuple[str, float]]:
     """Yield the value that a signal would need, and the score at its limit."""
     cleared = parts.score >= threshold
@@ -209,7 +211,7 @@ def _values(
     yield words, parts.with_signal(signal, 0.0 if cleared else 1.0).score
 
 
-def _tools(run: Run, parts: formula.Parts, *, cleared: bool) -> Iterator[tuple[str, float]]:
+def _tools(run: Run, parts: formula.ScoreParts, *, cleared: bool) -> Iterator[tuple[str, float]]:
     shape, had = shape_of(run), run.tool_count
     fewer, more = reversed(range(had)), range(had + 1, run.step_count + 1)
     for tools in (*fewer, *more) if cleared else (*more, *fewer):
@@ -221,7 +223,7 @@ def _tools(run: Run, parts: formula.Parts, *, cleared: bool) -> Iterator[tuple[s
         yield f"{words} in {counted(run.step_count, 'step')}: score {score:.3f}", score
 
 
-def _outcomes(run: Run, parts: formula.Parts, threshold: float) -> Iterator[tuple[str, float]]:
+def _outcomes(run: Run, parts: formula.ScoreParts, threshold: float) -> Iterator[tuple[str, float]]:
     """Yield the other outcome with the same confidence, then other confidences."""
     cleared = parts.score >= threshold
     for success in dict.fromkeys((not cleared, run.success or not cleared)):
@@ -258,7 +260,7 @@ class Pair(NamedTuple):
     tool: str | None
 
 
-class Part(NamedTuple):
+class Contribution(NamedTuple):
     """The contribution of a signal or rule to each score, or the scores; None without one."""
 
     part: str
@@ -274,7 +276,7 @@ class Comparison(NamedTuple):
 
     left: dict[str, Any]
     right: dict[str, Any]
-    scores: list[Part]
+    scores: list[Contribution]
     steps: list[Pair]
 
     def as_json(self) -> dict[str, Any]:
@@ -292,7 +294,7 @@ def compared(left: Run, right: Run) -> Comparison:
         amounts = a and a.amount, b and b.amount
         difference = (amounts[1] or 0.0) - (amounts[0] or 0.0) if ours and theirs else None
         workings = a.working if a else "", b.working if b else ""
-        scores.append(Part(name, *amounts, difference, *workings))
+        scores.append(Contribution(name, *amounts, difference, *workings))
     return Comparison(_facts(left), _facts(right), scores, aligned(left.steps, right.steps))
 
 

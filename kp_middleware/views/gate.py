@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import DAY_S, WARM_UP, ScoredRun, SettingsGate, replay
-from kp_middleware.storage import RunEstimate, SuccessRecord, Unjudged
+from kp_middleware.storage import ReviewBacklog, RunEstimate, SuccessRecord
 from kp_middleware.views.wording import counted
 
 _SILENCE: Final = 50  # forwarded runs without any known outcome
@@ -47,24 +47,24 @@ def estimate_in_words(estimate: RunEstimate) -> str:
     return words
 
 
-def unjudged_in_words(found: Unjudged) -> str:
+def review_backlog_in_words(backlog: ReviewBacklog) -> str:
     """Describe the runs to review, with the command."""
-    if not found.unjudged:
+    if not backlog.unreviewed:
         return "nothing to review"
-    runs = f"{found.unjudged:,} of the last {found.forwarded:,} runs that passed the gate"
-    if found.unjudged == found.forwarded:
-        runs = f"{counted(found.forwarded, 'run')} passed the gate and"
-    return f"{runs} {'is' if found.unjudged == 1 else 'are'} not reviewed yet: {_REVIEW}"
+    runs = f"{backlog.unreviewed:,} of the last {backlog.forwarded:,} runs that passed the gate"
+    if backlog.unreviewed == backlog.forwarded:
+        runs = f"{counted(backlog.forwarded, 'run')} passed the gate and"
+    return f"{runs} {'is' if backlog.unreviewed == 1 else 'are'} not reviewed yet: {_REVIEW}"
 
 
-def successes_as_json(record: SuccessRecord, unjudged: Unjudged) -> dict[str, Any]:
+def successes_as_json(record: SuccessRecord, backlog: ReviewBacklog) -> dict[str, Any]:
     """Return the record as JSON, with its text and warning."""
     counts = {name: count for name, count in record._asdict().items() if name != "some_stay"}
-    warning = success_warning(record, unjudged)
+    warning = success_warning(record, backlog)
     return {**counts, "in_words": record_in_words(record), "warning": warning}
 
 
-def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
+def success_warning(record: SuccessRecord, backlog: ReviewBacklog) -> str | None:
     """Warn if the gate chooses worse than chance, or if no outcome is known; else None."""
     if record.is_worse_than_chance:
         return (
@@ -72,8 +72,8 @@ def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
             ' A score rewards effort; a share such as threshold="top 20%" ranks by the outcomes of'
             f" earlier runs: {_REVIEW}"
         )
-    if unjudged.unjudged == unjudged.forwarded >= _SILENCE:
-        return f"none of {unjudged.forwarded:,} forwarded runs has a known outcome: {_REVIEW}"
+    if backlog.unreviewed == backlog.forwarded >= _SILENCE:
+        return f"none of {backlog.forwarded:,} forwarded runs has a known outcome: {_REVIEW}"
     return None
 
 
@@ -229,7 +229,7 @@ def _view(
     )
 
 
-def never_leave(private: int, if_not_private: int = 0) -> str:
+def private_note(private: int, if_not_private: int = 0) -> str:
     """Return how many private runs are not counted, and how many would clear otherwise."""
     would = f" If not private, {if_not_private:,} would clear." if if_not_private else ""
     return f"Not counted: {counted(private, 'scored private run')}, never sent.{would}"

@@ -15,11 +15,11 @@ from kp_middleware.web.marks import (
     SIGNAL_COLOURS,
     WIDTH,
     BarRow,
+    BarSegment,
     Chart,
     Column,
     Key,
     Links,
-    Piece,
     Table,
     TableRow,
     bar,
@@ -29,9 +29,9 @@ from kp_middleware.web.marks import (
     group,
     label,
     line,
+    polyline,
     scale,
     stacked,
-    straight,
     threshold_line,
 )
 
@@ -75,8 +75,8 @@ def state_bars(found: storage.Funnel, links: Links) -> Chart:
             label = f"{name}: {why}" if name == "blocked" and why else name
             part, href = share(number, found.recorded), links.runs(**filters)
             working = part if number != found.recorded else ""
-            pieces = (_piece(number, found.recorded, colour),)
-            bars.append(BarRow(label, f"{number:,}", working, pieces, href))
+            segments = (_segment(number, found.recorded, colour),)
+            bars.append(BarRow(label, f"{number:,}", working, segments, href))
             rows.append(TableRow((label, f"{number:,}", part), href))
     return Chart(", ".join(findings), Table(("State", "Traces", "Share of all"), rows), bars)
 
@@ -98,10 +98,10 @@ def tool_bars(overview: storage.Overview, links: Links) -> Chart:
         # a failure may lack a recorded call
         parts = max(tool.calls - tool.failures, 0), tool.failures
         good, failed = (100 * part / longest for part in parts)
-        pieces = (Piece(0, good, "plain"), Piece(good, failed, "loss"))
+        segments = (BarSegment(0, good, "plain"), BarSegment(good, failed, "loss"))
         mean = "" if tool.mean_ms is None else duration(tool.mean_ms)
         words = " · ".join(filter(None, (f"{tool.failures:,} failed" if failed else "", mean)))
-        seen = tuple(piece for piece in pieces if piece.width)
+        seen = tuple(segment for segment in segments if segment.width)
         href = links.runs(tool=tool.tool) if tool.calls else None
         bars.append(BarRow(tool.tool, f"{tool.calls:,}", words, seen, href))
         rows.append(TableRow((tool.tool, f"{tool.calls:,}", f"{tool.failures:,}", mean), href))
@@ -218,7 +218,7 @@ def timeline_bars(calls: Sequence[Call], took_ms: float, costs: Mapping[int, str
         caption += f"; {len(calls) - _MAX_CALLS:,} more calls are not shown"
     bars, rows = [], []
     if idle_ms:
-        waits = tuple(_piece(end - start, total_ms, "below", start) for start, end in idle[-1])
+        waits = tuple(_segment(end - start, total_ms, "below", start) for start, end in idle[-1])
         bars.append(BarRow("waiting", duration(idle_ms), "no call", waits))
     shown = calls[:_MAX_CALLS]
     agents = dict.fromkeys(call.agent for call in shown)
@@ -226,13 +226,13 @@ def timeline_bars(calls: Sequence[Call], took_ms: float, costs: Mapping[int, str
         theirs = [call for call in shown if call.agent == agent]
         if len(agents) > 1:  # a lane with its calls below
             took = duration(max(call.end_ms for call in theirs) - theirs[0].start_ms)
-            lane = (_piece(call.length_ms, total_ms, "plain", call.start_ms) for call in theirs)
+            lane = (_segment(call.length_ms, total_ms, "plain", call.start_ms) for call in theirs)
             bars.append(BarRow(agent or "main agent", took, "agent", (*lane,)))
         for call in theirs:
             facts = (counted(call.tokens, "token") if call.tokens else "", costs.get(call.step, ""))
             words, href = " · ".join(filter(None, facts)), f"#step-{call.step}"
-            piece = _piece(call.length_ms, total_ms, _CALL_COLOURS[call.kind], call.start_ms)
-            bars.append(BarRow(call.name, duration(call.length_ms), words, (piece,), href))
+            segment = _segment(call.length_ms, total_ms, _CALL_COLOURS[call.kind], call.start_ms)
+            bars.append(BarRow(call.name, duration(call.length_ms), words, (segment,), href))
     for call in shown:
         cells = call.name, call.kind, duration(call.start_ms), duration(call.length_ms)
         rows.append(TableRow(cells))
@@ -240,10 +240,10 @@ def timeline_bars(calls: Sequence[Call], took_ms: float, costs: Mapping[int, str
     return Chart(caption, table, bars, axis=("0", duration(total_ms)))
 
 
-def _piece(amount: float, of: float, colour: str, start: float = 0.0) -> Piece:
+def _segment(amount: float, of: float, colour: str, start: float = 0.0) -> BarSegment:
     """Return a part of a whole, wide enough to be visible."""
     left, width = 100 * start / of, 100 * amount / of
-    return Piece(min(left, 100 - _MIN_WIDTH), min(max(_MIN_WIDTH, width), 100 - left), colour)
+    return BarSegment(min(left, 100 - _MIN_WIDTH), min(max(_MIN_WIDTH, width), 100 - left), colour)
 
 
 def waterfall(view: TraceView) -> Chart:
@@ -260,9 +260,9 @@ def waterfall(view: TraceView) -> Chart:
     for part, working, amount in view.sum:
         before, reached = reached, reached + amount
         colour = SIGNAL_COLOURS.get(part, "loss" if amount < 0 else "plain")
-        pieces = (_piece(abs(amount), 1, colour, min(before, reached)),) if amount else ()
-        bars.append(BarRow(part.replace("_", " "), signed(amount), working, pieces))
-    total = Piece(0, 100 * score, "cleared" if is_cleared else "below")
+        segments = (_segment(abs(amount), 1, colour, min(before, reached)),) if amount else ()
+        bars.append(BarRow(part.replace("_", " "), signed(amount), working, segments))
+    total = BarSegment(0, 100 * score, "cleared" if is_cleared else "below")
     bars.append(BarRow("score", f"{score:.3f}", margin, (total,)))
     rows = [TableRow((bar.name, bar.working, bar.amount)) for bar in bars]
     table = Table(("Part", "Working", "Adds"), rows)
@@ -285,12 +285,12 @@ def novelty_band(days: Sequence[storage.NoveltyDay]) -> Chart:
     drawn = [*zip(map(across, at), days, strict=True)]
     around = [(x, up(row.high)) for x, row in drawn] + [(x, up(row.low)) for x, row in drawn[::-1]]
     marks = grid(up, 28, {0: "0", 0.5: "0.5", 1: "1"})
-    marks.append(line(around, "kp-band", "polygon"))
-    marks.append(line([(x, up(row.median)) for x, row in drawn], "kp-curve kp-line-orange"))
+    marks.append(polyline(around, "kp-band", "polygon"))
+    marks.append(polyline([(x, up(row.median)) for x, row in drawn], "kp-curve kp-line-orange"))
     rows = []
     for x, row in drawn:
         low, median, high = (f"{value:.2f}" for value in (row.low, row.median, row.high))
-        spot = straight(x, 22, x, 176, "point-at"), dot((x, up(row.median)), 2, "orange")
+        spot = line(x, 22, x, 176, "point-at"), dot((x, up(row.median)), 2, "orange")
         marks.append(group(f"{row.day}: median {median}, most from {low} to {high}", spot))
         rows.append(TableRow((row.day, low, median, high)))
     marks += [label(day(days[0].day), 28, 193), label(day(days[-1].day), WIDTH, 193, "end")]
@@ -308,7 +308,7 @@ def removal_bars(removed: Sequence[storage.Removal]) -> Chart:
     caption += f" most often {most}, {amount:,} times"
     if len(amounts) > len(drawn):
         caption += f". The {len(drawn)} most frequent of {len(amounts)} kinds"
-    bars = [BarRow(kind, f"{n:,}", pieces=(_piece(n, amount, "plain"),)) for kind, n in drawn]
+    bars = [BarRow(kind, f"{n:,}", segments=(_segment(n, amount, "plain"),)) for kind, n in drawn]
     rows = [TableRow((removal.week, removal.kind, f"{removal.times:,}")) for removal in removed]
     return Chart(caption, Table(("Week from", "Kind", "Removed"), rows), bars)
 
@@ -350,8 +350,8 @@ def scores_by_domain(scores: storage.ScoreSlices, links: Links) -> Chart:
     for name, scored in groups.items():
         href, part = links.runs(domain=name, sort="score"), share(scored.above, scored.traces)
         rows.append(TableRow((name, f"{scored.traces:,}", f"{scored.above:,}", part), href))
-        piece = Piece(0, 100 * scored.above / scored.traces, colours[name])
-        bars.append(BarRow(name, part, f"{scored.above:,} of {scored.traces:,}", (piece,), href))
+        segment = BarSegment(0, 100 * scored.above / scored.traces, colours[name])
+        bars.append(BarRow(name, part, f"{scored.above:,} of {scored.traces:,}", (segment,), href))
     columns = ("Domain", "Scored", "Cleared" if threshold is None else "At or above", "Share")
     return Chart(caption, Table(columns, rows), bars[:_MAX_BARS])
 
@@ -378,9 +378,9 @@ def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
         style = f"kp-curve kp-line-{colours[name] if place else 'ink'}"
         style += f" kp-dash-{place - 1}" if place > 1 else ""  # not by color alone
         heights = [up(scored.reaching(at) / scored.traces) for at in range(101)]
-        curve = line([(across(at / 100), y) for at, y in enumerate(heights)], style)
+        curve = polyline([(across(at / 100), y) for at, y in enumerate(heights)], style)
         curves.append(group(f"{name}: {scored.above:,} of {scored.traces:,} now", (curve,), href))
-        swatch = line(((0, 0), (_SWATCH_WIDTH, 0)), style)
+        swatch = polyline(((0, 0), (_SWATCH_WIDTH, 0)), style)
         keys.append(
             Key(f"{name} {share(scored.above, scored.traces)}", swatch, href, _SWATCH_WIDTH)
         )

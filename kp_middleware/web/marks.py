@@ -65,15 +65,15 @@ class Mark(NamedTuple):
     inside: tuple["Mark", ...] = ()
 
 
-def line(points: Iterable[Point], style: str, tag: str = "polyline") -> Mark:
+def polyline(points: Iterable[Point], style: str, tag: str = "polyline") -> Mark:
     """Return a line through points, or a ``polygon``; ``style`` names CSS classes."""
     places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return Mark(tag, {"points": places, "fill": "none", "class": style})
 
 
-def straight(x1: float, y1: float, x2: float, y2: float, style: str = "grid") -> Mark:
+def line(x1: float, y1: float, x2: float, y2: float, style: str = "grid") -> Mark:
     """Return a line between two points."""
-    return line(((x1, y1), (x2, y2)), f"kp-{style}")
+    return polyline(((x1, y1), (x2, y2)), f"kp-{style}")
 
 
 def bar(place: Point, width: float, height: float, colour: str) -> Mark:
@@ -131,7 +131,7 @@ class Key(NamedTuple):
     width: float = 12.0
 
 
-class Piece(NamedTuple):
+class BarSegment(NamedTuple):
     """A segment of a horizontal bar, in percent of the full width."""
 
     start: float
@@ -145,7 +145,7 @@ class BarRow(NamedTuple):
     name: str
     amount: str
     working: str = ""
-    pieces: tuple[Piece, ...] = ()
+    segments: tuple[BarSegment, ...] = ()
     href: str | None = None
 
 
@@ -224,14 +224,14 @@ def grid(up: Scale, left: float, names: Mapping[float, str]) -> list[Mark]:
     """Draw a horizontal line at each value, an axis at 0."""
     marks = []
     for value, name in names.items():
-        marks.append(straight(left, up(value), WIDTH, up(value), "grid" if value else "axis"))
+        marks.append(line(left, up(value), WIDTH, up(value), "grid" if value else "axis"))
         marks.append(label(name, left - 6, up(value) + 4, "end"))
     return marks
 
 
 def threshold_line(name: str, x: float, top: float, bottom: float) -> list[Mark]:
     """Draw the threshold line with its name above."""
-    drawn = straight(x, top, x, bottom, "threshold")
+    drawn = line(x, top, x, bottom, "threshold")
     return [drawn, label(name, x, top - 8, _anchor(x, name), "loss")]
 
 

@@ -14,7 +14,7 @@ from kp_middleware import storage
 from kp_middleware.core.gates import exact
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import instant
-from kp_middleware.views.gate import never_leave, record_in_words, success_warning
+from kp_middleware.views.gate import private_note, record_in_words, success_warning
 from kp_middleware.views.prices import Prices, Spending
 from kp_middleware.views.steps import timed_calls
 from kp_middleware.views.trace import view_trace
@@ -70,7 +70,7 @@ def overview_html(
     return render(
         "overview.html",
         last=overview.last,
-        warning=success_warning(overview.successes, overview.unjudged),
+        warning=success_warning(overview.successes, overview.review_backlog),
         chosen=record_in_words(overview.successes),
         totals=_totals(overview, links, prices, spent),
         unpriced=spent.unpriced if costs else (),
@@ -194,7 +194,7 @@ def trace_html(
 def _private(scores: storage.ScoreSlices) -> str:
     leaving = scores.leaving
     private, reach = scores.traces - leaving.traces, scores.above - leaving.above
-    return never_leave(private, reach) if private else ""
+    return private_note(private, reach) if private else ""
 
 
 _REPORT_EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_alone=False)

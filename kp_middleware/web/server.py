@@ -139,12 +139,12 @@ def _is_equal(given: str, expected: str) -> bool:
 
 
 def _secured(send: Send) -> Send:
-    async def confined(message: Any) -> None:
+    async def send_secured(message: Any) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message["headers"], *_encoded(_SECURITY_HEADERS)]}
         await send(message)
 
-    return confined
+    return send_secured
 
 
 async def _respond(

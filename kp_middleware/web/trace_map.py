@@ -49,7 +49,7 @@ def trace_map(
     drawn: list[marks.Mark] = []
     if nearest:
         caption = f"This run among the {len(points):,} newest, linked to the most similar"
-        drawn += [marks.straight(*places[0], *place, "link") for place in places[1 : nearest + 1]]
+        drawn += [marks.line(*places[0], *place, "link") for place in places[1 : nearest + 1]]
         styles = ["this-spot", *["cleared-spot"] * nearest]
         styles += ["faint-spot"] * (len(points) - len(styles))
         this, *others = zip(points, places, styles, strict=True)

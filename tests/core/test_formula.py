@@ -15,7 +15,7 @@ from kp_middleware.core.formula import (
     SIGNALS,
     STEP_TYPES,
     Nearest,
-    Parts,
+    ScoreParts,
     Shape,
     Signals,
     Weights,
@@ -137,7 +137,7 @@ def test_a_score_is_what_its_signals_weights_and_rules_add_up_to(
 ):
     score = scored(any_shape, similarity, confidence, success, weights)
 
-    parts = Parts(score.signals, weights, score.rules)
+    parts = ScoreParts(score.signals, weights, score.rules)
     base, _ = combine(score.signals, weights, ())
     assert all(0 <= number <= 1 for number in (score.value, *score.signals))
     assert score.value == pytest.approx(base + sum(delta for _, delta in score.adjustments))
@@ -155,9 +155,13 @@ def test_another_outcome_gives_the_score_that_it_would_have_given_at_once(
     assert score_run(run, weights) == scored(any_shape, similarity, after, success, weights)
 
 
-@given(st.builds(Parts, SIGNAL_SETS, WEIGHTS, RULES), st.sampled_from(SIGNALS), THRESHOLDS, UNIT)
-@example(Parts(HALF, Weights(0, 0.5, 0.25, 0.25), ()), "complexity", 0.6, 0.5)  # does not count
-@example(Parts(HALF, EVEN, ()), "novelty", 0.625, 0.5)  # must be 1
+@given(
+    st.builds(ScoreParts, SIGNAL_SETS, WEIGHTS, RULES), st.sampled_from(SIGNALS), THRESHOLDS, UNIT
+)
+@example(
+    ScoreParts(HALF, Weights(0, 0.5, 0.25, 0.25), ()), "complexity", 0.6, 0.5
+)  # does not count
+@example(ScoreParts(HALF, EVEN, ()), "novelty", 0.625, 0.5)  # must be 1
 def test_a_value_reaches_the_threshold_exactly_from_the_least_on(parts, signal, threshold, probe):
     least = parts.min_signal(signal, threshold)
 

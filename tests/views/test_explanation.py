@@ -14,7 +14,7 @@ from kp_middleware import Decision, KnowledgePulse, ReasoningTrace, Step
 from kp_middleware.core.formula import (
     PROFILES,
     SIGNALS,
-    Parts,
+    ScoreParts,
     Signals,
     fired_rules,
     measure,
@@ -158,7 +158,7 @@ def parts_of(of, weights, measured):
     """The parts of its score, by the formula; complexity and novelty as they were measured."""
     of_run = measure(shape_of(of), None, of.confidence, success=of.success)
     signals = Signals(*measured, of_run.tool_diversity, of_run.outcome_confidence)
-    return Parts(signals, weights, fired_rules(shape_of(of), success=of.success))
+    return ScoreParts(signals, weights, fired_rules(shape_of(of), success=of.success))
 
 
 @given(

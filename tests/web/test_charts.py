@@ -59,11 +59,11 @@ def test_each_state_has_a_bar_and_it_is_said_why_some_are_blocked():
     bars = {bar.name: bar for bar in chart.bars}
     assert chart.caption == "600 recorded, 48 cleared, 3 blocked"
     assert bars["blocked: residual_secret 3"].href == "/runs?state=blocked"
-    assert bars["cleared"].pieces[0].width == pytest.approx(8)
+    assert bars["cleared"].segments[0].width == pytest.approx(8)
     assert bars.keys() == {"recorded", "cleared", "blocked: residual_secret 3"}
     assert chart.table.rows[1].cells == ("cleared", "48", "8.0\xa0%")
     one_of_many = states(100_000, sent=1).bars[1]
-    assert one_of_many.pieces[0].width >= 0.3
+    assert one_of_many.segments[0].width >= 0.3
     assert one_of_many.working == "<0.1\xa0%"
 
 
@@ -87,11 +87,11 @@ def test_what_failed_of_a_tool_is_the_end_of_its_bar():
 
     read, write = chart.bars
     assert chart.caption == "read was called most: 8 of 10 calls; 2 failed"
-    assert [(piece.colour, piece.start, piece.width) for piece in read.pieces] == [
+    assert [(segment.colour, segment.start, segment.width) for segment in read.segments] == [
         ("plain", 0, 75),
         ("loss", 75, 25),
     ]
-    assert [piece.width for piece in write.pieces] == [25]
+    assert [segment.width for segment in write.segments] == [25]
     assert (read.working, read.amount) == ("2 failed · 242\xa0ms", "8")
     assert chart.table.rows[1].cells == ("write", "2", "0", "")
 
@@ -105,7 +105,7 @@ def test_what_is_said_of_tools_is_said_of_all_also_where_some_are_drawn():
 
 
 def test_each_part_begins_where_the_one_before_it_ended():
-    *parts, total = (bar.pieces[0] for bar in waterfall(run(*SIGNALS)).bars)
+    *parts, total = (bar.segments[0] for bar in waterfall(run(*SIGNALS)).bars)
 
     assert [part.colour for part in parts] == ["blue", "orange", "green", "purple"]
     assert parts[0].start == 0
@@ -118,8 +118,8 @@ def test_each_part_begins_where_the_one_before_it_ended():
 def test_a_rule_that_takes_away_goes_back_and_is_a_loss():
     chart = waterfall(run(*SIGNALS, ScoreLine("single_tool", "rule", -0.1), score=0.401))
 
-    before, bar = chart.bars[3].pieces[0], chart.bars[4]
-    (loss,) = bar.pieces
+    before, bar = chart.bars[3].segments[0], chart.bars[4]
+    (loss,) = bar.segments
     assert loss.colour == "loss"
     assert loss.start + loss.width == pytest.approx(before.start + before.width)
     assert (bar.name, bar.amount, bar.working) == ("single tool", "−0.100", "rule")
@@ -137,7 +137,7 @@ def test_the_score_is_held_against_the_threshold(score, is_cleared, words_):
 
     assert chart.caption == f"The score is {score:.3f}: {words_} the threshold of 0.75"
     assert (chart.threshold, chart.threshold_name) == (75, "threshold 0.75")
-    assert chart.bars[-1].pieces[0].colour == ("cleared" if is_cleared else "below")
+    assert chart.bars[-1].segments[0].colour == ("cleared" if is_cleared else "below")
 
 
 def test_the_table_has_the_whole_sum():
@@ -172,7 +172,7 @@ def test_removals_are_added_up_by_kind_and_listed_by_week():
     assert chart.caption == (
         "15 removed in the 12 weeks up to the newest run; most often email, 10 times"
     )
-    assert [(bar.name, bar.amount, bar.pieces[0].width) for bar in chart.bars] == [
+    assert [(bar.name, bar.amount, bar.segments[0].width) for bar in chart.bars] == [
         ("email", "10", 100),
         ("api_key", "5", 50),
     ]

@@ -84,8 +84,8 @@ def test_a_file_too_large_for_the_time_is_not_called_damaged(agent, db, kp):
         )
 
         in_no_time, in_time = (
-            History(connection).check_soundness(limit_s=0),
-            History(connection).check_soundness(),
+            History(connection).check_integrity(limit_s=0),
+            History(connection).check_integrity(),
         )
         (count,) = connection.execute("SELECT count(*) FROM meta").fetchone()
 
