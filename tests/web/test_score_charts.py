@@ -117,7 +117,7 @@ def test_each_domain_has_a_bar_of_what_reaches_the_threshold():
         ("law", "4", "2"),
     ]
     code, law = chart.bars
-    assert [bar.pieces[0].width for bar in (code, law)] == [25, 50]
+    assert [bar.segments[0].width for bar in (code, law)] == [25, 50]
     assert (code.href, code.working) == ("/runs?domain=code&sort=score", "200 of 800")
 
 
