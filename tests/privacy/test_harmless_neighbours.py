@@ -1,0 +1,74 @@
+"""What reads like a secret and is none stays, beside a secret of the same kind that goes."""
+
+import base64
+import random
+import struct
+
+import made_up
+import pytest
+
+from kp_middleware.privacy import redact_jsonable
+
+SYMBOLS = "f0K4G!A4" + made_up.characters(6) + "#_x"
+WEAK = "hunter" + "2"
+ADMIN = "admin" + "123"
+WORD = "sun" + "shine"
+KINDS = {}
+"""By kind: what stays, and the secrets that go, each as a form and its value."""
+
+KINDS["workflows"] = (
+    [
+        "with:\n  token: ${{ secrets.GITHUB_TOKEN }}",
+        "  password: ${{ secrets.DOCKER_PASSWORD }}\n  username: bob",
+        "NPM_TOKEN=${{ secrets.NPM_TOKEN }} npm publish",
+        "github-token: ${{ steps.app.outputs.token }}  # of the app",
+        "tool --token ${{ secrets.T }} run",
+        "permissions:\n  contents: read\n  id-token: write",
+        "secrets: inherit",
+        {"permissions": {"id-token": "write"}, "secrets": "inherit"},
+        {"with": {"token": "${{ secrets.GITHUB_TOKEN }}", "password": "{{ vault.password }}"}},
+    ],
+    [
+        ("token: ${{{{ secrets.T || '{}' }}}}", SYMBOLS),
+        ("id-token: {}", made_up.TOKEN),
+        ("secrets: {}", WEAK),
+        ("password: {}  # ${{{{ secrets.T }}}}", WEAK),
+        ("password: {}", WORD),
+    ],
+)
+
+
+def ssh_key(seed):
+    numbers = random.Random(seed)
+    parts = (b"ssh-rsa", b"\x01\x00\x01", b"\x00" + numbers.randbytes(384))
+    body = b"".join(struct.pack(">I", len(part)) + part for part in parts)
+    return f"ssh-rsa {base64.b64encode(body).decode()} bob@laptop"
+
+
+def picture(seed):
+    header = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0"
+    body = header + random.Random(seed).randbytes(60)
+    return f"data:image/png;base64,{base64.b64encode(body).decode()}"
+
+
+SQUARE = "EA" + "AA" + made_up.characters(60)
+KINDS["public keys and pictures"] = (
+    [*map(ssh_key, range(20)), *map(picture, range(20))],
+    [("we saw {} there", SQUARE), ("client('{}')", SQUARE), ("/v2/{}?x=1", SQUARE)],
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_only_reads_like_a_secret_stays(kind):
+    left = [(text, redact_jsonable(text, level="private").value) for text in KINDS[kind][0]]
+
+    assert [pair for pair in left if pair[0] != pair[1]] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_neighbour_goes(kind):
+    texts = [(form.format(value), value) for form, value in KINDS[kind][1]]
+
+    left = [(text, redact_jsonable(text, level="private").value, value) for text, value in texts]
+
+    assert [pair for *pair, value in left if made_up.remains(value, str(pair[1]))] == []
