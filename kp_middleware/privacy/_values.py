@@ -104,7 +104,10 @@ _TYPESET = re.compile(r"\\(?:f[A-Z]\Z|&\Z|-(?=\w))")  # of a manual page
 _PUNCTUATION = "*_()[]{}<>\"'`.,;:!?&|"
 _UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 is_hexadecimal = _full_match(re.compile(f"(?:0x)?[0-9a-f]+|[0-9A-F]+|{_UUID}"))
-_SECRET_WORD = re.compile(r"(?i)[\w.-]*(?:pass(?:word|wd)?|pwd|secret|token|your)[\w.-]*")
+_PLACEHOLDER_WORD = re.compile(
+    r"(?i)[\w.-]*your[\w.-]*|(?:(?:an?|the|my|some|new|old|user|db)[_.-])?"
+    r"(?:the|new|old)?(?:pass(?:word|wd|phrase)?|pwd|secret|token)(?:[_.-]?here)?"
+)
 _PATTERN = re.compile(r"\\|\(\?[:=!<P]|a-z|A-Z|0-9|\[\^\S+\]|[.][*+](?:[?)|$]|\Z)")
 _FIELD = re.compile(r"\{\w*\}|%[sd(]")
 _TEMPLATE = re.compile(
@@ -361,7 +364,7 @@ CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "is_array_of_secrets": lambda value: any(
         has_digits(one) and is_strong(one) for one in re.split(r"[\"']\s*,\s*[\"']", value)
     ),
-    "is_no_dummy": lambda value: not (is_dummy(value) or _SECRET_WORD.fullmatch(value)),
+    "is_no_dummy": lambda value: not (is_dummy(value) or _PLACEHOLDER_WORD.fullmatch(value)),
     "is_list_of_secrets": lambda value: any(is_strong(one.strip("-\"'")) for one in value.split()),
     "is_no_code": lambda value: not (is_code(value) or is_dummy(value) or is_description(value)),
     "is_no_template": lambda value: not _TEMPLATE.fullmatch(value),

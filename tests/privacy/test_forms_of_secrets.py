@@ -15,6 +15,10 @@ BLANK = "[REDACTED:password]"
 ANNOUNCED = "wJ4" + made_up.characters(35) + "/+"
 BETWEEN = ("\n", ", ", '", "', "\nexport X=")
 LOG = "2025-01-01 INFO login user=bob password={} status=ok"
+LOGINS = (
+    *("mysql -uroot -p{} app", "sshpass -p {} ssh bob@h", "docker login -u bob -p {} reg.io"),
+    *("redis-cli -a {} ping", "sqlcmd -U sa -P {}", "ldapsearch -x -w {}", "sqlplus scott/{}@orcl"),
+)
 SIGNS = ("NCwa[c&QJ,r+g*Mx", "!qP0TS8<ibX55MjH", "*IN-QQ)*3Aq;}zW1")
 
 
@@ -61,6 +65,7 @@ def test_such_names_give_it_away_as_keys():
         ("kind: Secret\ndata:\n  extra: {}\n", "cXVpZXQgcGFzcyBwaHJhc2U="),
         ("chpasswd <<EOF\nbob:{}\nEOF", made_up.PASSWORD),
         ("setx DB_PASSWORD {}", made_up.PASSWORD),
+        *((form, weak) for form in LOGINS for weak in ("Pass" + "word123", "my-secret" + "-pw")),
         ("Unseal Key 2: {}", made_up.base64_of(33)),
         *((f"{made_up.PREFIXED['aws']}{between}{{}}", ANNOUNCED) for between in BETWEEN),
         *((f"{word}: {{}}\nok", TWELVE) for word in forms.LANGUAGES),
@@ -153,6 +158,7 @@ def test_what_stands_around_a_bare_value_still_reads(text, expected):
         *("'password' => ['required', 'string', 'min:8'],", "password: ['', Validators.required],"),
         {"password": ["This field is required."]},
         *("password              = var.db_password", "token                 : string"),
+        *(form.format(word) for form in LOGINS for word in ("password", "your_password", "<pwd>")),
         *('var tokenType string = "bearer"', 'var password string = os.Getenv("DB_PASSWORD")'),
         *(["ssh", "-p", "2222"], ["mkdir", "-p", "some/folder"]),
     ],
