@@ -1,4 +1,4 @@
-"""What a LangChain agent of twenty turns tells its handlers: one by one, and as a whole run."""
+"""The events of a LangChain agent of twenty turns: one by one, and as a whole run."""
 
 from typing import Any, Final
 
@@ -16,12 +16,12 @@ ANSWER: Final = LLMResult(generations=[[ChatGeneration(message=SAID)]])
 
 
 def chain(parent: Any) -> None:
-    """A node of a graph."""
+    """Run a node of a graph."""
     parent.on_chain_start(None, {"messages": HISTORY}, name="node").on_chain_end({})
 
 
 def model(parent: Any) -> None:
-    """A chat model that reads ten turns."""
+    """Run a chat model that reads ten turns."""
     (run,) = parent.on_chat_model_start(
         {"name": "model"}, [HISTORY], invocation_params={"_type": "scripted"}, options={}
     )
@@ -29,19 +29,19 @@ def model(parent: Any) -> None:
 
 
 def run_tool(parent: Any) -> None:
-    """A tool that a model called."""
+    """Run a tool that a model called."""
     run = parent.on_tool_start({"name": "look_up"}, "", inputs=CALL["args"], tool_call_id="c1")
     run.on_tool_end(RESULT)
 
 
 async def run_async_tool(parent: Any) -> None:
-    """The same in an event loop."""
+    """Run the tool in an event loop."""
     run = await parent.on_tool_start({"name": "look_up"}, "", inputs=CALL["args"])
     await run.on_tool_end(RESULT)
 
 
 class Scripted(BaseChatModel):
-    """Calls its tool twenty times, then answers."""
+    """A model that calls its tool twenty times, then answers."""
 
     @property
     def _llm_type(self) -> str:

@@ -1,4 +1,4 @@
-"""Keeping one evaluation in the file, beside the same statements alone; in processor time."""
+"""One evaluation kept in the file, beside the same statements alone, in processor time."""
 
 import sqlite3
 import time
@@ -31,15 +31,15 @@ STEPS: Final = tuple(
 
 
 class Statement(NamedTuple):
-    """One that was executed, with all that it was given."""
+    """An executed statement, with its values."""
 
     run: Callable[..., sqlite3.Cursor]
     sql: str
     given: Any
 
 
-class Noting(sqlite3.Connection):
-    """Notes what is executed."""
+class LoggedConnection(sqlite3.Connection):
+    """A connection that keeps a list of what it executes."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -58,8 +58,8 @@ class Noting(sqlite3.Connection):
         super().commit()
 
 
-class Keeping:
-    """Keeps evaluations of runs of eight steps, each unlike all others, with a vector each."""
+class EvaluationWriter:
+    """A writer of evaluations: runs of eight steps, no two alike, with a vector each."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -69,14 +69,14 @@ class Keeping:
         self._units = np.random.default_rng(0).standard_normal((97, 384), dtype=np.float32)
 
     def ready(self) -> tuple[RecordedRun, np.ndarray]:
-        """What is known before anything is written."""
+        """Return the next run and its vector; nothing is written yet."""
         number = next(self._numbers)
         trace = ReasoningTrace.of(f"Find the module that leaks, number {number}", STEPS)
         trace = trace.model_copy(update={"id": f"kp:trace:{number:036}"})
         return RecordedRun(trace=trace, shape=trace.shape), self._units[number % 97]
 
     def keep(self, run: RecordedRun, vector: np.ndarray, score: Score) -> None:
-        """The two transactions of a run."""
+        """Write a run in its two transactions."""
         seq = self._store.record(run)
         with transaction(self._connection):
             if self._store.is_recorded(seq):
@@ -85,11 +85,11 @@ class Keeping:
 
 
 def kept_and_bare_us(folder: Path) -> tuple[float, float]:
-    """Microseconds for one evaluation: ours, and its statements alone, in turns on two files."""
+    """Measure one evaluation in microseconds: ours, and its statements alone, in turns."""
     score = Scorer().score(ReasoningTrace.of("Find it", STEPS))
-    statements = [*_noted(folder / "noted.db", score)]
+    statements = [*_statements(folder / "noted.db", score)]
     with closing(connect(folder / "ours.db")) as ours, closing(connect(folder / "bare.db")) as bare:
-        keeping = Keeping(ours)
+        keeping = EvaluationWriter(ours)
         best_us, best_bare_us = float("inf"), float("inf")
         for first in range(0, len(statements), EVALUATIONS):
             chosen = statements[first : first + EVALUATIONS]
@@ -100,18 +100,20 @@ def kept_and_bare_us(folder: Path) -> tuple[float, float]:
     return best_us, best_bare_us
 
 
-def _noted(path: Path, score: Score) -> Iterator[list[Statement]]:
-    """The statements of one evaluation after another."""
+def _statements(path: Path, score: Score) -> Iterator[list[Statement]]:
+    """Yield the statements of one evaluation after another."""
     connect(path).close()
-    with closing(sqlite3.connect(path, isolation_level=None, factory=Noting)) as connection:
-        keeping = Keeping(connection)
+    with closing(
+        sqlite3.connect(path, isolation_level=None, factory=LoggedConnection)
+    ) as connection:
+        writer = EvaluationWriter(connection)
         for _ in range(STORED + ROUNDS * EVALUATIONS):
             connection.noted = []
-            keeping.keep(*keeping.ready(), score)
+            writer.keep(*writer.ready(), score)
             yield connection.noted
 
 
-def _ours_us(keeping: Keeping, score: Score) -> float:
+def _ours_us(keeping: EvaluationWriter, score: Score) -> float:
     ready = [keeping.ready() for _ in range(EVALUATIONS)]
     started = time.thread_time()
     for run, vector in ready:

@@ -1,4 +1,4 @@
-"""What the cache of vectors costs, beside reading the same memory once."""
+"""The cost of the vector cache, beside reading the same memory once."""
 
 import sqlite3
 import tempfile
@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 
 def fastest_us(*candidates: Callable[[], object], repeat: int = 1) -> list[float]:
-    """Each candidate's fastest round, in microseconds a call; they take turns."""
+    """Return each candidate's fastest round, in microseconds a call; they take turns."""
     best = [float("inf")] * len(candidates)
     for _ in range(ROUNDS):
         for number, candidate in enumerate(candidates):
@@ -46,7 +46,7 @@ def fastest_us(*candidates: Callable[[], object], repeat: int = 1) -> list[float
 
 
 def cache_rows() -> Iterator[Row]:
-    """All of them; a million vectors need 1.6 GB."""
+    """Measure all rows; a million vectors need 1.6 GB."""
     for size in SIZES:
         ring = _full_ring(size)
         yield from _scan_rows(ring, size)
@@ -57,7 +57,7 @@ def cache_rows() -> Iterator[Row]:
 
 
 def _scan_rows(ring: Ring, size: int) -> Iterator[Row]:
-    """Ours, and the same vectors row by row, beside reading them once."""
+    """Measure ours, and the same vectors row by row, beside reading them once."""
     memory, unit = ring._blocks, _units(1)[0]
     rows = _RowByRow(memory) if size <= STORED else None
     repeat = min(50, max(1, 50_000 // size))
@@ -77,7 +77,7 @@ def _scan_rows(ring: Ring, size: int) -> Iterator[Row]:
 
 
 class _RowByRow:
-    """The layout that we do not have: each vector's numbers side by side, products of 20."""
+    """The layout that was not chosen: each vector's numbers side by side, products of 20."""
 
     def __init__(self, blocks: np.ndarray) -> None:
         vectors = blocks.transpose(0, 2, 1).reshape(-1, DIMENSIONS)
@@ -146,7 +146,7 @@ def _store(path: Path) -> None:
 
 
 def _full_ring(size: int) -> Ring:
-    """With its oldest row at a third, so that every look-up takes two slices."""
+    """Return a ring with its oldest row at a third: every look-up takes two slices."""
     ring, block = Ring(size, DIMENSIONS), _units(1_000)
     for first in range(0, size + size // 3, 1_000):
         for at, unit in enumerate(block, start=first):

@@ -1,4 +1,4 @@
-"""How long the pages of `kp-middleware ui` take, asked for as a browser does."""
+"""The time of each page of `kp-middleware ui`, requested as a browser does."""
 
 import os
 import re
@@ -34,7 +34,7 @@ _ROUNDS: Final = 5
 _OPENS_S: Final = 1  # what a browser takes from the link to the first page
 
 
-class Took(NamedTuple):
+class PageTimes(NamedTuple):
     """Milliseconds of CPU and by the clock, of a first request and of those after it."""
 
     page: str
@@ -53,15 +53,15 @@ class Took(NamedTuple):
         return statistics.median(self.rounds_ms)
 
 
-def pages(db: Path) -> Iterator[Took]:
-    """Each, of a server of its own."""
+def page_times(db: Path) -> Iterator[PageTimes]:
+    """Measure each page, on a server of its own."""
     for name, path in PATHS.items():
         url = path.format(db=db.stem)
         with _served(db) as server:
             time.sleep(_OPENS_S)
             (size, *first), *rounds = (server.ask(url) for _ in range(_ROUNDS + 1))
             _, cpu_ms, rounds_ms = zip(*rounds, strict=True)
-            yield Took(name, size / 1000, *first, [*cpu_ms], [*rounds_ms])
+            yield PageTimes(name, size / 1000, *first, [*cpu_ms], [*rounds_ms])
 
 
 class _Server:
@@ -75,7 +75,7 @@ class _Server:
         self._cookie = cookie.partition(";")[0]
 
     def ask(self, path: str) -> tuple[int, float, float]:
-        """The bytes of an answer, and the milliseconds of CPU and by the clock."""
+        """Return the bytes of an answer, and its milliseconds of CPU and by the clock."""
         cpu_s, started = self._cpu_s(), time.perf_counter()
         _, status, size = self._get(path)
         took_ms = (time.perf_counter() - started) * 1e3
@@ -91,7 +91,7 @@ class _Server:
         return answer.getheader("set-cookie", ""), answer.status, size
 
     def _cpu_s(self) -> float:
-        """Of all its threads, as Linux counts them: in hundredths of a second."""
+        """Return the CPU time of all threads, in the hundredths of a second that Linux counts."""
         fields = Path(f"/proc/{self._pid}/stat").read_text("utf-8").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""What people, agents and tools say in generated runs, by kind: wordings to choose from."""
+"""The words of people, agents and tools in generated runs, by kind."""
 
 from typing import Final, NamedTuple
 

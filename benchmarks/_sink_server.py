@@ -1,4 +1,4 @@
-"""A registry for tracers that must speak to one: it takes whatever is sent, and forgets it.
+"""A server for tracers that need one: it accepts whatever is sent, and discards it.
 
 In a process of its own, so that its work is nobody's; it ends with the program that began it.
 """
@@ -17,8 +17,8 @@ _STORED: Final = (
 
 
 @cache
-def nowhere() -> str:
-    """Its address; the first call starts it."""
+def sink_url() -> str:
+    """Return the server's address; the first call starts it."""
     process = subprocess.Popen(
         [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -26,8 +26,8 @@ def nowhere() -> str:
     return process.stdout.readline().strip()
 
 
-class Taking(BaseHTTPRequestHandler):
-    """Says yes to everything."""
+class AcceptingHandler(BaseHTTPRequestHandler):
+    """A handler that answers 200 to everything."""
 
     protocol_version = "HTTP/1.1"
 
@@ -46,8 +46,8 @@ class Taking(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serve until the program that began it is over."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Taking)
+    """Serve until the parent program ends."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), AcceptingHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
     sys.stdin.read()

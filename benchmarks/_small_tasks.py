@@ -1,4 +1,4 @@
-"""Little tasks of eight kinds, each done by one tool call: those of the past, and new ones."""
+"""Small tasks of eight kinds, each done by one tool call: past ones, and new ones."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 
 class Tool(NamedTuple):
-    """A tool as a model is told of it, with the types of its arguments."""
+    """A tool as the model sees it, with the types of its arguments."""
 
     name: str
     about: str

@@ -1,4 +1,4 @@
-"""What our handler costs where it could be expensive: a huge result, a long run, a run's end."""
+"""The handler's cost where it could be high: a huge result, a long run, a run's end."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ PAUSE_S: Final = 0.005  # the worker comes to rest, as it does between two runs 
 
 
 def special_cases(kp: KnowledgePulse) -> Table:
-    """A table of them, with their targets."""
+    """Return a table of the cases, with their targets."""
     table = Table("what", "took", "target", box=None)
     table.add_row("a tool result of 10 MB", f"{_huge_result_ms(kp):.3f} ms", "< 1 ms")
     for first, took_ms in [*enumerate(_thousands_of_steps_ms(kp))][::4]:
@@ -61,7 +61,7 @@ def _thousands_of_steps_ms(kp: KnowledgePulse) -> Iterator[float]:
 
 
 def _ends_us(handlers: Sequence[BaseCallbackHandler], kp: KnowledgePulse) -> list[float]:
-    """CPU of the agent's thread at the end of a run, sorted: each rank at its best round."""
+    """Return the CPU of the agent's thread at the end of a run, each rank at its best round."""
     rounds = [sorted(_end_us(handlers, kp) for _ in range(ENDS)) for _ in range(END_ROUNDS)]
     return [min(rank) for rank in zip(*rounds, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Tasks that are told from one another by a detail alone: a city, a name, a number, a service.
+"""Tasks that differ by a detail alone: a city, a name, a number, a service.
 
 A kind has wordings for each deed, and values for their slots. A task is a deed with its values; it
 is done several times, each time in another wording.
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import _run_texts as texts
-from _runs import TASKS, Notes, Run
+from _runs import TASKS, Run, RunBuilder
 
 TRIALS: Final = 3
 NUMBERS: Final = tuple(str(number) for number in range(101, 190))
@@ -53,7 +53,7 @@ class Kind(NamedTuple):
 
 
 def runs_of(kind: Kind, seed: int = 0) -> Iterator[Run]:
-    """The same runs for the same seed, in a random order."""
+    """Return the same runs for the same seed, in a random order."""
     random = Random(seed)
     every = [*product(range(len(kind.deeds)), kind.a, kind.b)]
     tasks = [one for one in every if one[1] != one[2] or not one[1]]
@@ -70,7 +70,7 @@ def runs_of(kind: Kind, seed: int = 0) -> Iterator[Run]:
 
 def _run(random: Random, kind: Kind, task: tuple[int, str, str], wording: str) -> Run:
     deed, a, b = task
-    notes = Notes(random, f"{deed}/{a}/{b}", "output_summary")
+    notes = RunBuilder(random, f"{deed}/{a}/{b}", "output_summary")
     numbers = {name: str(random.randint(11, 9999)) for name in "nm"}
     asked = wording.format(a=a, b=b, **numbers)
     notes.thought(notes.pick(("Let me see.", "I begin with an overview.", "First the data.")))

@@ -1,4 +1,4 @@
-"""What recording LangChain costs the agent: beside no handler, an empty one, and other tracers.
+"""The agent's cost of recording LangChain, beside no handler, an empty one, and other tracers.
 
     make bench          beside LangSmith's tracer, which comes with LangChain
     make bench-peers    beside Langfuse, OpenInference, MLflow and Opik as well, in an environment
@@ -35,8 +35,8 @@ EVENTS: Final = 20  # in a round
 TARGETS: Final = {"chain": 5, "model": 15, "tool": 5, "async tool": 12}
 
 
-class Empty(BaseCallbackHandler):
-    """Does nothing, inline: what any handler costs."""
+class EmptyHandler(BaseCallbackHandler):
+    """An inline handler that does nothing: the least that any handler costs."""
 
     run_inline = True
 
@@ -49,7 +49,7 @@ class Empty(BaseCallbackHandler):
 
 
 class Candidate(NamedTuple):
-    """A handler to measure, or none; and how it is made to do what it does in the background."""
+    """A handler to measure, or none; and how its background work is waited for."""
 
     name: str
     handlers: list[BaseCallbackHandler]
@@ -57,7 +57,7 @@ class Candidate(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What is measured, again and again, and what is done after each measurement."""
+    """A function to measure again and again, and one to call after each measurement."""
 
     run: Callable[[], object]
     flush: Callable[[], object]
@@ -71,7 +71,7 @@ class Cost(NamedTuple):
 
 
 def fastest(turns: Sequence[Turn], repeat: int = 1) -> list[Cost]:
-    """Each one's fastest rounds; they take turns."""
+    """Return each one's fastest rounds; they take turns."""
     best = [Cost(float("inf"), float("inf"))] * len(turns)
     for _ in range(ROUNDS):
         for number, turn in enumerate(turns):
@@ -91,7 +91,7 @@ def _cost(turn: Turn, repeat: int) -> Cost:
 
 
 def added_per_event(candidates: Sequence[Candidate]) -> dict[str, list[float]]:
-    """Microseconds beside no handler, by kind of event, in the order of the candidates."""
+    """Return microseconds beside no handler, by kind of event, for each candidate."""
     managers = [CallbackManager(c.handlers, inheritable_handlers=c.handlers) for c in candidates]
     agents = [manager.on_chain_start(None, {}, name="agent") for manager in managers]
     took = {}
@@ -126,7 +126,7 @@ async def _async_tools(candidates: Sequence[Candidate]) -> list[float]:
 
 
 def whole_runs(candidates: Sequence[Candidate]) -> dict[str, list[float]]:
-    """An agent run of twenty turns, 166 events, in microseconds: sync, async, and all it costs."""
+    """Measure an agent run of 166 events, in microseconds: sync, async, and in all."""
     agent, async_agent = (
         create_agent(Scripted(), [look_up]),
         create_agent(Scripted(), [look_up_async]),
@@ -160,7 +160,7 @@ def main() -> None:
     ):
         candidates = [
             Candidate("no handler", []),
-            Candidate("an empty handler", [Empty()]),
+            Candidate("an empty handler", [EmptyHandler()]),
             Candidate("kp-middleware", [KPCallbackHandler(kp)], kp.flush),
             *(Candidate(peer.name, [peer.handler], peer.flush) for peer in installed_peers()),
         ]
@@ -172,7 +172,7 @@ def main() -> None:
 
 
 def peers_table(candidates: Sequence[Candidate]) -> Table:
-    """Each handler beside none."""
+    """Return a table of each handler beside none."""
     added, runs = added_per_event(candidates), whole_runs(candidates)
     table = Table("added per event, µs", *added, *runs, box=None)
     for number, candidate in enumerate(candidates):

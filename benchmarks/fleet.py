@@ -78,15 +78,15 @@ class Site:
 
     def waiting(self, count: int, runs: int, **told: Any) -> list[Pod]:
         """Make hosts whose runs wait, because PostgreSQL was away when they were recorded."""
-        nowhere = self.server.url("postgres", port=1)
-        pods = [self.pod(nowhere, **told) for _ in range(count)]
+        unreachable = self.server.url("postgres", port=1)
+        pods = [self.pod(unreachable, **told) for _ in range(count)]
         seeds = [range(number * runs, number * runs + runs) for number in range(count)]
         end([pod.start(record_only, each) for pod, each in zip(pods, seeds, strict=True)], 600)
         return pods
 
 
 def agent(site: Site) -> Iterator[Row]:
-    """The end of a run on the agent's thread, in turns: alone, shared, and at a silent server."""
+    """Measure the end of a run on the agent's thread: alone, shared, and at a silent server."""
     url = site.database()
     with Proxy(site.server.port) as proxy:
         through = site.server.url(url.rpartition("/")[2], port=proxy.port)
@@ -137,7 +137,7 @@ def end_runs(pod: Pod, turn: int) -> None:
 
 
 def ship(site: Site) -> Iterator[Row]:
-    """Rows a second of runs that waited, and what they cost the client and the server."""
+    """Measure rows a second of runs that waited, and their cost for client and server."""
     from kp_middleware.shared_log._log import _SHIP
 
     pods = site.waiting(SHIPPERS, SHIPPED_EACH, threshold=1.0)
@@ -196,7 +196,7 @@ def _start(url: str) -> Iterator[Row]:
 
 
 def decide(site: Site) -> Iterator[Row]:
-    """Runs that clear, a second."""
+    """Measure how many runs clear in a second."""
     for hosts, round_trip_s, target in ((1, 0.0, ""), (8, 0.0, "100/s"), (8, 0.02, "30/s")):
         pods = site.waiting(hosts, CLEARED // hosts, threshold=0.3)
         url = site.database()
@@ -213,7 +213,7 @@ def decide(site: Site) -> Iterator[Row]:
 
 
 def fleet(site: Site) -> Iterator[Row]:
-    """Many hosts, a run a second each: processors of the server."""
+    """Measure the server's processors under many hosts, with a run a second each."""
     url = site.database()
     pods = [site.pod(url, threshold=1.0) for _ in range(HOSTS)]
     children = [pod.start(one_a_second) for pod in pods]
@@ -235,7 +235,7 @@ def fleet(site: Site) -> Iterator[Row]:
 
 
 def million(site: Site) -> Iterator[Row]:
-    """The two questions of a gate, in a log of a million."""
+    """Measure the two queries of a gate, in a log of a million."""
     from kp_middleware.shared_log._log import _DAY, _RANKED
 
     url = site.database()
@@ -302,7 +302,7 @@ def _finish(pods: list[Pod], url: str, rows: int) -> tuple[float, float]:
 
 
 def _batches(url: str) -> list[list[str]]:
-    """The rows of a log as the statement takes them, a hundred at a time, for each shipper."""
+    """Return the rows of a log, a hundred at a time, for each shipper's statements."""
     from kp_middleware.shared_log._rows import SELECTED, as_json
     from kp_middleware.shared_log._rows import run_of as row_of
 
@@ -322,7 +322,7 @@ def _in_turns(url: str, query: str, parts: list[list[str]]) -> float:
             for rows in mine:
                 connection.execute(query.encode(), {"rows": rows})
 
-    return _together(work, parts)
+    return _parallel_s(work, parts)
 
 
 def _locked(url: str, hosts: int, times: int) -> float:
@@ -350,10 +350,10 @@ def _locked(url: str, hosts: int, times: int) -> float:
                     connection.execute("UPDATE kp.heads SET head = head + 1")
                     known = head + 1
 
-    return _together(work, list(range(hosts)))
+    return _parallel_s(work, list(range(hosts)))
 
 
-def _together(work: Any, parts: list[Any]) -> float:
+def _parallel_s(work: Any, parts: list[Any]) -> float:
     began_s = time.perf_counter()
     with ThreadPoolExecutor(len(parts)) as pool:
         list(pool.map(work, parts))
@@ -370,7 +370,7 @@ def _wal(url: str) -> int:
 
 
 def _server_cpu_s(server: SharedServer) -> float:
-    """Processor time of the server and of what it has started, also of what has ended."""
+    """Return the processor time of the server and of all its children, also the ended ones."""
     total = 0
     for place in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -62,8 +62,8 @@ def streams() -> dict[str, Stream]:
     return found
 
 
-class Person:
-    """Looks at a few runs and says how they ended."""
+class Reviewer:
+    """A person who looks at a few runs and says how they ended."""
 
     def __init__(self, answers: int, *, at_random: float, chance: np.random.Generator) -> None:
         self._answers, self._at_random, self._chance = answers, at_random, chance
@@ -77,7 +77,7 @@ class Person:
         return looks
 
 
-def ours(stream: Stream, share: float, person: Person) -> np.ndarray:
+def by_share(stream: Stream, share: float, reviewer: Reviewer) -> np.ndarray:
     """Return which runs go by the share, with the estimate."""
     ranking, told, process = Ranking(window_size(share)), [], None
     went, novelty, solved = [], stream.novelty(), []
@@ -101,13 +101,13 @@ def ours(stream: Stream, share: float, person: Person) -> np.ndarray:
         choice = choose(share, ranking, key=key, score=0.0)
         ranking.add(key, chosen=choice.is_chosen, credit=choice.credit)
         went.append(choice.is_chosen)
-        if person.looks(went=choice.is_chosen):
+        if reviewer.looks(went=choice.is_chosen):
             ended = bool(stream.success[at])
             told.append((at, None if said is None else Prediction(said.raw, said.base, ended)))
     return np.array(went)
 
 
-def before(stream: Stream, share: float, person: Person) -> np.ndarray:  # noqa: ARG001 - as ours
+def by_last_scores(stream: Stream, share: float, reviewer: Reviewer) -> np.ndarray:  # noqa: ARG001 - as by_share
     """Return which runs went by the gate of before: the best of the last 500 scores, from 50 on."""
     weights, went, keys, last = stream.weights, [], [], deque(maxlen=500)
     for signals, novelty in zip(stream.signals, stream.novelty(), strict=True):
@@ -128,21 +128,21 @@ def main() -> None:
         late = stream.success[AFTER:]
         print(f"\n{name}: {len(stream.success)} runs, {late.mean():.2f} succeeded")
         print("                        recorded        share   shuffled   share   worst share")
-        tell("before", before, stream, share, 0, 0.0)
+        print_row("before", by_last_scores, stream, share, 0, 0.0)
         for answers in (0, 10, 20, 40):
-            tell(f"{answers} reviews", ours, stream, share, answers, 0.0)
+            print_row(f"{answers} reviews", by_share, stream, share, answers, 0.0)
         for answers in (10, 20, 40):
-            tell(f"{answers}, half random", ours, stream, share, answers, share)
+            print_row(f"{answers}, half random", by_share, stream, share, answers, share)
 
 
-def tell(title, gate, stream, share, answers, at_random) -> None:
-    """Print a row."""
+def print_row(title, gate, stream, share, answers, at_random) -> None:
+    """Print a row of the table."""
     chance = np.random.default_rng(1)
 
     def play(order):
         some = stream.ordered(order)
-        person = Person(answers, at_random=at_random, chance=chance)
-        went, success = gate(some, share, person), some.success
+        reviewer = Reviewer(answers, at_random=at_random, chance=chance)
+        went, success = gate(some, share, reviewer), some.success
         late, base = success[AFTER:][went[AFTER:]], success[AFTER:].mean()
         return late, late.mean() - base if len(late) else np.nan, went.mean()
 

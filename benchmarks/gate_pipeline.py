@@ -21,8 +21,8 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 AFTER = 20
 
 
-class Remembering:
-    """The real model; a text that comes again is not embedded again."""
+class CachingEmbedder:
+    """The real model, which embeds no text twice."""
 
     def __init__(self) -> None:
         self.name = DEFAULT_EMBEDDER.name
@@ -34,7 +34,7 @@ class Remembering:
         return self._known[text]
 
 
-def play(runs, answers, embedder):
+def forwarded(runs, answers, embedder):
     """Return which runs went, in this order."""
     went = []
     with TemporaryDirectory() as folder:
@@ -50,7 +50,7 @@ def play(runs, answers, embedder):
     return np.array(went)
 
 
-def unsaid(trace):
+def without_outcome(trace):
     """Return a run of which nobody has said how it ended."""
     metadata = trace.metadata.model_copy(update={"success": True})
     return trace.model_copy(update={"metadata": metadata})
@@ -59,14 +59,14 @@ def unsaid(trace):
 def main() -> None:
     shuffles = int(sys.argv[1]) if len(sys.argv) > 1 else 10
     found, success = recorded(DATA, "output_summary")
-    runs, success = [unsaid(run.trace) for run in found], np.array(success)
-    chance, embedder = np.random.default_rng(1), Remembering()
+    runs, success = [without_outcome(run.trace) for run in found], np.array(success)
+    chance, embedder = np.random.default_rng(1), CachingEmbedder()
     print(f"airline, top 20%, {len(runs)} runs, {success[AFTER:].mean():.2f} succeeded")
     for answers in (0, 10, 20, 40):
         gains, shares = [], []
         for turn in range(1 + shuffles):
             order = chance.permutation(len(runs)) if turn else np.arange(len(runs))
-            went = play([(runs[at], bool(success[at])) for at in order], answers, embedder)
+            went = forwarded([(runs[at], bool(success[at])) for at in order], answers, embedder)
             ended = success[order][AFTER:]
             gains.append(ended[went[AFTER:]].mean() - ended.mean())
             shares.append(went.mean())

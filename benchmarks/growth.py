@@ -1,4 +1,4 @@
-"""What a file that grows costs: the real pipeline on files of 1,000 to a million traces.
+"""The costs of a growing file: the real pipeline on files of 1,000 to a million traces.
 
     make bench-growth
     python benchmarks/growth.py 1000 1000000
@@ -32,8 +32,8 @@ MEASURE: Final = "--measure"
 _PAUSE_S: Final = 0.005  # the worker comes to rest, as it does between two runs of an agent
 
 
-class Known(StandInEmbedder):
-    """Of the name that the vectors in the file have, so that they are compared."""
+class KnownEmbedder(StandInEmbedder):
+    """An embedder named as that of the file's vectors, so that they are compared."""
 
     name = EMBEDDER
 
@@ -51,12 +51,12 @@ def main(sizes: list[int]) -> None:
         progress.print(f"{size:,} traces …")
         for facts in measured(size):
             first = first or facts
-            table.add_row(*cells(facts, first))
+            table.add_row(*row_cells(facts, first))
     Console(width=140).print(table)
 
 
 def measured(size: int) -> Iterator[dict[str, float]]:
-    """One line for each size of the cache."""
+    """Yield one line for each size of the cache."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kp.db"
         started = time.perf_counter()
@@ -70,8 +70,8 @@ def measured(size: int) -> Iterator[dict[str, float]]:
             yield {**facts, **json.loads(done.stdout)}
 
 
-def cells(facts: dict[str, float], first: dict[str, float]) -> list[str]:
-    """One row: each cost with how many times that of the first row it is."""
+def row_cells(facts: dict[str, float], first: dict[str, float]) -> list[str]:
+    """Return one row: each cost, and how many times that of the first row it is."""
     row = [f"{facts[name]:,.0f}" for name in ("traces", "file_mb", "built_s", "cache", "start_ms")]
     for name, digits in (("evaluation_ms", 2), ("p50_us", 1), ("p99_us", 1)):
         row += [f"{facts[name]:.{digits}f}", f"{facts[name] / first[name]:.2f}"]
@@ -79,9 +79,9 @@ def cells(facts: dict[str, float], first: dict[str, float]) -> list[str]:
 
 
 def measure(path: str, cache_size: int) -> dict[str, float]:
-    """What this process needs with this file, which it lets grow by a thousand traces."""
+    """Measure what this process needs with this file, which grows by a thousand traces."""
     logging.disable(logging.CRITICAL)
-    kp = KnowledgePulse(db=path, embedder=Known(), cache_size=cache_size, api_key=None)
+    kp = KnowledgePulse(db=path, embedder=KnownEmbedder(), cache_size=cache_size, api_key=None)
     started = time.perf_counter()
     end_one_run(kp)
     kp.flush(timeout_s=600)
@@ -100,7 +100,7 @@ def measure(path: str, cache_size: int) -> dict[str, float]:
 
 
 def paced_ends(kp: KnowledgePulse) -> list[float]:
-    """What the agent's thread pays at the end of each run, in microseconds, sorted."""
+    """Return the agent thread's microseconds at the end of each run, sorted."""
     ends = []
     for _ in range(RUNS):
         ends.append(end_one_run(kp))
@@ -110,7 +110,7 @@ def paced_ends(kp: KnowledgePulse) -> list[float]:
 
 
 def batch_ms(kp: KnowledgePulse) -> float:
-    """Milliseconds of the processor for a run until it is kept, scored and decided on."""
+    """Return CPU milliseconds for a run until it is kept, scored and decided on."""
     started = time.process_time()
     for _ in range(RUNS):
         end_one_run(kp)
@@ -119,7 +119,7 @@ def batch_ms(kp: KnowledgePulse) -> float:
 
 
 def end_one_run(kp: KnowledgePulse) -> float:
-    """Record a run of eight steps; returns how many microseconds its end took."""
+    """Record a run of eight steps; return how many microseconds its end took."""
     recorder: Any = kp.start_recording("python")
     recorder.set_objective(f"find the module that leaks, number {time.perf_counter_ns()}")
     for number in range(4):
@@ -132,7 +132,7 @@ def end_one_run(kp: KnowledgePulse) -> float:
 
 
 def rss_mb() -> float:
-    """The memory of this process now, the pages of the file that it reads not among it."""
+    """Return the memory of this process now, without the pages of the file that it reads."""
     status = Path("/proc/self/status").read_text()
     (kilobytes,) = (line.split()[1] for line in status.splitlines() if line.startswith("RssAnon"))
     return int(kilobytes) / 1e3

@@ -1,4 +1,4 @@
-"""How long each command takes on a file of a busy year, while another process writes to it.
+"""The time of each command on a file of a busy year, while another process writes to it.
 
     make bench-inspection
     .venv/bin/python benchmarks/inspection.py --file big.db list stats    # keeps it; only these
@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 from _big_file import build
-from _pages import pages
+from _pages import page_times
 from rich.console import Console
 from rich.table import Table
 
@@ -137,7 +137,7 @@ class Case(NamedTuple):
         return " ".join(self.words).replace("{folder}/", "")
 
 
-class Took(NamedTuple):
+class Timing(NamedTuple):
     """Milliseconds of several rounds."""
 
     rounds_ms: list[float]
@@ -157,8 +157,8 @@ class Took(NamedTuple):
 
 
 def cases(chosen: list[str]) -> Iterator[Case]:
-    """Each command that prints JSON, with what it needs, and in the variants that are worth it."""
-    for names, command in _walked(main):
+    """Yield each command that prints JSON, with the arguments and variants worth measuring."""
+    for names, command in _commands_of(main):
         name = " ".join(names)
         options = {word for one in command.params for word in one.opts}
         if name in NOT_MEASURED or isinstance(command, click.Group):
@@ -173,28 +173,28 @@ def cases(chosen: list[str]) -> Iterator[Case]:
             yield Case(name, words, patient=bool({name, names[0]} & PATIENT))
 
 
-def _walked(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _commands_of(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         yield (*before, name), command
         if isinstance(command, click.Group):
-            yield from _walked(command, (*before, name))
+            yield from _commands_of(command, (*before, name))
 
 
-def start(case: Case, db: Path, folder: Path) -> Took:
-    """A process each, on a small file."""
+def start(case: Case, db: Path, folder: Path) -> Timing:
+    """Time a process each, on a small file."""
     return _timed(lambda: _command(case, db, folder), rounds=STARTS)
 
 
-def floors() -> Iterator[tuple[str, Took]]:
-    """What no command of Python's, and of click's, can do without."""
+def floors() -> Iterator[tuple[str, Timing]]:
+    """Time Python alone and click alone: no command can be faster."""
     for code in FLOORS:
         yield f"python -c '{code}'", _timed(lambda: _process(["-c", code]), rounds=STARTS)  # noqa: B023 - it runs now
 
 
-def in_all(case: Case, db: Path, folder: Path) -> Took:
-    """A process each."""
+def whole_process(case: Case, db: Path, folder: Path) -> Timing:
+    """Time a process each, on the large file."""
     return _timed(lambda: _command(case, db, folder), rounds=_rounds(case))
 
 
@@ -219,8 +219,8 @@ def _process(words: list[str], typed: str = "") -> str:
     return "" if done.returncode in {0, 3} else done.stderr.strip().splitlines()[-1]
 
 
-def answer(case: Case, db: Path, folder: Path) -> Took:
-    """In this process, where all is loaded."""
+def answer(case: Case, db: Path, folder: Path) -> Timing:
+    """Time the command in this process, where all is loaded."""
     words = [word.format(folder=folder) for word in ("--db", str(db), *case.words)]
     return _timed(lambda: _call(words, TYPED.get(case.name, "")), rounds=_rounds(case))
 
@@ -241,7 +241,7 @@ def _call(words: list[str], typed: str) -> str:
     return ""
 
 
-def _timed(run: Callable[[], str], *, rounds: int) -> Took:
+def _timed(run: Callable[[], str], *, rounds: int) -> Timing:
     problem = run()  # also warms the disk's cache
     rounds_ms, cpu_ms = [], []
     for _ in range(rounds):
@@ -249,7 +249,7 @@ def _timed(run: Callable[[], str], *, rounds: int) -> Took:
         run()
         rounds_ms.append((time.perf_counter() - started) * 1e3)
         cpu_ms.append((_cpu_s() - started_cpu) * 1e3)
-    return Took(rounds_ms, cpu_ms, problem)
+    return Timing(rounds_ms, cpu_ms, problem)
 
 
 def _cpu_s() -> float:
@@ -257,8 +257,8 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def verdict(case: Case, started: Took, whole: Took) -> str:
-    """Whether it is quick enough, or would be where nothing else runs."""
+def verdict(case: Case, started: Timing, whole: Timing) -> str:
+    """Say whether a command is quick enough, or would be where nothing else runs."""
     late = "starts late" if min(started.cpu_ms) > START_MS else ""
     if whole.problem or case.patient:
         return whole.problem or late or "no target"
@@ -269,7 +269,7 @@ def verdict(case: Case, started: Took, whole: Took) -> str:
 
 @contextmanager
 def writing(db: Path) -> Iterator[None]:
-    """Another process records fifty traces a second meanwhile."""
+    """Let another process record fifty traces a second meanwhile."""
     with subprocess.Popen([sys.executable, "-c", WRITER, str(db)]) as process:
         try:
             yield
@@ -278,16 +278,16 @@ def writing(db: Path) -> Iterator[None]:
 
 
 def slowest_statement(case: Case, db: Path, folder: Path) -> str:
-    """What a command asks that takes longest, and how SQLite goes about it."""
+    """Return the query of a command that takes longest, and its query plan."""
     asked: list[str] = []
     connect = sqlite3.connect
 
-    def heard(*values: Any, **words: Any) -> sqlite3.Connection:
+    def traced_connect(*values: Any, **words: Any) -> sqlite3.Connection:
         connection = connect(*values, **words)
         connection.set_trace_callback(asked.append)
         return connection
 
-    sqlite3.connect = heard  # type: ignore[assignment]  # whatever the command opens is heard
+    sqlite3.connect = traced_connect  # type: ignore[assignment]  # whatever the command opens is heard
     try:
         answer(case._replace(patient=True), db, folder)
     finally:
@@ -295,13 +295,15 @@ def slowest_statement(case: Case, db: Path, folder: Path) -> str:
     with closing(connect(f"file:{db}?mode=ro", uri=True)) as connection:
         queries = {sql for sql in asked if sql.lstrip().upper().startswith(("SELECT", "WITH"))}
         queries = {sql for sql in queries if "temp." not in sql}  # tables of that process alone
-        took_ms, sql = max(((_asked(connection, sql), sql) for sql in queries), default=(0.0, ""))
+        took_ms, sql = max(
+            ((_query_ms(connection, sql), sql) for sql in queries), default=(0.0, "")
+        )
         plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall() if sql else []
     steps = "\n".join(f"      {row[3]}" for row in plan)
     return f"  {took_ms:.0f} ms  {' '.join(sql.split())[:600]}\n{steps}"
 
 
-def _asked(connection: sqlite3.Connection, sql: str) -> float:
+def _query_ms(connection: sqlite3.Connection, sql: str) -> float:
     started = time.perf_counter()
     connection.execute(sql).fetchall()
     return (time.perf_counter() - started) * 1e3
@@ -319,15 +321,15 @@ def measure(db: Path, chosen: list[str]) -> None:
             table.add_row(name, f"{floor.least_ms:.0f}", f"{min(floor.cpu_ms):.0f}")
         with writing(db):
             for case in cases(chosen):
-                started, whole = start(case, small, folder), in_all(case, db, folder)
+                started, whole = start(case, small, folder), whole_process(case, db, folder)
                 alone = answer(case, db, folder)
-                told = verdict(case, started, whole)
-                if told == "missed":
+                note = verdict(case, started, whole)
+                if note == "missed":
                     misses.append(case)
                 started_cpu = f"{min(started.cpu_ms):.0f}"
                 whole_cpu = f"{statistics.median(whole.cpu_ms):.0f}"
                 begins = (f"{started.least_ms:.0f}", started_cpu)
-                cells = (*begins, str(whole), whole_cpu, str(alone), told)
+                cells = (*begins, str(whole), whole_cpu, str(alone), note)
                 table.add_row(case.typed, *cells)
                 print(case.typed, *cells, file=sys.stderr)
         Console(width=150).print(table)
@@ -339,12 +341,12 @@ def measure_pages(db: Path) -> None:
     columns = ("page", "first: CPU, clock", "then: CPU, clock", "kB", "")
     table = Table(*columns, box=None)
     with writing(db):
-        for took in pages(db):
-            first = f"{took.first_cpu_ms:.0f}, {took.first_ms:.0f}"
-            later = f"{took.p50_cpu_ms:.0f}, {took.p50_ms:.0f}"
-            is_missed = took.first_cpu_ms > ANSWER_MS or took.kilobytes > PAGE_KB
+        for times in page_times(db):
+            first = f"{times.first_cpu_ms:.0f}, {times.first_ms:.0f}"
+            later = f"{times.p50_cpu_ms:.0f}, {times.p50_ms:.0f}"
+            is_missed = times.first_cpu_ms > ANSWER_MS or times.kilobytes > PAGE_KB
             missed = "missed" if is_missed else ""
-            table.add_row(took.page, first, later, f"{took.kilobytes:.0f}", missed)
+            table.add_row(times.page, first, later, f"{times.kilobytes:.0f}", missed)
     Console(width=100).print(table)
 
 

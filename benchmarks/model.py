@@ -1,4 +1,4 @@
-"""What the embedding model costs: us beside the bare model, and the host beside itself, in one run.
+"""The embedding model's cost: us beside the bare model, and the host beside itself, in one run.
 
     python benchmarks/model.py
 
@@ -35,7 +35,7 @@ HOST_ROUNDS: Final = 8
 numbers = count(10_000)
 
 
-class Bare:
+class BareModel:
     """The model's session alone, with tokens that are ready."""
 
     def __init__(self, embedder: MiniLMEmbedder) -> None:
@@ -74,12 +74,12 @@ class FastembedAlone:
 
 
 def text_of(tokens: int) -> str:
-    """One that nobody has seen, of so many tokens."""
+    """Return a new text of so many tokens."""
     return f"{next(numbers)} " + "the agent looks at the list " * (tokens // 6)
 
 
 def fastest_ms(*candidates: Callable[[], object], clock: Callable[[], float]) -> list[float]:
-    """Each one's fastest round, in milliseconds; they take turns."""
+    """Return each one's fastest round, in milliseconds; they take turns."""
     best = [float("inf")] * len(candidates)
     for _ in range(ROUNDS):
         for number, candidate in enumerate(candidates):
@@ -90,8 +90,8 @@ def fastest_ms(*candidates: Callable[[], object], clock: Callable[[], float]) ->
 
 
 def evaluation_table(ours: MiniLMEmbedder, rough: MiniLMEmbedder) -> Table:
-    """A text of each length: its tokens alone, the bare model, and all that we do."""
-    bare, bare_rough = Bare(ours), Bare(rough)
+    """Time a text of each length: its tokens alone, the bare model, and all that we do."""
+    bare, bare_rough = BareModel(ours), BareModel(rough)
     columns = ("tokenise", "model", "ours", "ratio", "target", "repeat", "int8", "ratio")
     table = Table("tokens: CPU ms", *columns, box=None)
     for length in LENGTHS:
@@ -112,7 +112,7 @@ def evaluation_table(ours: MiniLMEmbedder, rough: MiniLMEmbedder) -> Table:
 
 
 def threads_table(ours: MiniLMEmbedder) -> Table:
-    """256 tokens with more threads: how soon, and at what price in the 0.1 s after it as well."""
+    """Time 256 tokens with more threads, and their price in the 0.1 s after it as well."""
     table = Table("256 tokens", "ms", "CPU ms", "target", box=None)
     folder = Path(cast("Any", ours._model().session)._model_dir)
     embedders = {
@@ -138,7 +138,7 @@ def threads_table(ours: MiniLMEmbedder) -> Table:
 
 
 def int8_table(ours: MiniLMEmbedder, rough: MiniLMEmbedder) -> Table:
-    """How far similarities to the nearest run are off with 8-bit integers."""
+    """Measure how far similarities to the nearest run are off with 8-bit integers."""
     table = Table("int8, generated runs", "runs", "largest error", "mean", "least cosine", box=None)
     window = ours._model().window
     exact_of: list[np.ndarray] = []
@@ -165,7 +165,7 @@ def _nearest(vectors: np.ndarray) -> np.ndarray:
 
 
 def backfill_table(ours: MiniLMEmbedder, rough: MiniLMEmbedder) -> Table:
-    """Many texts of 16 to 256 tokens, two at a time; the first, so that the peak is its own."""
+    """Time many texts of 16 to 256 tokens, two at a time; first, so that the peak is its own."""
     table = Table("backfill", "texts/s", "target", "texts a CPU second", "peak MB more", box=None)
     for name, embedder, target in (("fp32", ours, "≥ 60"), ("int8", rough, "")):
         best = cpu = 0.0
@@ -184,7 +184,7 @@ def backfill_table(ours: MiniLMEmbedder, rough: MiniLMEmbedder) -> Table:
 
 
 class Share(NamedTuple):
-    """How often a host went round its loop, alone and beside scoring; and what scoring took."""
+    """Loops of a host, alone and beside scoring; and the time of scoring."""
 
     alone_per_s: float
     beside_per_s: float
@@ -192,7 +192,7 @@ class Share(NamedTuple):
 
 
 def host_table(ours: MiniLMEmbedder) -> Table:
-    """A host whose thread computes in Python, while the pipeline scores as fast as it can."""
+    """Count a host's Python loops while the pipeline scores as fast as it can."""
     folder = Path(cast("Any", ours._model().session)._model_dir)
     runs = [run.trace for kind in ("coding", "research") for run in runs_of(kind, "content")]
     embedders: dict[str, Embedder | None] = {
@@ -239,7 +239,7 @@ def _while_scoring(kp: KnowledgePulse, runs: Sequence[ReasoningTrace]) -> Share:
 
 
 def _compute(done: threading.Event, limit_s: float) -> float:
-    """Loops a second of plain Python."""
+    """Return loops a second of plain Python."""
     began, loops = time.perf_counter(), 0
     while not done.is_set() and time.perf_counter() - began < limit_s:
         sum(number * number for number in range(5_000))

@@ -1,4 +1,4 @@
-"""Does novelty tell the first run of a task from a repeated one, and at what price?
+"""Novelty as a test for the first run of a task: how well it tells it, and at what price.
 
     python benchmarks/novelty.py [--data ../shared/data] [--seeds 2]
 
@@ -31,7 +31,7 @@ ROUNDS: Final = 15
 
 
 def whole_parts(trace: ReasoningTrace, window: Window) -> str:
-    """What people said, then thoughts, then the rest, but whole: a long part takes all the room."""
+    """Return people's words, then thoughts, then the rest, whole: a long part takes all room."""
     text = embedded_text(trace)
     if window.holds(text):
         return text
@@ -46,7 +46,7 @@ def _rank(step: Step) -> int:
 
 
 def any_part(trace: ReasoningTrace, window: Window) -> str:
-    """The ends of each part, whoever said it, until the window is full."""
+    """Return the ends of each part, whoever said it, until the window is full."""
     text = embedded_text(trace)
     if window.holds(text):
         return text
@@ -79,7 +79,7 @@ class Model:
         return self._known[beginning]
 
 
-class Reading:
+class TextEmbedder:
     """The model, with a text of ours."""
 
     def __init__(self, model: Model, text_of: Callable[[ReasoningTrace], str]) -> None:
@@ -96,7 +96,7 @@ class Scored(NamedTuple):
     score: float
 
 
-def scored(runs: Sequence[Run], embedder: Reading) -> list[Scored]:
+def scored(runs: Sequence[Run], embedder: TextEmbedder) -> list[Scored]:
     scorer, seen, all_scored = Scorer(embedder=embedder), set(), []
     for run in runs:
         score = scorer.score(run.trace)
@@ -106,7 +106,7 @@ def scored(runs: Sequence[Run], embedder: Reading) -> list[Scored]:
 
 
 def auc(all_scored: Sequence[Scored]) -> float:
-    """How often a first run is more novel than a repeated one; a tie is half."""
+    """Return how often a first run is more novel than a repeated one; a tie is half."""
     first = np.array([each.novelty for each in all_scored if each.is_first])[:, None]
     repeated = np.array([each.novelty for each in all_scored if not each.is_first])
     return float(np.mean((first > repeated) + 0.5 * (first == repeated)))
@@ -118,30 +118,30 @@ def auc_rows(model: Model, seeds: int) -> Iterator[list[str]]:
             samples = [runs_of(kind, results_in, seed) for seed in range(seeds)]
             size = mean(tokens(run.trace) for run in samples[0])
             cells = [
-                mean(auc(scored(runs, reading(model, method))) for runs in samples)
+                mean(auc(scored(runs, embedder_of(model, method))) for runs in samples)
                 for method in METHODS
             ]
-            best = mean(auc(scored(runs, asked_alone(model, runs))) for runs in samples)
+            best = mean(auc(scored(runs, task_alone(model, runs))) for runs in samples)
             yield [kind, results_in, f"{size:.0f}", *(f"{cell:.3f}" for cell in (*cells, best))]
 
 
-def reading(model: Model, method: str) -> Reading:
-    return Reading(model, lambda trace: METHODS[method](trace, model.window))
+def embedder_of(model: Model, method: str) -> TextEmbedder:
+    return TextEmbedder(model, lambda trace: METHODS[method](trace, model.window))
 
 
-def asked_alone(model: Model, runs: Sequence[Run]) -> Reading:
-    """Told which words are the task: the most that can be asked of this model."""
+def task_alone(model: Model, runs: Sequence[Run]) -> TextEmbedder:
+    """Embed the words of the task alone: the most that can be asked of this model."""
     asked = {run.trace.id: run.asked for run in runs}
-    return Reading(model, lambda trace: asked[trace.id])
+    return TextEmbedder(model, lambda trace: asked[trace.id])
 
 
 def tokens(trace: ReasoningTrace) -> float:
-    """About as many as the specified text has."""
+    """Estimate the tokens of the specified text."""
     return len(embedded_text(trace).encode()) / 4
 
 
 def recorded(folder: Path, results_in: ResultsIn) -> tuple[list[Run], list[bool]]:
-    """The recorded runs, and which truly succeeded."""
+    """Return the recorded runs, and which truly succeeded."""
     spec = importlib.util.spec_from_file_location("tau", folder / "tau_to_traces.py")
     tau = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tau)
@@ -162,11 +162,11 @@ def _document(document: dict[str, Any], results_in: ResultsIn) -> ReasoningTrace
 
 
 def recorded_rows(model: Model, folder: Path) -> Iterator[tuple[list[str], list[str]]]:
-    """A row of the first table and one of the second, for each field of tool results."""
+    """Yield a row of the first table and one of the second, for each field of tool results."""
     for results_in in get_args(ResultsIn):
         runs, succeeded = recorded(folder, results_in)
         size = mean(tokens(run.trace) for run in runs)
-        each = [scored(runs, reading(model, method)) for method in METHODS]
+        each = [scored(runs, embedder_of(model, method)) for method in METHODS]
         cells = [f"{auc(all_scored):.3f}" for all_scored in each]
         yield (
             ["recorded airline", results_in, f"{size:.0f}", *cells, ""],
@@ -175,14 +175,14 @@ def recorded_rows(model: Model, folder: Path) -> Iterator[tuple[list[str], list[
 
 
 def best_fifth(runs: Sequence[Run], succeeded: Sequence[bool], all_scored: list[Scored]) -> str:
-    """Of the best-scored fifth: the share that truly succeeded, and how many tasks there are."""
+    """Return the share of the best-scored fifth that truly succeeded, and its number of tasks."""
     order = sorted(range(len(runs)), key=lambda at: all_scored[at].score, reverse=True)
     top = order[: round(len(runs) * TOP)]
     return f"{mean(succeeded[at] for at in top):.2f}, {len({runs[at].task for at in top})} tasks"
 
 
 def fastest_ms(reading_name: str) -> float:
-    """CPU time for the vector of a run of 3,000 tokens that was not seen before."""
+    """Return CPU time for the vector of a new run of 3,000 tokens."""
     embedder = MiniLMEmbedder(reading=reading_name)
     embedder.embed("loads it")
     best = float("inf")

@@ -1,4 +1,4 @@
-"""Handlers of other tracers that send nowhere, for comparison; those that are installed.
+"""Handlers of other tracers that send nothing, for comparison: those that are installed.
 
 Each serializes and queues as in production, with its own defaults. LangSmith, Langfuse and
 OpenInference can be told to drop what they would send; MLflow and Opik send it to a process on this
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from _sink_server import nowhere
+from _sink_server import sink_url
 from langchain_core.callbacks import BaseCallbackHandler
 
 
 class Peer(NamedTuple):
-    """A handler to measure, by the name of its project; and how it is made to have sent all."""
+    """A handler to measure, by the name of its project; and how its queue is waited for."""
 
     name: str
     handler: BaseCallbackHandler
@@ -23,7 +23,7 @@ class Peer(NamedTuple):
 
 
 def installed_peers() -> Iterator[Peer]:
-    """All that can be imported here."""
+    """Yield all that can be imported here."""
     for module, make in (
         ("langsmith", _langsmith),
         ("langfuse", _langfuse),
@@ -40,7 +40,7 @@ def _langsmith() -> Peer:
     from langchain_core.tracers.langchain import LangChainTracer
     from langsmith import Client
 
-    class Nowhere(requests.Session):
+    class DiscardingSession(requests.Session):
         def request(self, method: str, url: str, **_: Any) -> requests.Response:
             response = requests.Response()
             response.status_code, response._content = 202, b"{}"
@@ -60,7 +60,7 @@ def _langsmith() -> Peer:
         "batch_ingest_config": batches,
         "instance_flags": {"zstd_compression_enabled": True},
     }
-    client = Client("http://127.0.0.1:9", api_key="x", session=Nowhere(), info=server)
+    client = Client("http://127.0.0.1:9", api_key="x", session=DiscardingSession(), info=server)
     tracer = LangChainTracer(client=client, project_name="benchmark")
     return Peer("LangSmith", tracer, client.flush)
 
@@ -73,7 +73,7 @@ def _langfuse() -> Peer:
         public_key="pk-lf-x",
         secret_key="sk-lf-x",
         base_url="http://127.0.0.1:9",
-        span_exporter=_nowhere(),
+        span_exporter=_discarding_exporter(),
     )
     return Peer("Langfuse", CallbackHandler(public_key="pk-lf-x"), langfuse.flush)
 
@@ -85,7 +85,7 @@ def _openinference() -> Peer:
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     provider = TracerProvider()
-    provider.add_span_processor(BatchSpanProcessor(_nowhere()))
+    provider.add_span_processor(BatchSpanProcessor(_discarding_exporter()))
     tracer = OITracer(provider.get_tracer("x"), config=TraceConfig())
     return Peer("OpenInference", OpenInferenceTracer(tracer, False), provider.force_flush)
 
@@ -96,25 +96,25 @@ def _mlflow() -> Peer:
     from mlflow.entities.trace_location import MlflowExperimentLocation
     from mlflow.langchain.langchain_tracer import MlflowLangchainTracer
 
-    mlflow.set_tracking_uri(nowhere())
+    mlflow.set_tracking_uri(sink_url())
     mlflow.tracing.set_destination(MlflowExperimentLocation("0"))
     return Peer("MLflow", MlflowLangchainTracer(), mlflow.flush_trace_async_logging)
 
 
 def _opik() -> Peer:
     os.environ.update(OPIK_SENTRY_ENABLE="false", OPIK_ANALYTICS_ENABLE="false")
-    os.environ.update(OPIK_URL_OVERRIDE=f"{nowhere()}/api", OPIK_PROJECT_NAME="benchmark")
+    os.environ.update(OPIK_URL_OVERRIDE=f"{sink_url()}/api", OPIK_PROJECT_NAME="benchmark")
     from opik.integrations.langchain import OpikTracer
 
     tracer = OpikTracer()
     return Peer("Opik", tracer, tracer.flush)
 
 
-def _nowhere() -> Any:
+def _discarding_exporter() -> Any:
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-    class Nowhere(SpanExporter):
+    class DiscardingExporter(SpanExporter):
         def export(self, _spans: object) -> SpanExportResult:
             return SpanExportResult.SUCCESS
 
-    return Nowhere()
+    return DiscardingExporter()

@@ -1,4 +1,4 @@
-"""What a run costs beside the model: on the agent's thread, on ours, in the file; and imports.
+"""A run's cost beside the model: on the agent's thread, on ours, in the file; and imports.
 
     make bench
 
@@ -54,8 +54,8 @@ class Row(NamedTuple):
     target: str
 
 
-class Answering:
-    """The model's session, which runs once: from then on it has the same answer at once."""
+class CachedSession:
+    """The model's session, which runs once and gives the same answer from then on."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -71,14 +71,16 @@ class Answering:
 
 
 def end_rows(embedder: Embedder) -> Iterator[Row]:
-    """Microseconds of the agent's thread at the end of a run, beside waking another thread."""
+    """Measure the agent's thread at a run's end, in microseconds, beside waking another thread."""
     queue: SimpleQueue[object] = SimpleQueue()
     Thread(target=partial(deque, iter(queue.get, queue), maxlen=0), daemon=True).start()
     with pipeline(None) as kp:
-        wakes = _least(_ends(lambda: partial(queue.put, None), kp.flush) for _ in range(5))
-        ends = _least(_ends(partial(record, kp), kp.flush) for _ in range(5))
+        wakes = _best_ranks(
+            _end_costs(lambda: partial(queue.put, None), kp.flush) for _ in range(5)
+        )
+        ends = _best_ranks(_end_costs(partial(record, kp), kp.flush) for _ in range(5))
     with pipeline(embedder) as kp:
-        busy = _ends(partial(record, kp), lambda: None)
+        busy = _end_costs(partial(record, kp), lambda: None)
     floor_is = "wake a thread"
     for what, of, target in (
         ("end of a run, CPU µs, p50", lambda took: took.cpu_us[ENDS // 2], ""),
@@ -90,20 +92,22 @@ def end_rows(embedder: Embedder) -> Iterator[Row]:
     yield Row("  CPU while others are scored, p99", busy.cpu_us[ENDS * 99 // 100], 0, "", "< 50")
 
 
-class Ends(NamedTuple):
+class EndCosts(NamedTuple):
     """Microseconds of many ends, sorted: processor time of the agent's thread, and by the clock."""
 
     cpu_us: list[float]
     wall_us: list[float]
 
 
-def _least(rounds: Iterable[Ends]) -> Ends:
-    """Each rank at its best round."""
+def _best_ranks(rounds: Iterable[EndCosts]) -> EndCosts:
+    """Return each rank at its best round."""
     cpu_us, wall_us = zip(*rounds, strict=True)
-    return Ends(*([*map(min, zip(*some, strict=True))] for some in (cpu_us, wall_us)))
+    return EndCosts(*([*map(min, zip(*some, strict=True))] for some in (cpu_us, wall_us)))
 
 
-def _ends(record_one: Callable[[], Callable[[], None]], rest: Callable[[], object]) -> Ends:
+def _end_costs(
+    record_one: Callable[[], Callable[[], None]], rest: Callable[[], object]
+) -> EndCosts:
     cpu_us, wall_us = [], []
     for _ in range(ENDS):
         finish = record_one()
@@ -113,21 +117,21 @@ def _ends(record_one: Callable[[], Callable[[], None]], rest: Callable[[], objec
         wall_us.append((time.perf_counter() - started) * 1e6)
         rest()
         time.sleep(PAUSE_S)
-    return Ends(sorted(cpu_us), sorted(wall_us))
+    return EndCosts(sorted(cpu_us), sorted(wall_us))
 
 
 def file_rows() -> Iterator[Row]:
-    """CPU microseconds for the rows of one evaluation in the file, and its search words."""
+    """Measure CPU microseconds for the rows of one evaluation, and its search words."""
     with tempfile.TemporaryDirectory() as folder:
         ours_us, bare_us = kept_and_bare_us(Path(folder))
     yield Row("keep an evaluation of 8 steps, CPU µs", ours_us, bare_us, "its SQL alone", "≤ 1.5 x")
 
 
 def evaluation_rows(embedder: MiniLMEmbedder) -> Iterator[Row]:
-    """CPU milliseconds from the end of a run until it is scored, with 1,000 vectors before it."""
+    """Measure CPU milliseconds from the end of a run until it is scored, after 1,000 vectors."""
     model = _model_of(embedder)
     session, tokens = model.model, _tokens(model)
-    answering, others = Answering(session), np.ones(EVICTING_BYTES // 4, dtype=np.float32)
+    answering, others = CachedSession(session), np.ones(EVICTING_BYTES // 4, dtype=np.float32)
     rounds = []
     with pipeline(embedder, sync=True) as kp:
         model.model = answering
@@ -151,7 +155,7 @@ def evaluation_rows(embedder: MiniLMEmbedder) -> Iterator[Row]:
 
 
 def _parts_ms(embedder: MiniLMEmbedder) -> tuple[float, float]:
-    """Of the stages that take most."""
+    """Return the milliseconds of the longest stages."""
     steps = [Step(step_id=at, type="thought", content=f"{next(numbers)} {TEXT}") for at in range(8)]
     trace = ReasoningTrace.of(f"{next(numbers)}: find the module that leaks", steps)
     policy = privacy.Policy.from_settings(Settings())
@@ -172,7 +176,7 @@ def _tokens(model: Any) -> dict[str, Any]:
 
 
 def import_rows() -> Iterator[Row]:
-    """Milliseconds in a new process, beside what nobody who has documents can do without."""
+    """Measure imports in a new process, beside those that anybody with documents needs."""
     floor_ms = min(_import_ms("import pydantic") for _ in range(IMPORT_ROUNDS))
     for statement, target in IMPORTS.items():
         took_ms = min(_import_ms(statement) for _ in range(IMPORT_ROUNDS))
@@ -188,7 +192,7 @@ def _import_ms(statement: str) -> float:
 
 
 def record(kp: KnowledgePulse) -> Callable[[], None]:
-    """Record a run of eight steps, unlike all before it, to its end; what ends it."""
+    """Record a run of eight steps, unlike all before it; return what ends it."""
     recorder: Any = kp.start_recording("python")
     recorder.set_objective(f"{next(numbers)}: find the module that leaks")
     for _ in range(8):
@@ -199,7 +203,7 @@ def record(kp: KnowledgePulse) -> Callable[[], None]:
 
 @contextmanager
 def pipeline(embedder: Embedder | None, *, sync: bool = False) -> Iterator[KnowledgePulse]:
-    """On a new file, with nowhere to send."""
+    """Open a pipeline on a new file, which sends nothing."""
     with (
         tempfile.TemporaryDirectory() as folder,
         KnowledgePulse(db=Path(folder) / "kp.db", embedder=embedder, sync=sync, api_key=None) as kp,

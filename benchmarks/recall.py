@@ -1,4 +1,4 @@
-"""Does recall find the run that did the same task, is it silent where none did, and how long?
+"""Recall: whether it finds the run of the same task, is silent without one, and how fast.
 
     python benchmarks/recall.py [--data ../shared/data] [--sizes 10000 100000]
 
@@ -53,8 +53,10 @@ class Run(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Shares of questions: the right run first, among the first three, and at the operating point
-    found; and how often one is recalled though none fits."""
+    """Shares of questions: the right run first, among the first three, found, or wrongly recalled.
+
+    A run is found, or recalled though none fits, at the operating point.
+    """
 
     first: float
     among_three: float
@@ -63,7 +65,7 @@ class Rates(NamedTuple):
 
 
 def recorded(folder: Path) -> Iterator[Run]:
-    """The recorded runs, where they are."""
+    """Return the recorded runs, where they are."""
     spec = importlib.util.spec_from_file_location("tau_to_traces", folder / "tau_to_traces.py")
     assert spec is not None
     assert spec.loader is not None
@@ -76,7 +78,7 @@ def recorded(folder: Path) -> Iterator[Run]:
 
 
 def generated(kind: str) -> Iterator[Run]:
-    """Generated runs of a kind, two of three with success."""
+    """Return generated runs of a kind, two of three with success."""
     luck = random.Random(7)
     of_kind = TEMPLATES.get(kind)
     for run in runs_of(kind, "output_summary") if of_kind is None else runs_of_template(of_kind):
@@ -115,7 +117,7 @@ def measure(path: Path, runs: Sequence[Run]) -> Iterator[tuple[int, Rates]]:
 
 
 class _UndoError(Exception):
-    """Ends a transaction without a trace."""
+    """An error that ends a transaction without a trace."""
 
 
 def _look(connection: Any, memory: Memory, task: str, without: set[int]) -> list[Any]:

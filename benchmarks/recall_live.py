@@ -63,28 +63,28 @@ def record(kp: KnowledgePulse, past: Sequence[Task], luck: random.Random, *, wel
         kp.feedback(kp.run("@last").id, success=well)
 
 
-def asked(model: SmallModel, task: Task, past: Past | None) -> Outcome:
-    told = [] if past is None else [("user", quoted(past.run))]
-    called = model.call([*told, ("user", task.words)], [*TOOLS.values()])
+def outcome_of(model: SmallModel, task: Task, past: Past | None) -> Outcome:
+    given = [] if past is None else [("user", digest_of(past.run))]
+    called = model.call([*given, ("user", task.words)], [*TOOLS.values()])
     right = (TOOLS[task.kind].name, task.arguments)
     return Outcome(
         task.kind,
-        same(called, right),
+        same_call(called, right),
         called[0] == right[0],
-        past is not None and not same(called, right) and same(called, past.called),
+        past is not None and not same_call(called, right) and same_call(called, past.called),
     )
 
 
-def quoted(run: Run) -> str:
+def digest_of(run: Run) -> str:
     return recalled(run, Policy()).as_message()
 
 
-def same(one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]]) -> bool:
+def same_call(one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]]) -> bool:
     """Return True if two calls differ by capitals alone."""
-    return one[0] == other[0] and plain(one[1]) == plain(other[1])
+    return one[0] == other[0] and normalized(one[1]) == normalized(other[1])
 
 
-def plain(arguments: dict[str, Any]) -> dict[str, Any]:
+def normalized(arguments: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value.strip().lower() if isinstance(value, str) else value
         for name, value in arguments.items()
@@ -124,12 +124,12 @@ def sign_test(won: int, lost: int) -> float:
     return min(1.0, 2 * sum(comb(count, k) for k in range(fewer + 1)) / 2**count)
 
 
-def show(told: dict[str, list[Outcome]], fitting: int) -> None:
-    base = told.get("nothing", [])
-    count = len(next(iter(told.values())))
+def print_results(by_way: dict[str, list[Outcome]], fitting: int) -> None:
+    base = by_way.get("nothing", [])
+    count = len(next(iter(by_way.values())))
     print(f"{count} tasks; a run of the right kind was recalled for {fitting}")
     print(f"{'told':10} right (95 %)          tool  copied  won/lost against nothing")
-    for way, outcomes in told.items():
+    for way, outcomes in by_way.items():
         count = len(outcomes)
         right, tool, copied = (sum(column) / count for column in [*zip(*outcomes, strict=True)][1:])
         pairs = [*zip(outcomes, base, strict=False)]
@@ -141,7 +141,7 @@ def show(told: dict[str, list[Outcome]], fitting: int) -> None:
     for kind in TOOLS:
         counts = (
             f"{way} {sum(one.is_right for one in outcomes if one.kind == kind)}"
-            for way, outcomes in told.items()
+            for way, outcomes in by_way.items()
         )
         print(f"  {kind:8} {', '.join(counts)}")
 
@@ -167,7 +167,7 @@ def main() -> None:
             task, way, past = one
             model = models.get()
             try:
-                return way, asked(model, task, past)
+                return way, outcome_of(model, task, past)
             finally:
                 models.put(model)
 
@@ -179,7 +179,7 @@ def main() -> None:
     fitting = sum(
         past is not None and past.kind == task.kind for task, way, past in todo if way == "recalled"
     )
-    show(told, fitting)
+    print_results(told, fitting)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def _documents() -> Iterator[Path]:
 
 
 def _sampled(files: Iterable[Path], limit: int | None) -> Iterator[str]:
-    """The beginnings of files from all over a folder, the same ones each time."""
+    """Yield the beginnings of files from all over a folder, the same ones each time."""
     found = sorted(file for file in files if file.is_file())
     random.Random(7).shuffle(found)
     size = 0
@@ -155,7 +155,7 @@ def _cpu_s(text: str) -> float:
 
 
 def _found() -> None:
-    """The figures of scripts that need what lies beside the repository."""
+    """Return the figures of scripts that need files beside the repository."""
     samples = SHARED / "conformance" / "secret_samples.json.gz"
     for script, arguments in (
         ("secrets_recall.py", [str(samples), "private"]),

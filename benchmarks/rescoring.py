@@ -1,4 +1,4 @@
-"""What scoring anew costs: runs a second, beside the embedding alone; and how long others wait.
+"""The cost of scoring anew: runs a second, beside embedding alone, and how long others wait.
 
     python benchmarks/rescoring.py
 
@@ -44,13 +44,13 @@ class Cost(NamedTuple):
 
 
 def text() -> str:
-    """One that nobody has seen, of 16 to 256 tokens."""
+    """Return a new text of 16 to 256 tokens."""
     words = random.Random(next(numbers)).randint(2, 42)
     return f"{next(numbers)} " + "the agent looks at the list " * words
 
 
 def fill(path: Path) -> None:
-    """Runs without vectors."""
+    """Store runs without vectors."""
     with KnowledgePulse(db=path, embedder=None, sync=True, threshold=0) as kp:
         for _ in range(RUNS):
             kp.submit(ReasoningTrace.of("Look", [Step(step_id=0, type="thought", content=text())]))
@@ -58,7 +58,7 @@ def fill(path: Path) -> None:
 
 @contextmanager
 def another_writer(path: Path) -> Iterator[list[float]]:
-    """Writes to the file as long as the block lasts; gives its waits in milliseconds."""
+    """Write to the file as long as the block lasts; give the waits in milliseconds."""
     waits_ms: list[float] = []
     over = threading.Event()
     thread = threading.Thread(target=write_until, args=(path, over, waits_ms))
@@ -71,7 +71,7 @@ def another_writer(path: Path) -> Iterator[list[float]]:
 
 
 def write_until(path: Path, over: threading.Event, waits_ms: list[float]) -> None:
-    """One short transaction after another."""
+    """Write one short transaction after another."""
     with closing(connect(path)) as connection:
         while not over.wait(_PAUSE_S):
             began = time.perf_counter()
@@ -80,7 +80,7 @@ def write_until(path: Path, over: threading.Event, waits_ms: list[float]) -> Non
 
 
 def rescored(path: Path, embedder: Embedder, **settings: object) -> Cost:
-    """All runs of a file."""
+    """Rescore all runs of a file."""
     with closing(connect(path)) as connection, another_writer(path) as waits_ms:
         rescoring = Rescoring(SqliteStore(connection), Settings(threshold=0, **settings), embedder)
         began = time.perf_counter()
@@ -90,7 +90,7 @@ def rescored(path: Path, embedder: Embedder, **settings: object) -> Cost:
 
 
 def embedded_per_s(embedder: Embedder) -> float:
-    """As many such texts, and nothing else."""
+    """Embed as many such texts, and nothing else."""
     texts = [text() for _ in range(RUNS)]
     began = time.perf_counter()
     return sum(1 for _ in embed_many(embedder.embed, texts, embedder)) / (

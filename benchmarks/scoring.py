@@ -1,4 +1,4 @@
-"""What scoring costs: each figure beside its floor, measured in turns in one run.
+"""The cost of scoring: each figure beside its floor, measured in turns in one run.
 
     make bench
 
@@ -16,7 +16,7 @@ from kp_middleware import MiniLMEmbedder, ReasoningTrace, Scorer, Step, VectorCa
 
 
 def scoring_rows() -> Iterator[Row]:
-    """Score a trace of 40 steps without a model; and all but the model: a repeat runs it not."""
+    """Score a trace of 40 steps: without a model, and a repeat, which needs no model run."""
     trace = _trace()
     scorer = Scorer()
     with_model = Scorer(embedder=MiniLMEmbedder(), cache=VectorCache())

@@ -1,4 +1,4 @@
-"""Several processes record into one file at once, and the registry is in a bad mood.
+"""Several processes that record into one file at once, and a registry with many faults.
 
     make soak
     .venv/bin/python benchmarks/soak.py --processes 4 --traces 5000
@@ -50,7 +50,7 @@ HOSTILE: Final[dict[int | Fault | None, float]] = {
 
 
 class Site(NamedTuple):
-    """Where all processes work."""
+    """The place where all processes work."""
 
     folder: Path
     registry_url: str
@@ -61,8 +61,8 @@ class Site(NamedTuple):
         return self.folder / "kp.db"
 
 
-class Shift(NamedTuple):
-    """What one process did; instants are epoch seconds."""
+class ProcessCosts(NamedTuple):
+    """Costs of one process; instants are epoch seconds."""
 
     ids: list[str]
     costs_us: list[float]
@@ -79,7 +79,7 @@ class Row(NamedTuple):
     target: str
 
 
-def work(site: Site, number: int, traces: int) -> Shift:
+def work(site: Site, number: int, traces: int) -> ProcessCosts:
     """Record, as an agent does that now and then waits for a model, until all is scored."""
     os.environ["XDG_STATE_HOME"] = str(site.folder)
     logging.getLogger("kp_middleware").setLevel(logging.ERROR)
@@ -94,7 +94,7 @@ def work(site: Site, number: int, traces: int) -> Shift:
     for trace in range(traces):
         recorder = kp.start_recording("soak")
         assert recorder is not None
-        note(recorder, number, trace)
+        record_steps(recorder, number, trace)
         time.sleep(MODEL_ANSWERS_S)
         answered = time.perf_counter()
         json.dumps({"like": [1, 2, 3]})
@@ -109,11 +109,11 @@ def work(site: Site, number: int, traces: int) -> Shift:
         pass
     ended_at = time.time()
     kp.close()
-    return Shift(ids, costs_us, floors_us, began_at, ended_at)
+    return ProcessCosts(ids, costs_us, floors_us, began_at, ended_at)
 
 
-def note(recorder: Recorder, number: int, trace: int) -> None:
-    """Fifteen steps; one run in four is worth sharing."""
+def record_steps(recorder: Recorder, number: int, trace: int) -> None:
+    """Record fifteen steps; one run in four is worth sharing."""
     recorder.set_objective(f"find the cheapest way from {number} to {trace}")
     for step in range(5):
         tool = f"tool {step}" if trace % 4 == 0 else "tool"
@@ -123,7 +123,7 @@ def note(recorder: Recorder, number: int, trace: int) -> None:
 
 
 def send_what_is_left(site: Site, clock: FakeClock) -> None:
-    """On a clock that goes on where it is waited for."""
+    """Send the rest, on a clock that goes on where it is waited for."""
     there = Registry(site.registry_url, SecretStr(site.api_key), timeout_s=SEND_TIMEOUT_S)
     with closing(connect(site.db)) as connection, closing(there):
         outbox = OutboxTable(connection, registry=site.registry_url, agent_id=None)
@@ -132,18 +132,18 @@ def send_what_is_left(site: Site, clock: FakeClock) -> None:
             clock.advance(wait_s + 0.001)
 
 
-def table_of(site: Site, registry: LocalRegistry, shifts: Sequence[Shift]) -> list[Row]:
-    """What came out of it."""
-    ids = {trace_id for shift in shifts for trace_id in shift.ids}
+def table_of(site: Site, registry: LocalRegistry, costs: Sequence[ProcessCosts]) -> list[Row]:
+    """Return the outcome of a soak."""
+    ids = {trace_id for cost in costs for trace_id in cost.ids}
     with closing(connect(site.db)) as connection:
         states = dict(connection.execute("SELECT id, state FROM traces").fetchall())
         rows = connection.execute("SELECT id FROM traces WHERE decision = 'forward'").fetchall()
     cleared = {trace_id for (trace_id,) in rows}
     scored = {trace_id for trace_id, state in states.items() if state == "scored"}
     lost = (ids - scored) | (cleared - registry.documents.keys())
-    took_s = max(shift.ended_at for shift in shifts) - min(shift.began_at for shift in shifts)
-    costs_us = np.concatenate([shift.costs_us for shift in shifts])
-    floors_us = np.concatenate([shift.floors_us for shift in shifts])
+    took_s = max(cost.ended_at for cost in costs) - min(cost.began_at for cost in costs)
+    costs_us = np.concatenate([cost.costs_us for cost in costs])
+    floors_us = np.concatenate([cost.floors_us for cost in costs])
     p50, p95, p99 = np.percentile(costs_us, (50, 95, 99))
     floor_p50, floor_p99 = np.percentile(floors_us, (50, 99))
     too_many = len(states.keys() - ids) + len(registry.documents.keys() - cleared)
@@ -157,20 +157,20 @@ def table_of(site: Site, registry: LocalRegistry, shifts: Sequence[Shift]) -> li
         Row("cleared and sent", f"{len(cleared):,}", ""),
         Row("requests", f"{len(registry.requests):,}", ""),
         Row("most attempts with one key", f"{max(bodies.values())}", ""),
-        Row("overwritten by the same bytes", f"{overwritten(registry)}", ""),
+        Row("overwritten by the same bytes", f"{stored_again(registry)}", ""),
         Row("lost", f"{len(lost)}", "0"),
-        Row("duplicates", f"{too_many + changed(registry)}", "0"),
+        Row("duplicates", f"{too_many + with_other_bytes(registry)}", "0"),
         Row("key revoked", "yes" if registry.revoked else "no", "no"),
     ]
 
 
-def overwritten(registry: LocalRegistry) -> int:
-    """How many documents arrived again although they were stored: nobody had said so."""
+def stored_again(registry: LocalRegistry) -> int:
+    """Count documents that arrived again although they were stored: no answer had said so."""
     return sum(times - 1 for times in registry.times_stored.values())
 
 
-def changed(registry: LocalRegistry) -> int:
-    """How many documents did not come with the same bytes each time."""
+def with_other_bytes(registry: LocalRegistry) -> int:
+    """Count documents that did not come with the same bytes each time."""
     return len({request.body for request in registry.requests}) - len(registry.times_received)
 
 
@@ -191,11 +191,11 @@ def main() -> None:
     ):
         site = Site(Path(folder), registry.url, registry.api_key)
         numbers = range(asked.processes)
-        shifts = [*pool.map(work, repeat(site), numbers, repeat(each))]
+        costs = [*pool.map(work, repeat(site), numbers, repeat(each))]
         clock.advance(2 * 3600.0 + LEASES_ARE_OVER_S)  # what they were told is over
         send_what_is_left(site, clock)
         table = Table("what", "measured", "target", box=None)
-        for row in table_of(site, registry, shifts):
+        for row in table_of(site, registry, costs):
             table.add_row(*row)
     Console().print(table)
 

@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 
 def work(pod: Pod, seed: str) -> None:
-    """Record until killed, and say what is in the file for sure."""
+    """Record until killed, and note what is in the file for sure."""
     luck, number = random.Random(seed), 0
     with pod.pulse() as kp:
         while True:
@@ -59,7 +59,7 @@ def work(pod: Pod, seed: str) -> None:
 
 
 class Chaos:
-    """Kills and starts what was killed.
+    """A killer of processes that starts them again.
 
     Args:
         pods: The hosts.
@@ -104,7 +104,7 @@ class Chaos:
 def table_of(
     pods: list[Pod], url: str, registry: LocalRegistry, chaos: Chaos, finish_s: float
 ) -> list[Row]:
-    """The outcome of a soak."""
+    """Return the outcome of a soak."""
     with psycopg.connect(url) as connection:
         ask = connection.execute
         [(head, count, last)] = ask(
@@ -135,7 +135,7 @@ def table_of(
         Row("cleared and not sent", f"{len(went) - len(registry.documents)}, {pending}", 0),
         Row("sent and not cleared", len(registry.documents.keys() - set(went)), 0),
         Row("sent with other bytes", len(bodies) - len(registry.times_received), 0),
-        Row("sent again: a host died before it heard the answer", overwritten(registry)),
+        Row("sent again: a host died before it heard the answer", stored_again(registry)),
         Row("requests", len(registry.requests)),
         Row("429s", len(registry.refused_at), 0),
         Row("key", "revoked" if registry.revoked else "alive", "alive"),
@@ -143,7 +143,7 @@ def table_of(
     ]
 
 
-def overwritten(registry: LocalRegistry) -> int:
+def stored_again(registry: LocalRegistry) -> int:
     """Count the documents that arrived again although they were stored."""
     return sum(times - 1 for times in registry.times_stored.values())
 

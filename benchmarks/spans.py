@@ -33,8 +33,8 @@ ASKED: Final = json.dumps(
 )
 
 
-def said(number: int) -> str:
-    """The messages of a model that calls two tools, or answers."""
+def model_messages(number: int) -> str:
+    """Return the messages of a model that calls two tools, or answers."""
     calls = [
         {"type": "tool_call", "id": f"{number} {which}", "name": "boil", "arguments": {"a": 1}}
         for which in "ab"
@@ -43,11 +43,11 @@ def said(number: int) -> str:
     return json.dumps([{"role": "assistant", "parts": [text, *(calls if number < 4 else [])]}])
 
 
-SAID: Final = [said(number) for number in range(5)]
+SAID: Final = [model_messages(number) for number in range(5)]
 
 
 def run(tracer) -> None:
-    """An agent, five models, ten tools."""
+    """Run an agent, five models, ten tools."""
     agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "cook"}
     with tracer.start_as_current_span("invoke_agent cook", attributes=agent):
         for number in range(5):

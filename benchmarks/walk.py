@@ -32,7 +32,7 @@ class Walk(NamedTuple):
 
     @property
     def files(self) -> Counter[str]:
-        """Return the number of functions in each file."""
+        """Number of functions in each file."""
         return Counter(path for path, *_ in self.calls)
 
 
@@ -41,7 +41,7 @@ def walked() -> Iterator[Walk]:
     """Count what is called while the block lasts, in threads that start in it as well."""
     walk = Walk(Counter())
 
-    def note(frame: FrameType, event: str, _: object) -> None:
+    def count_call(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if (
             event == "call"
@@ -50,8 +50,8 @@ def walked() -> Iterator[Walk]:
         ) and not code.co_name.startswith("<"):  # comprehensions, modules
             walk.calls[code.co_filename, code.co_qualname, code.co_firstlineno] += 1
 
-    threading.setprofile(note)
-    sys.setprofile(note)
+    threading.setprofile(count_call)
+    sys.setprofile(count_call)
     try:
         yield walk
     finally:
@@ -60,7 +60,7 @@ def walked() -> Iterator[Walk]:
 
 
 def langchain_run(kp: KnowledgePulse) -> Callable[[], object]:
-    """One agent that calls one tool."""
+    """Return an agent that calls one tool."""
     from langchain.agents import create_agent
     from langchain_core.language_models import FakeMessagesListChatModel
     from langchain_core.messages import AIMessage, HumanMessage
@@ -74,7 +74,7 @@ def langchain_run(kp: KnowledgePulse) -> Callable[[], object]:
 
     @tool
     def double(number: int) -> int:
-        """Twice a number."""
+        """Double a number."""
         return 2 * number
 
     call = {"name": "double", "args": {"number": 3}, "id": "1"}
@@ -85,7 +85,7 @@ def langchain_run(kp: KnowledgePulse) -> Callable[[], object]:
 
 
 def decorated_run(kp: KnowledgePulse) -> Callable[[], object]:
-    """One function that calls one tool."""
+    """Return a function that calls one tool."""
 
     @kp.tool
     def double(number: int) -> int:
@@ -99,7 +99,7 @@ def decorated_run(kp: KnowledgePulse) -> Callable[[], object]:
 
 
 def walk_of(make: Callable[[KnowledgePulse], Callable[[], object]]) -> Walk:
-    """Of the second run of a pipeline: the first one loads modules and opens the file."""
+    """Count the second run of a pipeline: the first loads modules and opens the file."""
     with tempfile.TemporaryDirectory() as folder:
         for number in range(2):
             db = Path(folder) / "kp.db"
