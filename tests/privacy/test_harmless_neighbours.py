@@ -57,6 +57,34 @@ KINDS["public keys and pictures"] = (
     [("we saw {} there", SQUARE), ("client('{}')", SQUARE), ("/v2/{}?x=1", SQUARE)],
 )
 
+KINDS["calls and members"] = (
+    [
+        *("const token = createJWT(user);", "const token = signJWT({ id: user.id });"),
+        *("const token = crypto.randomUUID()", "apiKey = loadFromDB()", "password = hashMD5(raw)"),
+        *("creds = config.getCredentialsByURI(r)", "token = getUserById(id)", "x = getIdToken()"),
+        *("secret = decryptAES256GCM(blob)", "token := uuid.NewV4()", "token = readFromS3(bucket)"),
+        *("const apiKey = process.env.OPENAI_API_KEY!;", "secret: process.env.AUTH_SECRET!,"),
+        *("const token = this.#token;", "cookies = this.#headers.cookies", "token = data?.token"),
+        *("accessToken: account?.access_token,", "token = session?.user?.accessToken"),
+        *("token: TokenType.ACCESS", "token = Secrets.GITHUB", "apiKey = BuildConfig.MAPS_KEY"),
+        *("password = random_password.db.result", "token = account.accessToken"),
+        "secret_key = tls_private_key.ca.private_key_pem",
+    ],
+    [
+        ('token = createJWT("{}")', SYMBOLS),
+        ("password = hashMD5('{}')", SYMBOLS),
+        ("const token = crypto.randomUUID() || '{}'", SYMBOLS),
+        ('const apiKey = process.env.OPENAI_API_KEY! || "{}";', made_up.TOKEN),
+        *(
+            (form, value)
+            for form in ("password = {}", "password: {}\nuser: bob", "DB_PASSWORD={}")
+            for value in ("Winter.SNOW", "john.smith", "abc?.def9", "my.secret!9")
+        ),
+        *(("token: {}", "Ab" + made_up.characters(6) + "URL(x9"),),
+        ("password = {}", "getJWT#" + made_up.characters(4) + "(x)"),
+    ],
+)
+
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_only_reads_like_a_secret_stays(kind):
