@@ -60,7 +60,7 @@ def log_probabilities(answer: object) -> float | None:
     That is ``exp(mean(log-probabilities))``, also known as length-normalized sequence probability
     (Malinin and Gales 2021, arXiv:2002.07650), and 1 divided by the perplexity. It compares answers
     of one model to like questions, whatever their length. It is not the probability that an answer
-    is right: models are sure of what is fluent, and the more so after training with human feedback.
+    is right: models are confident in fluent text, even more so after training with human feedback.
 
     Args:
         answer: A response of an OpenAI client; or metadata with ``logprobs`` as of chat models,

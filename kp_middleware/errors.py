@@ -326,7 +326,7 @@ class RegistryRejectedError(RegistryError):
 
 
 class RegistryForbiddenError(RegistryError):
-    """The key is dead or read-only: stop sending until the user acts.
+    """The key is dead or read-only: stop sending until the user fixes it.
 
     Attributes:
         remedy: What the user can do.

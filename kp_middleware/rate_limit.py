@@ -74,7 +74,7 @@ class Pace:
         return self.full_at - max(0.0, _REFILL_S - self.interval_s)
 
     def wait_s(self, now: float) -> float:
-        """Return the seconds until a request may be sent; infinity until the user acts."""
+        """Return the seconds until a request may be sent; infinity until the user fixes it."""
         if self.stopped_at > _NEVER:
             return math.inf
         wait_s = max(self.ready_at, self.paused_until) - now

@@ -9,8 +9,8 @@ from kp_middleware.core.gates import ReasonCode, exact, format_share
 DELIVERY = {
     "private": "not queued: its visibility is private",
     "no_key": "not queued: there is no API key",
-    "wrong_setting": "not queued: a setting is wrong, see kp-middleware doctor",
-    "unconfirmed": "waits for a confirmation that it succeeded: kp-middleware review",
+    "wrong_setting": "not queued: a setting is invalid, see kp-middleware doctor",
+    "unconfirmed": "awaiting confirmation that it succeeded: kp-middleware review",
     "not_done": "not queued: its task is known to have failed",
     "too_late": "not queued: it was confirmed too late",
     "sent": "it was already sent",
@@ -29,7 +29,7 @@ FAILURES = {
 """Why a run has no score."""
 
 OUTBOX = {
-    "cancelled_by_user": "by hand",
+    "cancelled_by_user": "by you",
     "may_have_been_sent": "it may have been sent already: its state was lost in a damaged file; to"
     " send it, perhaps a second time: kp-middleware outbox retry ID",
 }
@@ -92,7 +92,7 @@ def _against_share(code: str, args: Mapping[str, Any]) -> str:
         f"{args['gone']} of the {runs} were chosen; {format_share(share)} means {share * runs:.3g}"
     )
     if code == ReasonCode.TIED_WITH_SHARE:
-        text = f"rank {key} ties with the last of {best}, and earlier runs go first"
+        text = f"rank {key} ties with the last of {best}, and earlier runs come first"
     elif code == ReasonCode.BELOW_SHARE:
         text = f"rank {key} is below {bar}, where {best} begin"
     else:

@@ -86,7 +86,7 @@ class Settings(BaseSettings):
     sends nothing if another value is invalid.
 
     Attributes:
-        domain: The domain of runs that name none; selects the weights of the score.
+        domain: The domain of runs without one; selects the weights of the score.
         threshold: The minimum score for sending, 0 to 1; or ``top 10%``: the best tenth of each
             domain's runs by rank, and 0.75 until a domain has 10.
         max_per_day: The maximum number of traces sent in 24 hours; None means no limit.

@@ -123,7 +123,7 @@ def test_another_program_s_file_is_refused_and_left_alone(db, statements, read_o
 
     words = refused(db, read_only=read_only)
 
-    kind = "is not an SQLite file" if statements is None else "is an SQLite file of another program"
+    kind = "is not an SQLite file" if statements is None else "is another program's SQLite file"
     assert words == f"{kind}; name another file with KP_DB or --db"
     assert db.read_bytes() == before
 
@@ -136,7 +136,7 @@ def test_a_file_of_a_newer_version_is_refused(db, read_only):
     words = refused(db, read_only=read_only)
 
     newer = SCHEMA + 1
-    assert words == f"has schema {newer}, of a newer kp-middleware; upgrade kp-middleware"
+    assert words == f"has schema {newer}, from a newer kp-middleware; upgrade kp-middleware"
 
 
 @pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])

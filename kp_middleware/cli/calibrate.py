@@ -43,7 +43,7 @@ def calibrate(
     """Show how many runs each threshold would have let through.
 
     Replays the gate over all stored runs in recording order, without changing them. Leaves out
-    private runs, which are never sent. Set one with kp-middleware config set threshold.
+    private runs, which are never sent. To set one, run kp-middleware config set threshold.
 
     \b
     kp-middleware calibrate

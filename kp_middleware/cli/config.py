@@ -17,8 +17,8 @@ from kp_middleware.views.wording import cut, one_line
 
 _ENTRY: Final = re.compile(r"^    (\w+): (.*(?:\n     +.*)*)", re.MULTILINE)
 _NOT_IN_FILE: Final = {
-    "api_key": "a typed key stays in the shell's history: set KP_API_KEY, or add it to {path}",
-    "shared": "a typed password stays in the shell's history: set KP_SHARED, or add it to {path}",
+    "api_key": "the shell keeps typed keys in its history: set KP_API_KEY, or add it to {path}",
+    "shared": "the shell keeps typed passwords in its history: set KP_SHARED, or add it to {path}",
     "profiles": "edit {path}: weights are tables, such as [profiles.DOMAIN]",
 }
 

@@ -52,8 +52,8 @@ _COUNTS: Final = {
 def review(db: Path, *, limit: int, filters: storage.Filters) -> None:
     """Judge runs with one key each: did it succeed?
 
-    Asks about recent runs of unknown outcome: first those that were or would be sent, then those
-    with the least certain estimate, which get at least half of the places.
+    Asks about recent runs with an unknown outcome: first those that were or would be sent, then
+    those with the least certain estimate, which are at least half of the list.
 
     Each answer counts as feedback and rescores the run at once, as kp-middleware feedback does. y:
     succeeded; n: failed; s: skip; o: show the whole run; q or Ctrl-C: stop and keep the answers. In
@@ -112,7 +112,7 @@ def _hint_at_custom_gate(run: storage.Run, db: Path) -> None:
     gate = run.scoring and run.scoring.gate
     if gate and SettingsGate.named(gate) is None:
         used = options.read_settings(db).gate.name
-        hint(f"uses {used}, because {gate} is a gate of the program that recorded the run")
+        hint(f"uses {used}, because {gate} is a custom gate of the program that recorded it")
 
 
 def _question(item: storage.ReviewItem, position: str, state: str) -> str:
@@ -156,14 +156,14 @@ def _read_key(history: storage.History, seq: int) -> str:
 def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -> None:
     """Rescore stored runs after changing settings.
 
-    Uses the model, weights, cache and threshold of the command line's settings. Each run is
-    compared with those recorded before it. Sent runs keep their score. Queued runs that no longer
+    Uses the model, weights, cache and threshold in your settings. Each run is compared with those
+    recorded before it. Sent runs keep their score. Queued runs that no longer
     clear are cancelled; runs that clear now are queued. Sends nothing.
 
-    Runs that several hosts share keep their decisions: only --dry-run works on them.
+    Runs in a shared log keep their decisions: only --dry-run works on them.
 
-    Programs may keep recording. After Ctrl-C, run the same command to start again; no text is
-    embedded twice. Run one at a time.
+    Programs may keep recording. After Ctrl-C, run the same command to start over; no text is
+    embedded twice. Do not run two at once.
 
     \b
     kp-middleware rescore --dry-run
@@ -215,7 +215,7 @@ def rescore(db: Path, *, domain: str | None, since: str | None, dry_run: bool) -
 @click.command()
 @options.trace_id()
 @click.option("--success/--failure", default=None, help="Whether the task succeeded.")
-@click.option("--confidence", type=options.UNIT, help="Your confidence in that, 0 to 1.")
+@click.option("--confidence", type=options.UNIT, help="Confidence in the outcome, 0 to 1.")
 @options.json_option
 @options.pass_db
 def feedback(db: Path, *, trace_id: str, success: bool | None, confidence: float | None) -> None:

@@ -105,7 +105,7 @@ def main() -> None:
     Options may also follow a command.
 
     \b
-    kp-middleware demo          try it, on this machine alone
+    kp-middleware demo          try it, entirely on this machine
     kp-middleware               list the newest runs
     kp-middleware show @last    show the last run
     """

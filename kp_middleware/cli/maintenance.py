@@ -24,8 +24,8 @@ def backup(db: Path, *, file: Path, force: bool) -> None:
     """Back up the trace database to FILE, readable only by you.
 
     Programs may keep recording. Verifies the copy. To restore it, stop all programs that record and
-    replace the database with it, or pass it to --db. An old backup may first need the migrate
-    command.
+    replace the database with it, or pass it to --db. An old backup may need kp-middleware
+    migrate first.
 
     \b
     kp-middleware backup november.db
@@ -64,10 +64,10 @@ def migrate(db: Path) -> None:
 
 @click.command()
 @options.older
-@click.option("--keep", type=click.IntRange(min=0), help="Keep this many of the newest.")
+@click.option("--keep", type=click.IntRange(min=0), help="Keep this many of the newest runs.")
 @click.option("--below", type=options.UNIT, help="Only runs that scored less than this, 0 to 1.")
 @click.option("--keep-sent", is_flag=True, help="Keep runs that were sent.")
-@click.option("--unshipped", is_flag=True, help="Also runs that wait for the shared log.")
+@click.option("--unshipped", is_flag=True, help="Also remove runs waiting for the shared log.")
 @options.domain
 @click.option("--yes", is_flag=True, help="Remove runs instead of counting them.")
 @options.json_option
@@ -162,7 +162,8 @@ def delete_(db: Path, *, trace_id: str) -> None:
 def pull(db: Path, *, follow: bool) -> None:
     """Copy the shared log into a separate database.
 
-    Run it again to add new runs. Every command and page works on the copy. Never sends from it.
+    Run it again to add new runs. Commands that only read, and the web page, work on the copy.
+    Nothing is sent from it.
 
     \b
     kp-middleware pull --db fleet.db

@@ -64,10 +64,11 @@ def find_file(context: click.Context) -> tuple[Path, str | None]:
 def write_problem(db: Path) -> str | None:
     """Return why programs cannot record into an existing file, or soon will not."""
     if not (os.access(db, os.W_OK) and os.access(db.parent, os.W_OK)):
-        return f"{db} is read-only for you: make it and its folder writable, or name another"
+        return f"{db} is not writable for you: make it and its folder writable, or name another"
     free_bytes = disk_usage(db.parent).free
     if free_bytes < 100_000_000:
-        return f"only {free_bytes / 1e6:,.0f} MB are free for {db}: make room, or runs will be lost"
+        free = f"only {free_bytes / 1e6:,.0f} MB are free for {db}"
+        return f"{free}: free disk space, or runs will be lost"
     return None
 
 
@@ -81,7 +82,7 @@ def open_to_write(db: Path) -> Database:
 def require_usable_file() -> None:
     """Raise ClickException if ``KP_DB`` or ``settings.toml`` names no usable file."""
     if problem := find_file(click.get_current_context())[1]:
-        raise click.ClickException(f"{problem}; nothing is changed")
+        raise click.ClickException(f"{problem}; nothing was changed")
 
 
 def read_settings(db: Path) -> "Settings":
@@ -309,9 +310,11 @@ filters = bundled(
         click.option(
             "--state",
             type=_StateChoice([state.replace(" ", "-") for state in storage.STATES]),
-            help="Only runs in this state; failed: scoring failed.",
+            help="Only runs in this state (failed: could not be scored).",
         ),
-        click.option("--tool", shell_complete=_complete_tool, help="Only with this tool."),
+        click.option(
+            "--tool", shell_complete=_complete_tool, help="Only runs that used this tool."
+        ),
         click.option("--failed", is_flag=True, help="Only runs whose task failed."),
         click.option(
             "--slower",

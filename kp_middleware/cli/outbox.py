@@ -65,7 +65,7 @@ def outbox() -> None:
 @options.output_options()
 @options.pass_db
 def list_(db: Path, *, limit: int, output: Output, states: list[str]) -> None:
-    """List the outbox, newest first. Flags combine.
+    """List the outbox, newest first. You can combine flags.
 
     \b
     kp-middleware outbox list --pending
@@ -152,7 +152,7 @@ def retry(db: Path, *, trace_id: str | None, failed: bool, sent: bool, force: bo
     kp-middleware outbox retry --sent --force
     """
     if (trace_id is not None) + failed + sent != 1:
-        raise click.UsageError("name one ID, or all with --failed or --sent")
+        raise click.UsageError("pass one ID, --failed or --sent")
     if sent and not force:
         raise click.UsageError("--sent needs --force")
     with _editing(db, retry_keys=True) as (admin, history):
@@ -193,8 +193,8 @@ def cancel(db: Path, *, trace_ids: tuple[str, ...]) -> None:
 def rescan(db: Path, *, force: bool) -> None:
     """Redact unsent items again with the current rules.
 
-    Rewrites, releases or blocks each. Items prepared with other redact_… settings also get yours.
-    Skips sent items. Exits with 6 if anything is blocked.
+    Rewrites, releases or blocks each item. If an item was prepared with other redact_… settings,
+    yours are applied in addition. Skips sent items. Exits with 6 if anything is blocked.
 
     \b
     kp-middleware config set redact_deny Bluebird && kp-middleware outbox rescan
@@ -216,7 +216,7 @@ def send(db: Path, *, timeout: float) -> None:
     """Send all queued runs, at the registry's rate limit.
 
     Needs KP_API_KEY, but no running program. Shares the rate limit with programs that are sending,
-    and never sends a run twice. Stops early if nothing may be sent until long after --timeout.
+    and never sends a run twice. Stops early if sending is paused for much longer than --timeout.
     Exits with 3 and the reason if any runs remain.
 
     \b
@@ -245,7 +245,7 @@ def send(db: Path, *, timeout: float) -> None:
                 reasons += obstacles.in_words()
                 reasons = reasons or [
                     *(sending.in_words() for sending in obstacles.sending),
-                    "timed out: raise --timeout, or the next program that records sends the rest",
+                    "timed out: raise --timeout, or let the next program send the rest",
                 ]
     console.print_result(counts, in_words(counts) or "nothing is waiting to be sent")
     for reason in reasons:

@@ -32,9 +32,9 @@ _INSTRUCTIONS: Final = (
 @click.argument("task")
 @options.limit(1, help_text="Maximum number of runs.")
 @options.domain
-@click.option("--owner", help="Only runs of this owner; required if any run has one.")
+@click.option("--owner", help="Only runs of this owner; required if any run has an owner.")
 @options.since
-@click.option("--unconfirmed", is_flag=True, help="Also unconfirmed runs.")
+@click.option("--unconfirmed", is_flag=True, help="Include runs whose success is not confirmed.")
 @click.option("--explain", is_flag=True, help="Show the nearest runs, and why each matches or not.")
 @options.json_option
 @options.pass_db
@@ -54,7 +54,7 @@ def recall(
     from kp_middleware.recall import question
 
     if not task.strip():
-        raise click.UsageError("describe a TASK")
+        raise click.UsageError("missing TASK: describe the task")
     memory = _memory(db)
     if memory is None:
         hint(_RECALL_OFF)
@@ -112,8 +112,12 @@ def _facts(run: "Recalled") -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--owner", help="Serve only runs of this owner; required if any run has one.")
-@click.option("--unconfirmed", is_flag=True, help="Also find unconfirmed runs, marked as such.")
+@click.option("--owner", help="Serve only runs of this owner; required if any run has an owner.")
+@click.option(
+    "--unconfirmed",
+    is_flag=True,
+    help="Include runs whose success is not confirmed, marked as such.",
+)
 @options.pass_db
 def mcp(db: Path, *, owner: str | None, unconfirmed: bool) -> None:
     """Serve past runs to an agent over stdio, read-only.

@@ -38,7 +38,9 @@ _REMEDY: Final = "convert it to UTF-8: iconv -f latin1 -t utf-8, Out-File -Encod
     help="Default: your privacy_level.",
 )
 @click.option("--report", is_flag=True, help="Print what was redacted and where, not the text.")
-@click.option("--check", is_flag=True, help="Only exit with 3 if something would be redacted.")
+@click.option(
+    "--check", is_flag=True, help="Print no text; exit with 3 if anything would be redacted."
+)
 @options.json_option
 @options.pass_db
 def redact(

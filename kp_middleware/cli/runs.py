@@ -57,8 +57,8 @@ def list_(
 
     \b
     kp-middleware list --below --near -d code         near misses
-    kp-middleware list --sort novelty                 least like any earlier run
-    kp-middleware list --sort duration --since 7d     where the time went
+    kp-middleware list --sort novelty                 most unusual first
+    kp-middleware list --sort duration --since 7d     slowest first
     kp-middleware list -q "leak* NOT worker"          full-text search
     kp-middleware list --failed --since 2d --nl       one JSON object per line
     """
@@ -117,8 +117,8 @@ def _step_limit(typed: str) -> int | None:
 @options.trace_id()
 @click.option("--steps", metavar="NUMBER|all", default="20", type=_step_limit, help="Default: 20.")
 @click.option("--why", is_flag=True, help="Explain the score and what would change the decision.")
-@click.option("--threshold", type=options.UNIT, help="With --why: compare with this, 0 to 1.")
-@click.option("--weights", help="With --why: use this profile, such as code.")
+@click.option("--threshold", type=options.UNIT, help="With --why: use this threshold, 0 to 1.")
+@click.option("--weights", help="With --why: use the weights of this domain, such as code.")
 @click.option("--json", "form", flag_value="json", help="Print JSON with all steps.")
 @click.option("--md", "form", flag_value="md", help="Print Markdown, to paste into a chat.")
 @click.option("--payload", "form", flag_value="payload", help="Print the ReasoningTrace.")
@@ -135,8 +135,8 @@ def show_(
 ) -> None:
     """Show a run: its score, delivery and steps.
 
-    ID is an id prefix, @last or @best. --why explains the score in words; with it, --threshold and
-    --weights try other values without changing the score.
+    ID is an id prefix, @last or @best. --why explains the score; with it, --threshold and --weights
+    try other values without changing the stored score.
 
     \b
     kp-middleware show 1339c0
@@ -146,7 +146,7 @@ def show_(
     if not why and (threshold is not None or weights is not None):
         raise click.UsageError("--threshold and --weights need --why")
     if why and form in {"md", "payload"}:
-        raise click.UsageError(f"--why is text or JSON: leave out --{form}")
+        raise click.UsageError(f"--why cannot be combined with --{form}")
     profile = None if weights is None else _weights(db, weights)
     with History.open(db) as history:
         seq = history.find(trace_id)
@@ -186,8 +186,8 @@ def show_(
 def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
     """List the runs most similar to one, by embedding.
 
-    ID is an id prefix, @last or @best. Similarity is the cosine: 1 for the same words, about 0 for
-    unrelated texts.
+    ID is an id prefix, @last or @best. Similarity is the cosine of the embeddings: 1 for
+    identical texts, about 0 for unrelated ones.
 
     \b
     kp-middleware similar @last -n 5

@@ -76,7 +76,7 @@ def demo(*, into: Path | None) -> None:
     console.print_table([console.humanize_run(row) for row in rows], _COLUMNS)
     click.echo(
         f"\nAll {len(rows)} runs are in {path}\n"
-        f"{stored} of them were sent to a registry on this machine; reason says why or why not.\n\n"
+        f"{stored} of them were sent to a registry on this machine. The column reason says why.\n\n"
         "Now look at the one with the highest score:\n\n"
         f"  kp-middleware --db {path} show @best"
     )
@@ -252,7 +252,9 @@ def _shared_log(url: str) -> Iterator[Finding]:
         yield Finding("shared", str(error), ok=False, try_later=True)
         return
     took_ms, server = report.round_trip_s * 1000, report.server.split()[0]
-    detail = f"PostgreSQL {server}, written and rolled back; round trip {took_ms:.2g} ms"
+    detail = (
+        f"PostgreSQL {server}, a test row was written and rolled back; round trip {took_ms:.2g} ms"
+    )
     yield Finding("shared", f"{address}: {detail}")
     parts, warnings = urlsplit(url), []
     if parts.hostname and not is_loopback(parts.hostname) and "verify-full" not in parts.query:
@@ -265,7 +267,7 @@ def _shared_log(url: str) -> Iterator[Finding]:
         warnings.append(f"this machine's clock is {seconds} {where} the server's")
     usual = Counter(how for _, how in report.settings).most_common(1)
     if others := [f"{pod} ({how})" for pod, how in report.settings if how != usual[0][0]]:
-        warnings.append(f"most pods decide by {usual[0][0]}; others: {', '.join(others[:5])}")
+        warnings.append(f"most pods use the gate {usual[0][0]}; others: {', '.join(others[:5])}")
     for detail in warnings:
         yield Finding("shared", detail, warning=True)
 

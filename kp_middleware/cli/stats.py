@@ -35,7 +35,7 @@ _TOOL_KEYS: Final = ("tool", "calls", "failures", "traces", "mean_ms", "max_ms")
 def stats(
     db: Path, *, by: str | None, domain: str | None, limit: int | None, output: Output
 ) -> None:
-    """Count runs by stage and group, and draw their scores.
+    """Count runs by stage and group, and plot their scores.
 
     Scores and novelty range from 0 to 1. --by tool counts calls, failures and runs; -d limits it to
     a domain. --by recalled compares runs that were given past runs with later runs that were not.
@@ -237,7 +237,7 @@ def _render_backlog(report: Row) -> "Iterator[RenderableType]":
     is_stopped = any(sending["stopped"] for sending in report["sending"])
     for name, words in _WAITING.items():
         asking = log["asking"] if log and name == "unscored" else 0
-        facts = [f"{asking:,} would clear and are waiting for the shared log"] if asking else []
+        facts = [f"{asking:,} passed locally and await the shared log"] if asking else []
         if asking < report[name] and not (name == "pending" and is_stopped):
             facts.append(words)
         if report[name]:
@@ -253,7 +253,7 @@ def _render_backlog(report: Row) -> "Iterator[RenderableType]":
         facts = [
             log["in_words"],
             log["to_ship"] and f"{log['to_ship']:,} waiting to be shipped",
-            log["asking"] and f"{log['asking']:,} would clear and are waiting for it",
+            log["asking"] and f"{log['asking']:,} passed locally and await it",
             log["since"] and f"the first began {log['since'][:19].replace('T', ' ')}",
         ]
         yield ""
@@ -297,7 +297,9 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; default: a free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port. Default: any free port."
+)
 @click.option("--open/--no-open", "opens", default=True, help="Open the browser.")
 @options.pass_db
 def ui(db: Path, *, port: int, opens: bool) -> None:

@@ -42,7 +42,7 @@ _REASONS: Final = {
     "unknown_format": "of an unknown format",
 }
 _HIGHLIGHTS: Final = (
-    ("least like any other", "{:.2f}"),
+    ("most unusual", "{:.2f}"),
     ("richest", "{:.2f}"),
     ("most recoveries", "{:.0f} recoveries"),
 )
@@ -53,16 +53,16 @@ _HIGHLIGHTS: Final = (
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @options.since
 @click.option(
-    "-d", "--domain", shell_complete=options.complete_domain, help="Record them in this domain."
+    "-d", "--domain", shell_complete=options.complete_domain, help="Record the runs in this domain."
 )
 @click.option(
     "--one-run",
     type=click.Choice(["session", "turn"]),
     default="turn",
-    help="What becomes a run. Default: turn, a user's message and what follows it.",
+    help="What counts as a run. Default: turn, a user's message and what follows it.",
 )
-@click.option("--shareable", is_flag=True, help="Allow sending, like recorded runs.")
-@click.option("--dry-run", is_flag=True, help="Only count them.")
+@click.option("--shareable", is_flag=True, help="Allow sending, as for recorded runs.")
+@click.option("--dry-run", is_flag=True, help="Only count the runs.")
 @click.option("--hook", is_flag=True, help="Import the session that Claude Code's Stop hook names.")
 @options.json_option
 @options.pass_db
@@ -79,12 +79,11 @@ def import_(
 ) -> None:
     """Import runs from other tools on this machine.
 
-    Imported runs are private: never sent.
+    Imported runs are private and never sent.
 
     FORMAT is claude-code, codex, messages (chat JSONL, tau-bench, Agents SDK sessions), swe_agent,
     atif, otlp (also Phoenix' spans), langsmith, langfuse, traces (kp-middleware export), or auto,
-    which reads the first lines. Without PATH, looks in the default folders of Claude Code and
-    Codex.
+    which detects the format. Without PATH, looks in the default folders of Claude Code and Codex.
 
     Redacts secrets before writing anything. Importing again adds no duplicates and updates sessions
     that have grown. After Ctrl-C, run the same command to resume.
@@ -99,7 +98,7 @@ def import_(
     if hook:
         format_, paths = "claude-code", (_hook_transcript(),)
     if format_ is None:
-        raise click.UsageError("name a FORMAT: claude-code, codex, messages, … or auto")
+        raise click.UsageError("missing FORMAT: claude-code, codex, messages, … or auto")
     try:
         since_s = None if since is None else epoch_s(since)
         choices |= {"since_s": since_s, "whole_sessions": one_run == "session"}
@@ -226,9 +225,9 @@ _EMPTY_REASONS: Final = {
     "--unlike",
     type=options.UNIT,
     metavar="SIMILARITY",
-    help="Leave out runs this similar to a newer one, such as 0.8.",
+    help="Omit runs at least this similar to a newer one, such as 0.8.",
 )
-@options.limit(None, help_text="Maximum number of runs, the newest.")
+@options.limit(None, help_text="Maximum number of runs, newest first.")
 @click.option("--with-cut", is_flag=True, help="Include runs that were truncated when recorded.")
 @click.option("--as-recorded", is_flag=True, help="Do not redact them again.")
 @click.option(
@@ -237,7 +236,12 @@ _EMPTY_REASONS: Final = {
     default="text",
     help="Tool call arguments: JSON text as for OpenAI (default), or an object as for TRL.",
 )
-@click.option("--skills", metavar="DIR", type=_PATH, help="Draft a SKILL.md of each domain's best.")
+@click.option(
+    "--skills",
+    metavar="DIR",
+    type=_PATH,
+    help="Draft a SKILL.md from the best runs of each domain.",
+)
 @click.option("--force", is_flag=True, help="Replace OUT if it is a file.")
 @options.pass_db
 def export(
@@ -253,7 +257,7 @@ def export(
 ) -> None:
     """Export runs for training and evaluation.
 
-    OUT is a file with a run per line, oldest first; default: standard output. For hf-trace and
+    OUT is a file with one run per line, oldest first; default: standard output. For hf-trace and
     atif, it is a folder with a file per run. A manifest.json in the same folder describes it. Only
     you can read them.
 
@@ -274,7 +278,7 @@ def export(
     suffix = SUFFIXES.get(format_)
     selection = Selection(**chosen)
     if format_ == "pairs" and (selection.success or selection.unlike is not None):
-        raise click.UsageError("pairs need both outcomes: leave out --success and --unlike")
+        raise click.UsageError("pairs need both outcomes: omit --success and --unlike")
     if suffix and (out == _STDOUT or (out is None and skills is None)):
         raise click.UsageError(f"{format_} writes a file per run: name a folder")
     policy = Policy()

@@ -154,7 +154,7 @@ def permission_warning(path: Path) -> str | None:
     if not mode & stat.S_IRWXO:
         return None
     remedy = f"chmod 600 {quote(str(path))}*"
-    return f"every user of this machine may open {path} (mode {mode:04o}): {remedy}"
+    return f"every user of this machine can open {path} (mode {mode:04o}): {remedy}"
 
 
 @contextmanager
@@ -202,7 +202,7 @@ def _our_version(connection: sqlite3.Connection, path: Path) -> int:
         corrupt.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
         raise corrupt from error
     if application_id != APPLICATION_ID and any((application_id, version, tables)):
-        raise DatabaseError(path, "is an SQLite file of another program", _OTHER_FILE)
+        raise DatabaseError(path, "is another program's SQLite file", _OTHER_FILE)
     return int(version)
 
 
@@ -235,7 +235,9 @@ def _back_up(path: Path) -> None:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
         why = describe_os_error(error)
-        problem = f"is of an older kp-middleware, and cannot be backed up before upgrading ({why})"
+        problem = (
+            f"is from an older kp-middleware, and cannot be backed up before upgrading ({why})"
+        )
         raise DatabaseError(path, problem, "free disk space, or move it elsewhere") from error
     logger.info("%s: upgraded to schema %d; backup: %s", path, SCHEMA, copy)
 
@@ -341,15 +343,15 @@ def upgrade_file(path: Path) -> tuple[int, int, Path | None]:
 
 def _unusable(path: Path, version: int, *, read_only: bool) -> tuple[str, str] | None:
     if version > SCHEMA:
-        return f"has schema {version}, of a newer kp-middleware", "upgrade kp-middleware"
+        return f"has schema {version}, from a newer kp-middleware", "upgrade kp-middleware"
     if read_only and not version:
         return "is empty", f"record a run first, or {_OTHER_FILE}"
     if version not in {0, RELEASED, SCHEMA}:
-        problem = f"has schema {version}, of an unreleased kp-middleware"
+        problem = f"has schema {version}, from an unreleased kp-middleware"
         return problem, f"move it away to start a new one, or {_OTHER_FILE}"
     if read_only and version < SCHEMA:
         remedy = f"upgrade it: kp-middleware migrate --db {quote(str(path))}"
-        return "is of an older kp-middleware", remedy
+        return "is from an older kp-middleware", remedy
     return None
 
 

@@ -123,7 +123,7 @@ class Scorer:
             if said.strip():
                 opening = self._cache.unit(embedder.embed(said[:LONG_CHARS]))
         except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
-            self._warn_once("a run is recalled by its words only, the embedder failed", error)
+            self._warn_once("recall compares words only, the embedder failed", error)
         return Embedded(of_run, opening)
 
     def embed_many_with(self, pairs: Iterable[tuple[ReasoningTrace, str]]) -> Iterator[Embedded]:

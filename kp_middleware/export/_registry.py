@@ -159,7 +159,7 @@ class Registry:
             for chunk in response.iter_bytes():
                 body += chunk
                 if len(body) > most_bytes:
-                    endless = f"{status}: the answer does not end"
+                    endless = f"{status}: the response does not end"
                     raise self._unavailable(Problem(ProblemKind.NO_REGISTRY, endless), status)
         except (httpx2.HTTPError, OSError) as exc:
             if not (self._request.is_late or isinstance(exc, httpx2.TimeoutException)):

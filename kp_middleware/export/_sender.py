@@ -135,7 +135,7 @@ class Sender:
                 self._enqueue_write(partial(self._outbox.sent, item, answer), revived=was_down)
             case errors.RegistryRejectedError():
                 self._pace.settle(lambda before, _: before.answered())
-                words = "a trace stays local, the first is row %d: %s; see kp-middleware outbox"
+                words = "a trace was not sent (row %d): %s; see kp-middleware outbox"
                 self._warn(f"{words} --failed", item.trace_seq, answer)
                 self._enqueue_write(partial(self._outbox.rejected, item, answer), revived=was_down)
             case errors.RegistryForbiddenError():
@@ -163,12 +163,12 @@ class Sender:
         pause_s = max(pause_s, error.retry_after_s or 0)
         self._pace.settle(lambda before, now: before.failed(now, pause_s, error.problem))
         if pace.answering and attempts >= _MOST_ATTEMPTS:
-            words = "a trace stays local after %d attempts: %s; to try it again: %s"
+            words = "a trace was not sent after %d attempts: %s; to retry: %s"
             self._warn(words, attempts, error, "kp-middleware outbox retry --failed")
             self._enqueue_write(partial(self._outbox.block, item, "retries_exhausted"))
             return
         wait_s = backoff_s(max(failures, attempts), jitter)
-        self._warn("nothing is sent for now; the queue is sent later: %s", error)
+        self._warn("sending is paused, the queue is sent later: %s", error)
         self._postpone(item, error, max(wait_s, pause_s + wait_s / 2), counted=pace.answering)
 
     def _postpone(

@@ -193,7 +193,9 @@ def copy_log(link: shared_log.Link, db: Path, reach: Callable[[int, int], None])
     store = SqliteStore.at(db)
     runs = store.shared_runs()
     if not runs.is_copy():
-        raise DatabaseError(db, "has runs of its own", "name another file for the copy with --db")
+        raise DatabaseError(
+            db, "contains runs that were not pulled", "name another file for the copy with --db"
+        )
     copied = 0
     try:
         for page in shared_log.pages(partial(shared_log.pull_runs, link), runs.place()):

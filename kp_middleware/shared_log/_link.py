@@ -53,8 +53,13 @@ _CAUSES: Final = (
     ("53300", "too many", "has too many connections", _WAIT),
     ("28", 'password|authentication|pg_hba|role "', "refuses this user or password", _CORRECT),
     ("3F|42P01", _NEVER, "has no schema kp", f"run {_MIGRATE}"),
-    ("42501", _NEVER, "does not let this role do it", "grant it what docs/fleet.md lists"),
-    ("53100", _NEVER, "has a full disk", "make room there"),
+    (
+        "42501",
+        _NEVER,
+        "denies this role a permission",
+        "grant it the permissions listed in docs/fleet.md",
+    ),
+    ("53100", _NEVER, "has a full disk", "free disk space there"),
     ("55P03", _NEVER, "is locked by another program", _WAIT),
     ("57014", _NEVER, "takes too long", _WAIT),
     (_NEVER, "certificate", _UNTRUSTED, "correct sslrootcert in KP_SHARED"),
@@ -66,7 +71,7 @@ _CAUSES: Final = (
     (_NEVER, "ssl", "does not accept TLS", "correct sslmode in KP_SHARED"),
     ("25006", "read-", "is read-only, a standby", "add the primary to KP_SHARED"),
     (_NEVER, "invalid", "has an invalid URL", _CORRECT),
-    (_NEVER, "timeout|timed out", "does not answer in time", _WAIT),
+    (_NEVER, "timeout|timed out", "does not respond in time", _WAIT),
 )
 
 BEAT: Final = """

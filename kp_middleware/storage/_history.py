@@ -312,9 +312,9 @@ def _cut(line: str, most: int) -> str:
 
 _OFTEN: Final = 10_000  # virtual instructions: about a millisecond
 _TABLES: Final = 'kp-middleware sql "select name, sql from sqlite_master" lists the tables'
-_LESS: Final = "ask for less, or open the file with sqlite3"
+_LESS: Final = "query less, or open the file with sqlite3"
 _WRITE: Final = "to change it, open it with sqlite3 while no program records"
-_USE: Final = "give one statement, and a value for each of its :names with -p NAME VALUE"
+_USE: Final = "pass one statement, and a value for each :name with -p NAME VALUE"
 _SUBJECT_PRAGMAS: Final = ("table_", "index_", "foreign_key_", "quick_", "integrity_")
 """The beginnings of pragmas whose argument names a subject instead of changing a setting."""
 
@@ -377,7 +377,7 @@ class FreeQuery:
             misused = isinstance(error, sqlite3.ProgrammingError | sqlite3.Warning)
             problem = str(error).rstrip("."), _USE if misused else _TABLES
             if self._stopped:
-                problem = f"this takes longer than {self._limit_s:g} s", _LESS
+                problem = f"the query takes longer than {self._limit_s:g} s", _LESS
             elif code in {sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY}:
                 problem = "only read-only queries are allowed", _WRITE
             raise DatabaseError(self._path, *problem) from error

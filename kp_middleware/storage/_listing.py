@@ -208,7 +208,7 @@ class Listing(Queries):
                 raise TraceNotFoundError(f"there is no run yet for {name}: record a run")
             return int(seq)
         if not name:
-            raise TraceNotFoundError("type the beginning of an id, @last or @best")
+            raise TraceNotFoundError("use an id prefix, @last or @best")
         found = list[tuple[int, str]]()
         for start in (whole_id(name), whole_id(name.lower())):
             values = prefix_range(start, limit=_CANDIDATES + 1)
@@ -219,7 +219,7 @@ class Listing(Queries):
         if len(found) > 1 and whole_id(name) not in (id_ for _, id_ in found):
             ids = [id_.removeprefix(_ID_PREFIX) for _, id_ in found[:_CANDIDATES]]
             told = f"{', '.join(ids)}{' …' if len(found) > _CANDIDATES else ''}"
-            raise TraceNotFoundError(f"{name} is ambiguous: give more of the id; there are {told}")
+            raise TraceNotFoundError(f"{name} is ambiguous: type more of the id. Matches: {told}")
         return found[0][0]  # a complete id may be the prefix of another
 
     def runs(

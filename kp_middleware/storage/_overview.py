@@ -29,7 +29,7 @@ _MORE: Final = "kp-middleware calibrate shows what each setting would do"
 _LARGER_SHARE: Final = "earlier runs were better: a larger share lets more through"
 _REMEDIES: Final = {
     "daily_limit": "{} scored high enough but hit max_per_day: raise it",
-    "gate_failed": "the gate fails: see your program's log",
+    "gate_failed": "the gate raises errors: see your program's log",
     "warming_up": f"{DEFAULT_THRESHOLD:g} applies until a domain has enough runs to rank:"
     " nothing to do",
     "below_share": _LARGER_SHARE,
@@ -72,7 +72,7 @@ class LastDecisions(NamedTuple):
         known = {name: runs for name, runs in self.withheld.items() if name in _REMEDIES}
         # at the daily limit, no other remedy lets more through
         why = max(known, key=lambda name: (name == "daily_limit", known[name]), default="")
-        remedy = _REMEDIES.get(why, "the gate is your program's own").format(known.get(why))
+        remedy = _REMEDIES.get(why, "your program uses a custom gate").format(known.get(why))
         return (
             f"none of the last {self.runs} scored runs {their_gate}:"
             f" the best scored {self.best:.3f}, the best tenth at least"

@@ -110,7 +110,7 @@ class PacingTable:
         connection.execute("PRAGMA synchronous = FULL")
         version = _version(connection)
         if version > _SCHEMA_VERSION:
-            problem = f"has schema {version}, of a newer kp-middleware"
+            problem = f"has schema {version}, from a newer kp-middleware"
             raise DatabaseError(self._path, problem, "upgrade kp-middleware")
         if version < _SCHEMA_VERSION:
             with transaction(connection):  # a second process waits here, then has nothing to do

@@ -23,7 +23,7 @@ class RunSummary(NamedTuple):
         margin: The score minus the threshold; None if there is no score.
         success: Whether its task was done.
         step_count: The number of steps.
-        tool_count: The number of different tools.
+        tool_count: The number of distinct tools.
         duration_ms: The duration; None if it was not measured.
         state: The state: ``withheld``, ``sent``, ``pending`` …
         reason: The reason for the state, in words, or None.
@@ -250,7 +250,7 @@ class Run:
         privacy_level: The privacy level: ``aggregated``, ``federated`` or ``private``.
         visibility: Who may see it: ``network``, ``org`` or ``private``.
         step_count: The number of steps, including those that a long run does not store.
-        tool_count: The number of different tools.
+        tool_count: The number of distinct tools.
         recovery_count: The number of errors it recovered from.
         input_tokens: The input tokens of the model.
         output_tokens: The output tokens of the model.

@@ -146,7 +146,7 @@ class Fault(Enum):
         """Return a script for a `LocalRegistry` that picks a fault at random for each request.
 
         Args:
-            weights: How often each comes, in any unit; None means no fault.
+            weights: The relative frequency of each; None means no fault.
             seed: The random seed.
 
         >>> script = Fault.mixed({None: 8, 503: 1, Fault.HANG: 1}, seed=7)

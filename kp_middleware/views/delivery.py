@@ -17,7 +17,7 @@ from kp_middleware.shared_log import Link
 from kp_middleware.storage import AgentPace, Queue, SharedBacklog, read_paces
 
 _UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"))
-BEING_SENT: Final = "being sent by another program; if that was killed, again at {}"
+BEING_SENT: Final = "being sent by another program; if that program was killed, retried at {}"
 
 
 class Sending(NamedTuple):
@@ -71,7 +71,7 @@ class Sending(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A registry that accepts nothing until an epoch second; None: until the user acts."""
+    """A registry that accepts nothing until an epoch second; None: until the user fixes it."""
 
     pace: Pace
     until: float | None

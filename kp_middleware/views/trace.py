@@ -247,7 +247,7 @@ def markdown(run: Run, *, steps: int | None) -> Iterator[str]:
         ("started", run.started_at),
         ("outcome", outcome(run.known_success)),
         *([("gate", _code(gate))] if gate else []),
-        ("where it is", _code(delivery_status(run))),
+        ("delivery", _code(delivery_status(run))),
         *(("feedback", words) for words in map(feedback_in_words, run.feedback)),
     ]
     yield from (f"- {name}: {value}" for name, value in facts)

@@ -81,7 +81,7 @@ def error_of(url, item=ITEM, **options):
             say_and_hang_up(b"HTTP/1.1 201 Created\r\nContent-Encoding: gzip\r\n\r\nplain"),
             "DecodingError",
         ),
-        (never_end, "the answer does not end"),
+        (never_end, "the response does not end"),
     ],
     ids=["a reset", "a hang-up", "noise", "half an answer", "false gzip", "no end"],
 )

@@ -146,16 +146,16 @@ def test_a_document_that_fails_beside_others_success_is_blocked_after_eight_atte
 
     assert outbox.states() == ["blocked"] + ["sent"] * 99
     assert outbox.rows[0].news == "retries_exhausted"
-    assert "stays local after 8 attempts" in caplog.text
+    assert "was not sent after 8 attempts" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("answers", "words", "remedy"),
     [
-        ([REJECTED] * 3, "stays local", "kp-middleware outbox --failed"),
+        ([REJECTED] * 3, "was not sent", "kp-middleware outbox --failed"),
         ([DEAD], "nothing more is sent", "kp-middleware outbox retry --failed"),
         ([LIMITED] * 3, "sending pauses", "no action is needed"),
-        ([REFUSED, TROUBLE, REFUSED], "is sent later", "correct KP_REGISTRY_URL"),
+        ([REFUSED, TROUBLE, REFUSED], "sending is paused", "correct KP_REGISTRY_URL"),
     ],
     ids=["rejected", "forbidden", "limited", "in trouble"],
 )

@@ -67,8 +67,8 @@ def test_a_role_without_rights_keeps_its_runs_and_is_told(
     assert ids(ask, shared) == set()
     assert pod.rows("SELECT count(*) FROM traces") == [(3,)]
     assert not generous.requests
-    assert "does not let this role" in pod.log
-    assert "does not let this role" in pod.command("doctor").stdout
+    assert "denies this role a permission" in pod.log
+    assert "denies this role a permission" in pod.command("doctor").stdout
 
 
 WRONGS = {

@@ -122,7 +122,7 @@ def test_what_gets_into_the_body_after_redaction_blocks_the_row(pipeline, connec
     assert "anna" not in json.dumps(reason)
 
 
-WAITS = "waits for a confirmation that it succeeded"
+WAITS = "awaiting confirmation that it succeeded"
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def test_a_file_that_every_user_may_open_is_told_once_and_left_so(pulse, db, cap
     kp.capture(len)("second")
     kp.capture(len)("third")
 
-    words = f"every user of this machine may open {db} (mode 0666): chmod 600 {db}*"
+    words = f"every user of this machine can open {db} (mode 0666): chmod 600 {db}*"
     assert warnings_in(caplog) == [words]
     assert db.stat().st_mode & 0o777 == 0o666
 

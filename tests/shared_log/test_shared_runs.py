@@ -155,7 +155,7 @@ def test_status_says_what_waits_for_the_log(sql, typed):
 
     result = typed("status")
 
-    assert "2 would clear and are waiting for the shared log" in " ".join(result.output.split())
+    assert "2 passed locally and await the shared log" in " ".join(result.output.split())
     assert "the next program that records does it" not in result.output
 
 

@@ -74,7 +74,7 @@ def test_it_writes_nothing_and_opens_nothing_else(ask, db, tmp_path, sql):
     [
         ("SELEC", 'near "SELEC": syntax error; kp-middleware sql "select name, sql'),
         ("SELECT speed FROM traces", "no such column: speed; kp-middleware sql"),
-        ("SELECT 1; SELECT 2", "one statement at a time; give one statement"),
+        ("SELECT 1; SELECT 2", "one statement at a time; pass one statement"),
         ("SELECT :missing", r"binding parameter :missing; .* -p NAME VALUE"),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_query_that_takes_too_long_is_stopped_and_the_next_is_not(db, keep):
     clock = itertools.count().__next__
 
     with closing(FreeQuery(db, limit_s=5, timer=clock)) as free_query:
-        with pytest.raises(DatabaseError, match="this takes longer than 5 s; ask for less"):
+        with pytest.raises(DatabaseError, match="the query takes longer than 5 s; query less"):
             list(free_query.ask(f"{FOR_EVER} WHERE i < 0", {}).rows)
         with pytest.raises(DatabaseError, match="no such table"):
             free_query.ask("SELECT * FROM nowhere", {})

@@ -47,11 +47,11 @@ def test_a_run_is_found_by_the_beginning_of_its_id_or_of_a_part_s(named, name, f
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        *((name, " is ambiguous: give more") for name in ("abc", "kp:trace:abc", "kp:trace:")),
-        ("many", r"there are many-0, many-1, many-2, many-3, many-4 …$"),
-        ("both", r"there are both-1, both-9$"),
+        *((name, " is ambiguous: type more") for name in ("abc", "kp:trace:abc", "kp:trace:")),
+        ("many", r"Matches: many-0, many-1, many-2, many-3, many-4 …$"),
+        ("both", r"Matches: both-1, both-9$"),
         *((name, f"no run matches {name}") for name in ("zzz", "%", "_", "@worst", "abc-1x")),
-        ("", "type the beginning of an id, @last or @best"),
+        ("", "use an id prefix, @last or @best"),
         ("@lst", r"matches @lst; .* @last, @best"),
     ],
 )

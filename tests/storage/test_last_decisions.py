@@ -84,11 +84,11 @@ def test_domains_of_ten_runs_or_more_are_told_apart(decide, words):
     ("gate", "reason", "remedy"),
     [
         ("threshold 0.1", ReasonCode.DAILY_LIMIT, "hit max_per_day: raise it"),
-        ("every other", ReasonCode.GATE_FAILED, "the gate fails: see"),
+        ("every other", ReasonCode.GATE_FAILED, "the gate raises errors: see"),
         ("top 10%", ReasonCode.WARMING_UP, "nothing to do"),
         ("top 10%", ReasonCode.BELOW_SHARE, "a larger share lets more through"),
-        ("every other", ReasonCode.CUSTOM, "the gate is your program's own"),
-        ("top secret rule", ReasonCode.CUSTOM, "the gate is your program's own"),
+        ("every other", ReasonCode.CUSTOM, "your program uses a custom gate"),
+        ("top secret rule", ReasonCode.CUSTOM, "your program uses a custom gate"),
     ],
 )
 def test_the_remedy_is_that_of_the_gate_whatever_a_user_s_gate_says(

@@ -47,7 +47,7 @@ def test_a_file_from_before_the_first_release_is_refused_and_left_alone(old_file
     words = refused(old_file)
 
     assert words == (
-        f"has schema {version}, of an unreleased kp-middleware; move it away to start a new one,"
+        f"has schema {version}, from an unreleased kp-middleware; move it away to start a new one,"
         " or name another file with KP_DB or --db"
     )
     with closing(sqlite3.connect(old_file)) as unchanged:
@@ -71,7 +71,7 @@ def test_an_older_file_that_cannot_be_copied_is_left_as_it_is(old_file):
     words = refused(old_file)
 
     assert words.startswith(
-        "is of an older kp-middleware, and cannot be backed up before upgrading"
+        "is from an older kp-middleware, and cannot be backed up before upgrading"
     )
     assert words.endswith("; free disk space, or move it elsewhere")
     with closing(sqlite3.connect(old_file)) as unchanged:

@@ -306,6 +306,6 @@ def test_an_older_file_is_told_with_the_remedy_and_shown_once_it_is_up_to_date(s
         after, home = shown.get(OVERVIEW), shown.get("/")
 
     assert (before.status_code, after.status_code) == (500, 200)
-    assert "is of an older kp-middleware" in before.text
+    assert "is from an older kp-middleware" in before.text
     assert f"kp-middleware migrate --db {file}" in before.text
     assert OVERVIEW in links(home)

@@ -46,7 +46,7 @@ def test_a_file_that_every_user_may_open_is_trouble_and_the_remedy_is_named(
     assert exit_code == 3
     assert not found["file"]["ok"]
     assert found["file"]["detail"] == (
-        f"every user of this machine may open {db} (mode {mode:04o}): chmod 600 {db}*"
+        f"every user of this machine can open {db} (mode {mode:04o}): chmod 600 {db}*"
     )
     assert db.stat().st_mode & 0o777 == mode
 

@@ -289,7 +289,7 @@ def test_a_draft_shows_no_id_that_is_not_redacted(db, type_command, tmp_path):
         (["gone/x.jsonl"], "No such file or directory; free disk space, or choose another"),
         (["x", "-d", "nothing"], "nothing matches: nothing was written"),
         (["x", "--as", "pairs"], "see kp-middleware review"),
-        (["x", "--as", "pairs", "--success"], "leave out --success and --unlike"),
+        (["x", "--as", "pairs", "--success"], "omit --success and --unlike"),
         (["x", "--success", "-d", "code"], "see kp-middleware review"),
         (["manifest.json"], "is the name of the manifest: choose another"),
         (["folder/new"], "was not written by an export: choose another folder"),

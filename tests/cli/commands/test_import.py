@@ -59,7 +59,7 @@ def test_it_looks_where_the_tool_keeps_its_sessions_and_ranks(type_command):
     first, promise, *table, following = result.stdout.splitlines()
     assert first.startswith("  2 runs of 1 session, 1 Nov 2026")
     assert promise == "  private: never sent"
-    assert "  least like any other" in table
+    assert "  most unusual" in table
     assert "Find out why" in "".join(table)
     assert following.startswith("  kp-middleware list --sort novelty · show ID --why · ui")
     assert result.stderr == ("  skipped: 1 not JSON (perhaps the session is still being written)\n")
@@ -157,7 +157,7 @@ def test_a_hook_that_names_nothing_is_told_so(hook, told):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "name a FORMAT"),
+        ([], "missing FORMAT"),
         (["chatgpt"], "use claude-code, codex"),
         (["messages"], "name the files or folders"),
         (["codex"], "name a file or a folder"),

@@ -79,8 +79,8 @@ def test_what_is_no_file_of_ours_is_refused_and_left_as_it_is(type_command, db, 
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        (5, "has schema 5, of an unreleased kp-middleware; move it"),
-        (SCHEMA + 1, f"has schema {SCHEMA + 1}, of a newer kp-middleware; upgrade"),
+        (5, "has schema 5, from an unreleased kp-middleware; move it"),
+        (SCHEMA + 1, f"has schema {SCHEMA + 1}, from a newer kp-middleware; upgrade"),
     ],
 )
 def test_a_file_from_before_the_first_release_or_of_a_newer_one_is_refused(
@@ -122,7 +122,7 @@ def test_commands_that_read_name_this_one_as_the_remedy(type_command, old, tmp_p
 
     assert result.exit_code == 1
     remedy = f"upgrade it: kp-middleware migrate --db {old}"
-    assert result.stderr == f"Error: {old}: is of an older kp-middleware; {remedy}\n"
+    assert result.stderr == f"Error: {old}: is from an older kp-middleware; {remedy}\n"
 
 
 def test_the_remedy_can_be_typed_as_it_stands_there(type_command, old, tmp_path):

@@ -162,8 +162,8 @@ def test_what_could_not_be_redacted_goes_by_the_same_rules_or_by_force(
 @pytest.mark.parametrize(
     ("words", "exit_code", "complaint"),
     [
-        ("retry", 2, "name one ID"),
-        ("retry @last --failed", 2, "name one ID"),
+        ("retry", 2, "pass one ID"),
+        ("retry @last --failed", 2, "pass one ID"),
         ("retry @last", 1, "nothing to retry: the item is pending"),
         ("-n -3", 2, "-n"),
     ],
@@ -190,8 +190,8 @@ def test_what_is_cancelled_does_not_go_until_it_is_tried_again(
     states = [(row["state"], row["reason"]) for row in as_json("outbox", "list")]
     assert states == [
         ("pending", None),
-        ("cancelled", "by hand"),
-        ("cancelled", "by hand"),
+        ("cancelled", "by you"),
+        ("cancelled", "by you"),
     ]
     assert [row["id"] for row in as_json("outbox", "list", "--cancelled")] == [first, second]
     monkeypatch.setenv("KP_REDACT_DENY", "bluebird")

@@ -187,6 +187,7 @@ def test_what_a_killed_program_was_sending_says_so_until_another_may(
 
     assert (code, row["state"]) == (-signal.SIGKILL, "sending")
     assert row["reason"] == (
-        f"being sent by another program; if that was killed, again at {row['claimed_until']}"
+        "being sent by another program; if that program was killed, retried at"
+        f" {row['claimed_until']}"
     )
-    assert "being sent by another program; if that was killed" in " ".join(told.split())
+    assert "being sent by another program; if that program was killed" in " ".join(told.split())

@@ -186,7 +186,7 @@ def test_the_title_of_markdown_is_what_was_asked_and_a_longer_question_follows_w
 
     title, _, rest = told.partition("\n\n")
     assert "## Score" not in told
-    assert "- where it is: `kept here, not scored yet`\n" in told
+    assert "- delivery: `kept here, not scored yet`\n" in told
     assert title.startswith("# `# ask why why")
     assert title.endswith(" …`")
     assert rest.startswith("```text\n# ask\nwhy why")
@@ -241,4 +241,4 @@ def test_ids_that_are_offered_cannot_steer_the_terminal(db, type_command):
 
     told = type_command("show", "a").stderr
 
-    assert "a is ambiguous: give more of the id; there are a?[2J-1, a?[2J-2" in told
+    assert "a is ambiguous: type more of the id. Matches: a?[2J-1, a?[2J-2" in told
