@@ -21,12 +21,14 @@ from kp_middleware.privacy._values import (
     is_common_word,
     is_description,
     is_dummy,
+    is_flag_word,
     is_harmless,
     is_hexadecimal,
     is_mixed,
     is_model_token,
     is_passphrase,
     is_pattern,
+    is_plain_url,
     is_strong,
     is_strong_mix,
     is_strong_secret,
@@ -231,6 +233,8 @@ def is_assigned_secret(match: re.Match[str]) -> bool:
         return False
     if is_dummy(value) or is_description(value) or text.startswith("...", end):
         return False
+    if is_plain_url(value):
+        return False
     if is_page_token(name) or _is_working_folder(name, value):
         return False
     around = text[max(0, match.start() - 200) : match.end() + 200]
@@ -250,7 +254,8 @@ def _is_working_folder(name: str, value: str) -> bool:
 def is_flag_value(match: re.Match[str]) -> bool:
     if _FLAG_BEFORE.search(_before(match, 48)) is None or _FONT.fullmatch(value_of(match)):
         return False
-    return is_assigned_secret(match)
+    is_told = match["value_bare"] is not None and is_flag_word(value_of(match))
+    return not is_told and is_assigned_secret(match)
 
 
 def _is_quoted_value(match: re.Match[str], value: str, name: str, sign: str) -> bool:

@@ -91,6 +91,7 @@ def _full_match(found: re.Pattern[str]) -> Callable[[str], bool]:
 _REFERENCE = re.compile("<([A-Z_]{3,})>")
 _DUMMY, _MASK, _DESCRIBED = map(pattern, ("DUMMY", "MASK", "DESCRIBED"))
 _MODEL_TOKEN, _NOT_A_PHONE = pattern("MODEL_TOKEN"), pattern("NOT_A_PHONE")
+is_plain_url, is_flag_word = _full_match(pattern("PLAIN_URL")), _full_match(pattern("FLAG_WORD"))
 is_code, is_common_word = _full_match(pattern("CODE")), _full_match(pattern("COMMON_WORD"))
 _WORDY = re.compile(r"(?:\d+[-%])?[A-Za-z]?[a-z]*(?:[-_'/][A-Za-z][a-z]*)*|[A-Z]+(?:[-_/][A-Z]+)*")
 is_passphrase = _full_match(re.compile(r"[A-Za-z][a-z]+(?:-[A-Za-z]?[a-z]+){3,}"))
@@ -221,8 +222,11 @@ def is_basic_auth(value: str) -> bool:
     try:
         decoded = base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
     except ValueError:
-        return len(value) >= 16 and is_credential(value)
-    return b":" in decoded or is_credential(value)
+        decoded = b""
+    is_mixed = len(value) >= 16 and (has_digits(value) or case_changes(value) >= 6)
+    is_text = has_digits(value) and bool(decoded) and decoded.isascii()
+    is_encoded = (value.endswith("=") or is_mixed or is_text) and not is_words(value)
+    return b":" in decoded or (is_encoded and is_credential(value))
 
 
 def is_title(value: str) -> bool:

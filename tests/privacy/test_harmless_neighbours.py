@@ -86,6 +86,42 @@ KINDS["calls and members"] = (
 )
 
 
+def basic(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+KINDS["flags, headers and addresses in prose"] = (
+    [
+        *("Basic JavaScript knowledge is required", "Basic PostgreSQL tuning", "Basic OAuth2 flow"),
+        *("Basic HttpAuthenticationHandler", "Basic AuthenticationMiddlewareConfig here"),
+        *("The --password flag is deprecated", "Must set --password to a non-empty value"),
+        *("pass the --token argument", "Using --password via the CLI is insecure."),
+        *("--password must be given", "use --token or --password."),
+        "msbuild app.sln /p:Configuration=Release /p:Platform=x64",
+        "dotnet publish /p:PublishSingleFile=true /p:Version=1.2.3",
+        *("[API key]: https://platform.example.com/api-keys", "token: http://localhost:8080/x."),
+        *(
+            "Get your token: https://example.co/settings/tokens",
+            'secret = "https://h.io/secrets/db"',
+        ),
+        'WWW-Authenticate: Bearer realm="x", error="invalid_token"',
+        'www-authenticate: Bearer resource_metadata="https://mcp.example.com/.well-known/x"',
+    ],
+    [
+        *((form, basic(f"bob:{WEAK}")) for form in ("Basic {}", "Authorization: Basic {}")),
+        *(("Basic {}", basic(value)) for value in (SYMBOLS, WEAK, f"x:{WORD}", made_up.TOKEN)),
+        *(("tool --password {} run", value) for value in (WEAK, WORD, ADMIN, "tofu", "viaduct")),
+        *(("tool --password '{}' run", value) for value in ("option", "value")),
+        *(("xfreerdp /u:bob /p:{} /v:h", value) for value in (SYMBOLS, WEAK, "Gx7k=9Lw2")),
+        *(("token: https://h.example/reset/{}", value) for value in (made_up.TOKEN, made_up.HEX)),
+        ("token: https://h.example/reset/{}", made_up.uuid()),
+        *(("API key: https://h.example/?k={}", value) for value in (made_up.TOKEN, WORD)),
+        ("secret: https://bob:{}@h.example/x", WORD),
+        *(("WWW-Authenticate: Bearer {}", value) for value in (made_up.TOKEN, SYMBOLS)),
+    ],
+)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_only_reads_like_a_secret_stays(kind):
     left = [(text, redact_jsonable(text, level="private").value) for text in KINDS[kind][0]]
