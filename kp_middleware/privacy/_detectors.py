@@ -8,7 +8,7 @@ import base64
 import re
 from bisect import bisect_right, insort
 from codecs import utf_8_decode, utf_16_le_decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import accumulate, pairwise
 from string import ascii_letters, digits
@@ -245,6 +245,47 @@ def _decoded_text(encoded: str) -> str:
     except UnicodeDecodeError:
         return ""
     return "" if _NO_TEXT.search(text) else text
+
+
+_ARGUMENT = (
+    r"""(?:[bfru]?(?:"(?P<double>(?:[^"\\\n]|\\.){0,512}+)"|'(?P<single>(?:[^'\\\n]|\\.){0,512}+)')"""
+    r"""|[\w.]{1,60}(?:\([\w.]{0,40}\))?)"""
+)
+_NEXT = rf"""(?:{re.sub("P<[a-z]+>", ":", _ARGUMENT)})"""
+_ARGUMENTS = re.compile(
+    rf"[\[(]\s{{0,16}}(?:{_NEXT}\s{{0,16}},\s{{0,16}}\[?\s{{0,16}}){{1,64}}+{_NEXT}?"
+)
+_ARGUMENT_IN_LIST = re.compile(_ARGUMENT)
+
+
+def command_line(arguments: Iterable[str]) -> str:
+    """Return arguments as one line, with ``_`` for those that it would not keep whole."""
+    return " ".join("_" if len(word.split()) != 1 else word.strip() for word in arguments)
+
+
+def spans_in_arguments(
+    text: str, find: Callable[[str], Iterator[LabeledSpan]]
+) -> Iterator[LabeledSpan]:
+    """Yield the findings in lists such as ``["mysql", "-p…"]``, each read as a command line."""
+    lines: list[str] = []
+    places: list[tuple[int, int]] = []  # of each argument in the lines and in the text
+    size = 0
+    for found in _ARGUMENTS.finditer(text):
+        if '"-' not in found[0] and "'-" not in found[0]:
+            continue
+        words = []
+        for argument in _ARGUMENT_IN_LIST.finditer(text, *found.span()):
+            kind = argument.lastgroup or 0
+            words.append(command_line([argument[kind] if kind else "_"]))
+            places.append((size, argument.start(kind)))
+            size += len(words[-1]) + 1
+        lines.append(" ".join(words))
+        size += len(_BETWEEN) - 1
+    for span in find(_BETWEEN.join(lines)) if lines else ():
+        first, start = places[bisect_right(places, (span.start, len(text))) - 1]
+        last, _ = places[bisect_right(places, (span.end - 1, len(text))) - 1]
+        if first == last:
+            yield span._replace(start=start + span.start - first, end=start + span.end - first)
 
 
 CUT_CONTEXT = 4096

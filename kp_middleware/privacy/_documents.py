@@ -18,7 +18,7 @@ from kp_middleware.privacy._decoding import (
     parse_json,
     unique_members,
 )
-from kp_middleware.privacy._detectors import JSON_TYPES, KnownSecrets, alternates
+from kp_middleware.privacy._detectors import JSON_TYPES, KnownSecrets, alternates, command_line
 from kp_middleware.privacy._policy import Policy, engine_time_limit
 from kp_middleware.privacy._ruleset import (
     DENIED,
@@ -63,6 +63,7 @@ class Location(NamedTuple):
 
 _MAX_DEPTH = 64
 _MAX_NODES = 100_000
+_MAX_ARGUMENTS = 100
 _OUR_ID = re.compile(r"kp:[a-z]{2,12}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"[\w-]{2,60}")
 _NAME_FIELDS = words(TABLE["names"]["name_fields"])
@@ -149,6 +150,9 @@ class DocumentRedactor:
         cleaned: dict[str, Any] = {}
         numbers: dict[str, int] = {}
         sibling = is_schema = None
+        if isinstance(arguments := value.get("args"), list | tuple):
+            command = str(value.get("command")).rpartition("/")[2]
+            value = {**value, "args": self._arguments(arguments, place.child("args"), command)}
         for key, member in value.items():
             shown = key if isinstance(key, str) else str(key)
             name, label, role, is_clean = self._rules.key_info(shown)
@@ -204,7 +208,7 @@ class DocumentRedactor:
     def _items(self, value: Sequence[object], place: Location) -> list[Any]:
         is_pair = len(value) == 2 and place.path != () and isinstance(place.path[-1], int)
         cleaned, before = [], None
-        for index, item in enumerate(value):
+        for index, item in enumerate(self._arguments(value, place)):
             name = label = ""
             if isinstance(before, str) and (is_pair or before[:1] == "-"):
                 name = before if before in _USER_FLAGS else ""
@@ -214,6 +218,31 @@ class DocumentRedactor:
             cleaned.append(self._member(item, place, index, name or place.name, label))
             before = item
         return cleaned
+
+    def _arguments(
+        self, value: Sequence[object], place: Location, command: str = "_"
+    ) -> Sequence[object]:
+        """Return a list without the secrets that it only reveals as one command line."""
+        if len(value) > _MAX_ARGUMENTS or not any(
+            isinstance(item, str) and item[:1] == "-" for item in value
+        ):
+            return value
+        befores = (None, *value)  # what follows ``-u`` is searched alone
+        words = [
+            item if isinstance(item, str) and str(before) not in _USER_FLAGS else "_"
+            for before, item in zip(befores, value, strict=False)
+        ]
+        line = command_line([command, *words])
+        cleaned, removed = clean_text(line, self._rules, known=self._known)
+        if not removed or cleaned.count(" ") != line.count(" "):
+            return value
+        items = list(value)
+        pairs = zip(line.split(" ")[1:], cleaned.split(" ")[1:], strict=True)
+        for index, (before, after) in enumerate(pairs):
+            if before != after and (label := PLACEHOLDER.search(after)):
+                self._remove(label["label"], before, place.child(index))
+                items[index] = after
+        return items
 
     def _string(self, text: str, place: Location) -> str:
         if is_too_large(text):

@@ -179,6 +179,7 @@ _SIGNS = {  # searched in words in lower case
     "NAME": re.compile(NAMING, re.ASCII),
     "BASE64": re.compile(r"[\w+/-]{18}", re.ASCII),
     "ESCAPE": re.compile(ESCAPING),
+    "FLAG": re.compile(r"\A--?[a-z]"),
 }
 """Further properties of a word by pattern; with ``NAME`` it may name a secret."""
 

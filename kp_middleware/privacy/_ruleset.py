@@ -27,6 +27,7 @@ from kp_middleware.privacy._detectors import (
     readings_of_cut,
     spans_before_cuts,
     spans_below_keys,
+    spans_in_arguments,
     spans_in_base64,
     spans_in_columns,
 )
@@ -150,6 +151,9 @@ class Ruleset:
         if "NAME" in indexed.signs or self._denied_keys:
             yield from self._without_allowed(indexed, spans_below_keys(indexed, self.key_label))
             yield from self._without_allowed(indexed, spans_in_columns(indexed, self.key_label))
+        if "FLAG" in indexed.signs and ('"-' in indexed.text or "'-" in indexed.text):
+            found = spans_in_arguments(indexed.text, lambda said: self._by_rules(self.read(said)))
+            yield from self._without_allowed(indexed, found)
         for text in self._denied_texts:
             for start in occurrences(text, indexed.lowered):
                 yield LabeledSpan(start, start + len(text), DENIED, "sensitive")

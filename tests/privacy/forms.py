@@ -65,6 +65,8 @@ PLACES = (
     "aws_access_id = {}",
     *("  password                      = '{}'", "Password                : {}\nUser : bob"),
     *("db.password:" + " " * 30 + "{}\n", "db_password           = <<EOF\n{}\nEOF"),
+    *('exec.Command("mysql", "-uroot", "-p{}")', 'test: ["CMD", "redis-cli", "-a", "{}"]'),
+    *("spawn('sshpass', ['-p', '{}', 'ssh', host])", 'run(["mysql", "-u", user, "-p{}", db])'),
     *('const dbPassword string = "{}"', 'var   apiKey       string = "{}"'),
 )  # fmt: skip
 NAMES = (

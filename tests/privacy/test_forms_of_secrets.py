@@ -160,7 +160,10 @@ def test_what_stands_around_a_bare_value_still_reads(text, expected):
         *("password              = var.db_password", "token                 : string"),
         *(form.format(word) for form in LOGINS for word in ("password", "your_password", "<pwd>")),
         *('var tokenType string = "bearer"', 'var password string = os.Getenv("DB_PASSWORD")'),
-        *(["ssh", "-p", "2222"], ["mkdir", "-p", "some/folder"]),
+        *(["ssh", "-p", "2222"], ["mkdir", "-p", "some/folder"], ["redis-cli", "-h", "cache"]),
+        *('subprocess.run(["mkdir", "-p", "some/folder2"])', '["git", "log", "-p", "HEAD~2"]'),
+        *('parser.add_argument("-p", "--password", help="x")', '["mysql", f"-p{password}"]'),
+        {"command": "npx", "args": ["-y", "@example/server-files", "/tmp/x7"]},
     ],
     ids=lambda value: ascii(value)[:50],
 )
@@ -171,3 +174,20 @@ def test_what_only_stands_where_a_secret_could_stays(value):
 @pytest.mark.parametrize("value", [["-p", TWELVE], ["--password", "quiet"], {"pin": "4815162342"}])
 def test_a_secret_goes_from_a_list_of_arguments_and_a_field(value):
     assert "REDACTED" in str(redact_jsonable(value, level="private").value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cleaned"),
+    [
+        (["mysqladmin", "-uroot", f"-p{TWELVE}", "ping"], f"-p{BLANK}"),
+        (["CMD", "redis-cli", "-a", "hunter2", "ping"], BLANK),
+        (["sqlplus", "-s", f"scott/{TWELVE}@orcl"], f"scott/{BLANK}@orcl"),
+    ],
+)
+def test_arguments_are_also_read_as_one_command_line(arguments, cleaned):
+    expected = [cleaned if TWELVE in word or word == "hunter2" else word for word in arguments]
+    server = {"command": f"/usr/bin/{arguments[0]}", "args": arguments[1:]}
+
+    assert redact_jsonable(arguments, level="private").value == expected
+    assert redact_jsonable(server, level="private").value["args"] == expected[1:]
+    assert redact_text(f"run({arguments!r}, check=True)").text == f"run({expected!r}, check=True)"
