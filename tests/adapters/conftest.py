@@ -18,3 +18,9 @@ def without_content(monkeypatch):
     """The number of runs that were only counted in this test: their spans had no content."""
     monkeypatch.setattr(shield, "failures", counts := Counter())
     return lambda: sum(count for kind, count in counts.items() if "without content" in kind)
+
+
+@pytest.fixture
+def buffer(processor):
+    """The spans of the processor that are not recorded yet."""
+    return processor._buffer

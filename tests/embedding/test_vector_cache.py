@@ -231,15 +231,17 @@ def test_after_loading_a_look_up_asks_only_for_what_is_new(connection):
     assert not any("OFFSET" in sql for sql in asked)
 
 
-def test_who_was_idle_while_others_added_much_reads_what_fits_and_no_more(open_cache):
-    idle, busy = open_cache(), open_cache()
+def test_who_was_idle_while_others_added_much_reads_what_fits_and_no_more(
+    open_cache, connection, clock
+):
+    idle, busy = VectorCache(10, 2, table=VectorTable(connection, 2), clock=clock.ms), open_cache()
     idle.add([1, 0], "ours")
     [busy.add([1, at], str(at)) for at in range(50)]
     before, after = [], []
 
-    idle._connection.set_trace_callback(before.append)
+    connection.set_trace_callback(before.append)
     idle.load(embedder="")
-    idle._connection.set_trace_callback(after.append)
+    connection.set_trace_callback(after.append)
     found = [idle.nearest([1, at]).key for at in (39, 40, 49)]
 
     assert found == ["40", "40", "49"]

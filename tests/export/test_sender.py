@@ -230,7 +230,8 @@ class Hanging(ScriptedRegistry):
 @pytest.mark.parametrize(("reached", "lost_at"), [(True, 1_790_000_000.0), (False, -math.inf)])
 def test_what_is_asked_when_the_process_ends_is_due_again_as_it_was(clock, reached, lost_at):
     outbox, registry = outbox_of(clock, 2), Hanging(clock, reached=reached)
-    sender = sender_of(outbox, registry, clock)
+    keeper = LocalPace(Pace(), clock)
+    sender = Sender(outbox, registry, pace=keeper, clock=clock)
     registry.end = sender.abandon
     before = [row.item for row in outbox.rows]
 
@@ -239,12 +240,13 @@ def test_what_is_asked_when_the_process_ends_is_due_again_as_it_was(clock, reach
     assert registry.gave_back
     assert (outbox.states(), len(registry.asked)) == (["pending", "pending"], 1)
     assert [row.item for row in outbox.rows] == before
-    assert sender._pace.pace.lost_at == lost_at
+    assert keeper.pace.lost_at == lost_at
 
 
 def test_who_ends_before_the_request_makes_none_and_begins_nothing_more(clock):
     outbox, registry = outbox_of(clock, 1), ScriptedRegistry(clock)
-    sender = sender_of(outbox, registry, clock)
+    keeper = LocalPace(Pace(), clock)
+    sender = Sender(outbox, registry, pace=keeper, clock=clock)
     claim, gave_back = outbox.claim, []
     outbox.claim = lambda now: (gave_back.append(sender.abandon()), claim(now))[1]
 
@@ -252,7 +254,7 @@ def test_who_ends_before_the_request_makes_none_and_begins_nothing_more(clock):
     sender.send_due()
 
     assert (gave_back, outbox.states(), registry.asked) == ([False], ["pending"], [])
-    assert sender._pace.pace.asked_at == -math.inf
+    assert keeper.pace.asked_at == -math.inf
 
 
 def test_others_have_their_turn_even_if_the_file_of_traces_breaks(clock):

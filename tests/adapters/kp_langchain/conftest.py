@@ -26,6 +26,12 @@ def handler(notebook):
 
 
 @pytest.fixture
+def live_spans(handler):
+    """The spans of the handler that have begun and not ended."""
+    return handler._runs
+
+
+@pytest.fixture
 def config(handler):
     return {"callbacks": [handler]}
 

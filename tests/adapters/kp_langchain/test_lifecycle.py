@@ -27,7 +27,7 @@ def test_case_20_a_run_that_is_cancelled_or_takes_too_long_is_kept_as_incomplete
     assert notebook.trace.metadata.success is False
 
 
-def test_a_tool_that_ends_after_its_run_was_cancelled_is_not_recorded(handler, config, notebook):
+def test_a_tool_that_ends_after_its_run_was_cancelled_is_not_recorded(config, notebook, live_spans):
     started, may_end = threading.Event(), threading.Event()
 
     @tool
@@ -48,7 +48,7 @@ def test_a_tool_that_ends_after_its_run_was_cancelled_is_not_recorded(handler, c
     asyncio.run(cancel_while_blocked())
 
     assert notebook.story == ["tool_call block(seconds=5)", "observation block: CancelledError"]
-    assert len(handler._runs) == 0
+    assert len(live_spans) == 0
 
 
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "forgotten"])
@@ -87,7 +87,7 @@ def first_of(stream):
     ids=["chain", "model"],
 )
 def test_a_stream_that_is_closed_early_keeps_what_was_said(
-    handler, config, notebook, runnable, story, result
+    config, notebook, runnable, story, result, live_spans
 ):
     first_of(runnable.stream("count", config))
 
@@ -95,10 +95,12 @@ def test_a_stream_that_is_closed_early_keeps_what_was_said(
     assert notebook.story == story
     assert (trace.task.objective, trace.outcome.result_summary) == ("count", result)
     assert (run.complete, run.error_type, trace.metadata.success) == (False, "GeneratorExit", False)
-    assert len(handler._runs) == 0
+    assert len(live_spans) == 0
 
 
-def test_a_chains_async_stream_that_is_closed_early_keeps_what_was_said(handler, config, notebook):
+def test_a_chains_async_stream_that_is_closed_early_keeps_what_was_said(
+    config, notebook, live_spans
+):
     async def close_early():
         stream = COUNTING.astream("count", config)
         await anext(stream)
@@ -109,17 +111,17 @@ def test_a_chains_async_stream_that_is_closed_early_keeps_what_was_said(handler,
     assert notebook.story[0] == "thought: one"
     assert notebook.trace.task.objective == "count"
     assert notebook.run.complete is False
-    assert len(handler._runs) == 0
+    assert len(live_spans) == 0
 
 
 def test_a_chains_stream_in_a_captured_function_that_is_closed_early_is_a_part_of_it(
-    handler, config, notebook
+    config, notebook, live_spans
 ):
     notebook.capture(lambda question: first_of(COUNTING.stream(question, config)))("count")
 
     assert notebook.story == ["thought: one two three"]
     assert notebook.run.complete is True
-    assert len(handler._runs) == 0
+    assert len(live_spans) == 0
 
 
 def test_case_15_a_chain_tells_the_input_of_its_stream_at_the_end(config, notebook):

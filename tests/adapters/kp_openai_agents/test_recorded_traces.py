@@ -23,7 +23,7 @@ def dump(scene):
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_a_trace_becomes_the_steps_that_its_spans_become(name, collector, processor):
+def test_a_trace_becomes_the_steps_that_its_spans_become(name, collector, processor, buffer):
     replay(load("dumps", name), processor)
 
     wanted = expected(name.replace("native", "openinference"))
@@ -33,7 +33,7 @@ def test_a_trace_becomes_the_steps_that_its_spans_become(name, collector, proces
             run["objective"] = None  # it has the name of its agent
     assert found == wanted
     assert {run.complete for run in collector.runs} == {".cancelled." not in name}
-    assert len(processor._buffer) == 0
+    assert len(buffer) == 0
 
 
 def test_two_runs_in_one_trace_stay_two(collector, processor):

@@ -136,8 +136,8 @@ def test_no_message_breaks_the_reading(asked, said):
 
 def read(told):
     shield.failures.clear()
-    book = RunCollector()
-    processor = KPSpanProcessor(book)
+    collector = RunCollector()
+    processor = KPSpanProcessor(collector)
     root = {"gen_ai.operation.name": "invoke_agent", "final_result": "An egg."}
 
     processor.on_start(span(1, root))
@@ -148,7 +148,7 @@ def read(told):
     processor.on_end(span(1, root))
     processor.shutdown()
 
-    assert len(book.runs) <= len(book.ended)  # and all are read
+    assert len(collector.runs) <= len(collector.ended)  # and all are read
     failed = [name for name in shield.failures if not name.startswith("a run without content")]
     assert failed == []
     assert len(processor._buffer) == 0

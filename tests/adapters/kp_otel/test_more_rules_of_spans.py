@@ -169,9 +169,9 @@ def test_rule_14_a_text_that_was_cut_is_kept(processor, collector):
     assert step_lines(collector.runs[0])[1].startswith('observation boil {"egg": "xxx')
 
 
-def test_rule_15_a_span_that_is_not_sampled_is_not_told(processor, collector):
+def test_rule_15_a_span_that_is_not_sampled_is_not_told(processor, collector, buffer):
     with agent(tracer_for(processor, sampler=ALWAYS_OFF)):
-        assert len(processor._buffer) == 0
+        assert len(buffer) == 0
 
     assert collector.ended == []
 
@@ -249,13 +249,13 @@ def test_rule_18_an_agent_that_is_open_at_the_end_is_given_up_with_its_task_and_
     assert step_lines(run) == ["observation Boil an egg.", "thought Yes.", "thought No."]
 
 
-def test_rule_18_a_forked_child_leaves_the_spans_to_its_parent(tracer, processor, collector):
+def test_rule_18_a_forked_child_leaves_the_spans_to_its_parent(tracer, collector, buffer):
     with agent(tracer):
         model(tracer, text("Yes."))
-        processor._buffer.clear()  # as after a fork
+        buffer.clear()  # as after a fork
 
     assert collector.ended == []
-    assert len(processor._buffer) == 0
+    assert len(buffer) == 0
 
 
 @pytest.mark.parametrize("is_the_same", [True, False])
@@ -280,26 +280,24 @@ def test_rule_20_texts_are_bounded(tracer, collector):
     assert len(run.trace.steps[1].output_summary) < 66 * 1024
 
 
-def test_ten_thousand_open_spans_are_the_most(tracer, processor, collector):
+def test_ten_thousand_open_spans_are_the_most(tracer, collector, buffer):
     for _ in range(100):
         with left_open(tracer):
             model(tracer, text("Yes."), asked="An egg?")
             for _ in range(150):
                 tracer.start_span("open")
-            assert len(processor._buffer) <= 10_000
+            assert len(buffer) <= 10_000
 
     assert len(collector.ended) > 30
     assert not any(run.complete for run in collector.runs)
 
 
-def test_an_open_run_holds_sixteen_megabytes_and_the_names_of_the_rest(
-    tracer, processor, collector
-):
-    with agent(tracer):
+def test_an_open_run_holds_sixteen_megabytes_and_the_names_of_the_rest(tracer, collector, buffer):
+    with agent(tracer) as own:
         for number in range(50):
             with tool(tracer, f"boil {number}", result=f"{number} " + "x" * 1_000_000):
                 pass
-        [top] = [one for one in processor._buffer._spans.values() if one.parent is None]
+        top = buffer.get(own.get_span_context().span_id)
         assert 15_000_000 < sum(span.size_bytes for span in top.subtree()) < 17_000_000
         model(tracer, text("Yes."))
 

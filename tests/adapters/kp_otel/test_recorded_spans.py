@@ -32,13 +32,13 @@ def processor(collector):
 
 @pytest.mark.parametrize("name", AS_EXPECTED)
 def test_spans_become_the_runs_that_they_should_live_and_from_a_file(
-    name, collector, processor, tmp_path
+    name, collector, processor, tmp_path, buffer
 ):
     document, wanted = load("dumps", name), expected(name)
 
     replay(document, processor)
     if name not in NEVER_OVER:  # all others need no end of the program
-        assert (len(collector.ended), len(processor._buffer)) == (len(wanted), 0)
+        assert (len(collector.ended), len(buffer)) == (len(wanted), 0)
     processor.shutdown()
 
     found = [as_expected(run) for run in collector.runs]

@@ -25,8 +25,8 @@ def fail_with_its_model(tracer):
         fail(step, RuntimeError(f"Error while generating output: {error}"))
 
 
-def test_an_agent_that_its_failed_model_ended_is_over_after_a_while(provider, processor, collector):
-    processor._buffer._grace_s = 0.01
+def test_an_agent_that_its_failed_model_ended_is_over_after_a_while(provider, collector, buffer):
+    buffer._grace_s = 0.01
 
     contextvars.copy_context().run(fail_with_its_model, provider.get_tracer(SMOLAGENTS))
 
@@ -36,7 +36,7 @@ def test_an_agent_that_its_failed_model_ended_is_over_after_a_while(provider, pr
     assert step_lines(run) == ["observation One?", "observation ConnectionError: the model is away"]
     assert (run.error_type, run.complete) == ("ConnectionError", False)
     assert run.trace.metadata.success is False
-    assert len(processor._buffer) == 0
+    assert len(buffer) == 0
 
 
 def test_rule_17_what_begins_inside_it_is_a_run_of_its_own(provider, tracer, collector):
@@ -51,8 +51,8 @@ def test_rule_17_what_begins_inside_it_is_a_run_of_its_own(provider, tracer, col
     assert told == [("One?", "cook.run", False), ("Two?", "another", True)]
 
 
-def test_an_agent_that_waits_after_a_step_is_not_over(provider, processor, collector):
-    processor._buffer._grace_s = 0.0
+def test_an_agent_that_waits_after_a_step_is_not_over(provider, collector, buffer):
+    buffer._grace_s = 0.0
     tracer = provider.get_tracer(SMOLAGENTS)
 
     with tracer.start_as_current_span("cook.run", attributes=AGENT):

@@ -55,7 +55,7 @@ def test_rule_2_what_is_around_an_agent_and_is_none_changes_nothing(provider, tr
     assert len(collector.runs) == 3
 
 
-def test_rule_2_what_is_around_may_end_before_its_agent(tracer, processor, collector):
+def test_rule_2_what_is_around_may_end_before_its_agent(tracer, collector, buffer):
     request = tracer.start_span("POST /chat")
     with trace.use_span(request, end_on_exit=False), tracer.start_as_current_span("handler"):
         own = agent(tracer)
@@ -67,7 +67,7 @@ def test_rule_2_what_is_around_may_end_before_its_agent(tracer, processor, colle
     own.__exit__(None, None, None)
 
     assert len(collector.runs) == 1
-    assert len(processor._buffer) == 0
+    assert len(buffer) == 0
 
 
 def test_rule_2_neither_a_chain_in_which_nothing_is_done_nor_a_model_alone_is_a_run(
@@ -200,8 +200,8 @@ def test_rule_6_or_when_a_thousand_others_have_begun(tracer, collector):
     assert not collector.runs[0].complete
 
 
-def test_rule_6_or_after_a_while(tracer, collector, processor):
-    processor._buffer._grace_s = 0.01
+def test_rule_6_or_after_a_while(tracer, collector, buffer):
+    buffer._grace_s = 0.01
 
     with agent(tracer):
         tracer.start_span("never ends")
