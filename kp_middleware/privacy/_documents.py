@@ -66,6 +66,9 @@ _MAX_NODES = 100_000
 _MAX_ARGUMENTS = 100
 _OUR_ID = re.compile(r"kp:[a-z]{2,12}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"[\w-]{2,60}")
+_CARD_CODE = re.compile(
+    r"(?i)(?:cv[vc]\d?|csc|security|verification)(?:[ _-]?(?:code|value|number))?\Z"
+)
 _NAME_FIELDS = words(TABLE["names"]["name_fields"])
 _MESSAGE_FIELDS = frozenset(("role", "type", "tool_call_id"))  # a message's name is its speaker's
 _SECRET_TYPES = frozenset(("password", "secret", "securestring", "secretstring"))
@@ -193,7 +196,8 @@ class DocumentRedactor:
             elif isinstance(value, float):
                 is_clean = not (self._rules.has_own_rules or value.is_integer())
             elif isinstance(value, int):
-                is_clean = not self._rules.has_own_rules and abs(value) < 10_000
+                is_small = abs(value) < 10_000 and not _CARD_CODE.search(name)
+                is_clean = is_small and not self._rules.has_own_rules
         return value if is_clean else self.clean(value, place.child(key, name, label))
 
     def _sibling_name(self, members: Mapping[Any, object]) -> str:
@@ -282,12 +286,14 @@ class DocumentRedactor:
         return cleaned
 
     def _number(self, value: float, place: Location) -> float | str:
-        counts = abs(value) < 1000 or is_counter(place.name)
+        is_card_code = _CARD_CODE.search(place.name) is not None
+        counts = (abs(value) < 1000 and not is_card_code) or is_counter(place.name)
         if place.label and (place.label == DENIED or not counts):
             return self._redact_labelled(value, place)
         is_whole = isinstance(value, int) or value.is_integer()
         digits = str(abs(int(value))) if is_whole else ""
-        spellings = [digits] if len(digits) > (0 if self._rules.has_own_rules else 4) else []
+        reads_all = self._rules.has_own_rules or is_card_code
+        spellings = [digits] if len(digits) > (0 if reads_all else 4) else []
         if self._rules.has_own_rules and math.isfinite(value):
             spellings += dict.fromkeys((json.dumps(value), format(Decimal(repr(value)), "f")))
         for spelling in spellings:

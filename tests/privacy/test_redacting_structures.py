@@ -76,6 +76,17 @@ CASES = {
         {"cmd": 'cat [REDACTED:filepath]"my file"'},
     ),
     "a card as a number": ({"n": [4111111111111111]}, {"n": ["[REDACTED:credit_card]"]}),
+    "the security code of a card": (
+        {"card": {"number": "4111111111111111", "cvc": 837, "exp_month": 12}, "cardCvv": 4837},
+        {
+            "card": {"number": "[REDACTED:credit_card]", "cvc": BLANK, "exp_month": 12},
+            "cardCvv": "[REDACTED:card_code]",
+        },
+    ),
+    "not what only looks like one": (
+        {"status_code": 837, "code": 314, "exp_year": 2030, "last4": 4242, "cvc_length": 3},
+        {"status_code": 837, "code": 314, "exp_year": 2030, "last4": 4242, "cvc_length": 3},
+    ),
     "a number announced by its key": (
         {"ssn": 123456789, "phone": "5551234567", "at": 1763720000000},
         {"ssn": "[REDACTED:us_ssn]", "phone": "[REDACTED:phone]", "at": 1763720000000},

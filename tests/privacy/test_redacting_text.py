@@ -72,6 +72,11 @@ EXPECTED = {
     "a header": ("Bearer abcdef0123456789", "Bearer [REDACTED:bearer_token]"),
     "a host": ("ssh root@10.1.2.3", "ssh root@[REDACTED:ip]"),
     "a service": ("redis://cache:6379/0 is up", "[REDACTED:connection_string] is up"),
+    "a card in a form": (
+        "-d 'card[number]'=4242424242424242 -d 'card[cvc]'=314",
+        "-d 'card[number]'=[REDACTED:credit_card] -d 'card[cvc]'=[REDACTED:card_code]",
+    ),
+    "not a column of a matrix": ("csc[100] = a.csc[3]", "csc[100] = a.csc[3]"),
     "a path": ("/home/anna/x.py: ok", "[REDACTED:filepath]: ok"),
     "a secret that reads like a contact": (
         "https://bob:pa$s1@example.org/x",
