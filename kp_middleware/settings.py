@@ -92,20 +92,21 @@ class Settings(BaseSettings):
         max_per_day: The maximum number of traces sent in 24 hours; None means no limit.
         estimate: Whether to estimate the success of runs from those with a known outcome.
         forward_only: ``confirmed`` sends only runs whose success was reported by anyone other than
-            the agent; the others wait. None sends any.
+            the agent; others wait. None sends runs whether or not their success was reported.
         confirm_within_days: How many days after its start a run waits for confirmation.
         visibility: Who can see a trace; ``private`` traces never leave this machine.
         privacy_level: How much is redacted before a trace is sent; ``private`` redacts least.
-        redact_allow: Exempt findings that are exactly such a text. ``/patterns/`` exempt findings
-            that they match whole, but never a secret.
-        redact_deny: Always redact such a text in any case, or what a ``/pattern/`` matches.
+        redact_allow: Findings to keep: exact texts, or ``/patterns/`` that match a whole finding,
+            except secrets.
+        redact_deny: What to always redact: texts, ignoring case, or ``/patterns/``.
         redact_keys_allow: Fields whose name does not make their values secret.
         redact_keys_deny: Fields whose values are always redacted.
-        redact_phone_regions: Regions of national phone numbers and ids, such as ``DE``.
+        redact_phone_regions: Regions whose national phone numbers and ids are redacted, such as
+            ``DE``.
         redact_engines: Further detectors: ``phonenumbers``, ``kingfisher``, ``gitleaks:FILE``,
             ``presidio:MODEL``. If one is missing, nothing is sent.
-        redact_numbered: ``[REDACTED:email#1]``: number equal contacts equally within a trace;
-            secrets have no number.
+        redact_numbered: Number the placeholders, such as ``[REDACTED:email#1]``. Equal contacts get
+            the same number within a trace; secrets get none.
         db: The SQLite file of traces.
         registry_url: The registry to send traces to.
         api_key: The registry's API key; without one, nothing leaves this machine.
@@ -115,20 +116,23 @@ class Settings(BaseSettings):
             stored here; ``none``, scores and vectors only. Private runs are never shared.
         embedder: The model for novelty: ``minilm``; ``minilm-int8``, faster and less exact; or
             ``none`` for a constant 0.5. The keyword of `KnowledgePulse` takes an object instead.
-        embedder_threads: Threads per text; 1 leaves the other processors to the host.
+        embedder_threads: Threads per text; 1 leaves the other processors to your program.
         profiles: Weights by domain, in addition to the protocol's.
         cache_size: The number of earlier traces that a new one is compared with: 1,000, or 10,000
             with a shared log.
         cache_ttl_ms: The milliseconds after which an earlier trace is forgotten; None means never.
         enabled: False records nothing at all; ``KP_ENABLED=false`` overrides the keyword.
         recall: False recalls nothing; ``KP_RECALL=false`` overrides the keyword.
-        sync: Wait until a run is scored when it ends: for tests and serverless functions.
-        max_field_bytes: The limit of a text or a tool's input; a longer one is cut, with a note. At
-            most a million, which is what redaction can search.
-        max_steps: The limit of a trace; a longer run keeps its first and last steps, with a marker.
-        max_trace_bytes: The limit of a trace.
-        max_queue_bytes: The limit of finished runs that wait to be scored; more are dropped.
-        paused_ttl_s: How long a run waits for a person's decision; then it is stored as incomplete.
+        sync: Block at the end of each run until it is scored: for tests and serverless functions.
+        max_field_bytes: The maximum size of a text or a tool's input; longer ones are truncated,
+            with a marker. At most a million, the most that redaction can search.
+        max_steps: The maximum number of steps of a trace; a longer run keeps its first and last
+            steps, with a marker.
+        max_trace_bytes: The maximum size of a trace.
+        max_queue_bytes: The maximum size of finished runs waiting to be scored; further runs are
+            dropped.
+        paused_ttl_s: How long a run waits for a person's decision, before it is stored as
+            incomplete.
         thread_idle_s: How long a thread waits for its next run before it is scored, if the
             handler's scope is ``thread``.
         retention_days: The maximum age of a trace, from its start; older ones are removed when

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from kp_middleware.recall import Memory, Recalled
 
-_RECALL_OFF: Final = "recall is off: see KP_RECALL"
+_RECALL_OFF: Final = "recall is disabled: see KP_RECALL"
 _NO_KNOWN_SUCCESS: Final = (
-    "no run is known to have succeeded: judge some with kp-middleware review, or add --unconfirmed"
+    "no run is known to have succeeded: run kp-middleware review, or add --unconfirmed"
 )
 _MAX_TOKENS: Final = 4000
 _INSTRUCTIONS: Final = (
@@ -41,7 +41,7 @@ _INSTRUCTIONS: Final = (
 def recall(
     db: Path, *, task: str, limit: int, explain: bool, since: str | None, **conditions: Any
 ) -> None:
-    """Show what worked: runs that succeeded at a task like TASK.
+    """Show what worked: runs that succeeded at a task similar to TASK.
 
     A run matches if its task is nearly the same, if it is the one clear best match, or if it is
     short and all arguments of its calls come from its task. Its success must be known, or estimated
@@ -145,10 +145,10 @@ class RecallTools:
     unconfirmed: bool
 
     def search_runs(self, task: str, k: int = 1) -> str:
-        """Find past runs that succeeded at a task like this, in words such as its user's.
+        """Find past runs that succeeded at a similar task, described in the user's words.
 
         Returns at most k (1 to 3) digests, quoted as data: the task, the calls that led to the
-        result, what failed and what followed, and how the success is known.
+        result, failed attempts and what followed, and how the success is known.
         """
         from kp_middleware.recall import question
 

@@ -37,7 +37,7 @@ from kp_middleware.web.marks import (
 
 _NO_SCORES: Final = "no scored runs yet: record a run, and its score appears after it ends"
 _NO_RUNS: Final = "nothing recorded yet: decorate a function with @kp.capture, or try the demo"
-_PASSED: Final = "passed the threshold then in force"
+_PASSED: Final = "passed the threshold at the time"
 _MAX_BARS: Final = 8
 _MAX_CALLS: Final = 100
 _MAX_CURVES: Final = 7
@@ -206,7 +206,7 @@ def timeline_bars(calls: Sequence[Call], took_ms: float, costs: Mapping[int, str
     """Draw the model and tool calls of each agent over time, with duration and cost."""
     total_ms = max([took_ms, *(call.end_ms for call in calls)])
     if not calls or not total_ms:
-        return Chart("no call was timed")
+        return Chart("no timed calls")
     models = [call for call in calls if call.kind == "model"]
     tools = [call for call in calls if call.kind != "model"]
     idle = [[*idle_times(group, total_ms)] for group in (models, tools, calls)]

@@ -152,8 +152,8 @@ def test_where_the_bar_is_another_for_each_run_no_line_is_drawn():
     marks = [mark for chart in charts for mark in chart.marks]
     assert not [mark for mark in marks if "threshold" in str(mark)]
     assert [chart.caption for chart in (*charts, domains)] == [
-        "4 of 7 passed the threshold then in force (57.1\xa0%)",
-        "4 of 7 passed the threshold then in force (57.1\xa0%)",
+        "4 of 7 passed the threshold at the time (57.1\xa0%)",
+        "4 of 7 passed the threshold at the time (57.1\xa0%)",
         "law passes its threshold most often: 57.1\xa0% of 7",
     ]
     assert charts[0].table.columns[1:] == ("Withheld", "Cleared")

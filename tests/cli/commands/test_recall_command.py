@@ -65,7 +65,7 @@ def test_switched_off_it_says_so(type_command, monkeypatch):
     result = type_command("recall", TASK)
 
     assert (result.stdout, result.exit_code) == ("", 0)
-    assert "recall is off" in result.stderr
+    assert "recall is disabled" in result.stderr
 
 
 def test_where_nothing_was_recalled_only_that_is_said(type_command):
