@@ -5,6 +5,7 @@ from functools import wraps
 
 from kp_middleware.privacy._decoding import (
     ends_in_name,
+    is_object_name,
     is_page_token,
     is_password_name,
     is_probable,
@@ -74,6 +75,7 @@ _SECRET_PART = re.compile(r"(?i)pass|pw|cred|secret|token|key|auth|prompt|input|
 _ENV = re.compile(r"[A-Z0-9_]+")
 _LINE_BEFORE, _CONSTRUCTOR = pattern("LINE_BEFORE"), pattern("CONSTRUCTOR")
 _KEY_WORD, _NOT_A_KEY = pattern("KEY_WORD"), pattern("NOT_A_KEY")
+_ARN_BEFORE = re.compile(r"\barn:[\w-]{1,20}:secretsmanager:[\w-]{0,30}:\d{0,12}:\Z")
 _NEXT_PAIR = re.compile(r"[;&,]\w{2,40}=")
 _FIELD_BEFORE = re.compile(r"[\w.]=\S{0,80}[ \t]{1,4}[\w.-]*\Z")
 _KUBERNETES_SECRET = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
@@ -235,7 +237,9 @@ def is_assigned_secret(match: re.Match[str]) -> bool:
         return False
     if is_plain_url(value):
         return False
-    if is_page_token(name) or _is_working_folder(name, value):
+    if is_page_token(name) or _is_working_folder(name, value) or is_object_name(name, value):
+        return False
+    if _ARN_BEFORE.search(_before(match, 120, "name")):
         return False
     around = text[max(0, match.start() - 200) : match.end() + 200]
     if name.lower() in {"token", "tokens"} and is_model_token(value, around):

@@ -288,8 +288,17 @@ _PAGE_WORDS = frozenset(words(_NAMES["of_pages"]))
 _TOKENS = frozenset(("token", "tokens"))
 _ACCESS_WORDS = frozenset(("access", "refresh", "auth", "api", "secret", "bearer", "oauth"))
 _HARMLESS_WORDS = frozenset(words(_NAMES["of_none"]))
-_COUNTER = re.compile(r"(?:tokens|counts?|total|limit|length|size|ttl|expires_(?:in|at)|version)\Z")
+_COUNTER = re.compile(
+    r"(?:tokens|counts?|total|limit|length|size|ttl|expires_(?:in|at)|version|date|timestamp"
+    r"|(?:created|updated|changed|modified|accessed|rotated|deleted|issued)_?(?:at|on))\Z"
+)
 _ACCOUNT_FIELDS = frozenset(words(_NAMES["of_account"]))
+_SECRET_FIELDS = frozenset(words(_NAMES["of_secret"]))
+_OBJECTS, _IN_OBJECTS = (frozenset(words(_NAMES[key])) for key in ("of_object", "in_object"))
+_OBJECT_NAME = re.compile(r"[a-z][a-z0-9]{0,30}(?:[-.][a-z0-9]{1,30}){0,8}")  # of Kubernetes
+_NAME_OF_VARIABLE = re.compile(r"[A-Z]{2,30}(?:_[A-Z]{2,30}){1,8}")
+_ARN = re.compile(r"arn:[\w-]{1,20}:[\w-]{1,40}:[\w-]{0,30}:\d{0,12}:\S{1,300}")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.Z+-]{1,32})?")
 
 
 @lru_cache(1024)
@@ -345,3 +354,35 @@ def is_counter(name: str) -> bool:
 def is_account_field(name: str, value: str) -> bool:
     """Return whether a field next to a password only describes the account."""
     return name.lower() in _ACCOUNT_FIELDS and not is_strong(value)
+
+
+def is_secret_field(name: str, value: str) -> bool:
+    """Return whether a field below ``secrets`` only says which secret it is."""
+    field = name.lower().replace("_", "").replace("-", "")
+    if is_counter(name) and _DATE.fullmatch(value):
+        return True
+    if field not in _SECRET_FIELDS:
+        return False
+    if _NAME_OF_VARIABLE.fullmatch(value) or _ARN.fullmatch(value):
+        return True
+    return field not in {"secrets", "keys"} and not is_strong(value)
+
+
+def describes(holder: str, name: str, value: str) -> bool:
+    """Return whether a field below a key such as ``credentials`` or ``secrets`` is no secret."""
+    holder = holder.lower()
+    if "cred" in holder and is_account_field(name, value):
+        return True
+    return "secret" in holder and is_secret_field(name, value)
+
+
+def is_object_name(name: str, value: str) -> bool:
+    """Return whether a value names a Kubernetes Secret: ``existingSecret: db-credentials``."""
+    if not _OBJECT_NAME.fullmatch(value) or is_strong(value):
+        return False
+    parts = words_of_name(name)
+    if "existing" in parts or "-" not in value:
+        return "existing" in parts
+    if parts & _OBJECTS and parts & {"secret", "secrets"}:
+        return True
+    return parts == {"secret"} and not _IN_OBJECTS.isdisjoint(value.split("-"))

@@ -16,9 +16,9 @@ from typing import Final
 
 from kp_middleware.privacy._decoding import (
     HIDDEN,
+    describes,
     full_readings,
     fully_decoded,
-    is_account_field,
     is_counter,
 )
 from kp_middleware.privacy._rules import IndexedText
@@ -57,11 +57,11 @@ def spans_below_keys(
             continue
         key = _KEY_BEFORE.search(text[max(0, opening.start() - _KEY_SIZE) : opening.start()])
         if key and (label := label_of(key[1])):
-            spans, reached = _values_at(text, opening.end(), accounts="cred" in key[1].lower())
+            spans, reached = _values_at(text, opening.end(), holder=key[1])
             yield from (LabeledSpan(start, end, label, "secret") for start, end in spans)
 
 
-def _values_at(text: str, start: int, *, accounts: bool) -> tuple[list[tuple[int, int]], int]:
+def _values_at(text: str, start: int, *, holder: str) -> tuple[list[tuple[int, int]], int]:
     """Return the values in brackets, and where the brackets close or the JSON becomes invalid."""
     spans: list[tuple[int, int]] = []
     name = ""
@@ -77,7 +77,7 @@ def _values_at(text: str, start: int, *, accounts: bool) -> tuple[list[tuple[int
                 continue
             after_value = True
             is_schema |= name == "type" and value in JSON_TYPES
-            if not ((is_schema and name in DESCRIBING) or _is_harmless(name, value, accounts)):
+            if not ((is_schema and name in DESCRIBING) or _is_harmless(name, value, holder)):
                 spans.append(token.span(kind))
             continue
         if kind == "open" and after_value:
@@ -89,8 +89,8 @@ def _values_at(text: str, start: int, *, accounts: bool) -> tuple[list[tuple[int
     return spans, len(text)
 
 
-def _is_harmless(name: str, value: str, accounts: bool) -> bool:  # noqa: FBT001
-    if is_harmless(value) or is_description(value) or (accounts and is_account_field(name, value)):
+def _is_harmless(name: str, value: str, holder: str) -> bool:
+    if is_harmless(value) or is_description(value) or describes(holder, name, value):
         return True
     return value.replace(".", "").isdecimal() and (len(value) < 4 or is_counter(name))
 

@@ -13,8 +13,9 @@ from kp_middleware.privacy._decoding import (
     BEGINS_JSON,
     PLACEHOLDER,
     PlaceholderNumbers,
-    is_account_field,
+    describes,
     is_counter,
+    is_object_name,
     parse_json,
     unique_members,
 )
@@ -308,10 +309,11 @@ class DocumentRedactor:
         if not text or PLACEHOLDER.fullmatch(text):
             return text
         if place.label != DENIED:
-            is_of_credential = any("cred" in str(part).lower() for part in place.path)
             if is_description(text) or self._rules.is_allowed(text):
                 return text
-            if is_of_credential and is_account_field(place.name, text):
+            if any(describes(str(part), place.name, text) for part in place.path):
+                return text
+            if is_object_name(place.name, text):
                 return text
             if self._rules.key_label(place.name) or alternates(text):
                 self._known.learn(text, place.label, self._rules.is_allowed)

@@ -1,6 +1,7 @@
 """What reads like a secret and is none stays, beside a secret of the same kind that goes."""
 
 import base64
+import json
 import random
 import struct
 
@@ -118,6 +119,35 @@ KINDS["flags, headers and addresses in prose"] = (
         *(("API key: https://h.example/?k={}", value) for value in (made_up.TOKEN, WORD)),
         ("secret: https://bob:{}@h.example/x", WORD),
         *(("WWW-Authenticate: Bearer {}", value) for value in (made_up.TOKEN, SYMBOLS)),
+    ],
+)
+
+ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:prod/db-AbCdEf"
+MOUNTED = {"volumes": [{"secret": {"secretName": "web-tls", "defaultMode": 420}}]}
+LISTED = {"ARN": ARN, "Name": "prod/db", "LastChangedDate": 1715422951, "CreatedDate": "2024-05-11"}
+KINDS["names of secrets"] = (
+    [
+        *(ARN, f"valueFrom: {ARN}", f'"SecretArn": "{ARN}"', {"Secrets": [LISTED]}),
+        *(MOUNTED, f"pod {json.dumps(MOUNTED)}", f"got {json.dumps({'Secrets': [LISTED]})}"),
+        *({"imagePullSecrets": [{"name": "regcred"}]}, "existingSecret: my-secret"),
+        *("tlsSecret: wildcard-tls-2024", "secret: my-tls-secret", {"secret": "my-tls-secret"}),
+        *({"secrets": ["DB_PASSWORD", "API_KEY"]}, 'log {"secrets": ["DB_PASSWORD", "API_KEY"]}'),
+        {"secrets": [{"name": "GH_TOKEN", "created_at": "2019-08-10T14:59:22Z"}]},
+    ],
+    [
+        *(
+            (form, value)
+            for form in (
+                *('{{"secret": "{}"}}', '{{"secrets": ["{}"]}}', '{{"secrets": {{"db": "{}"}}}}'),
+                *('{{"secrets": [{{"name": "A", "value": "{}"}}]}}', '{{"jwtSecret": "{}"}}'),
+                *('log {{"secret": {{"value": "{}"}}}}', '{{"secrets": {{"created_at": "{}"}}}}'),
+                *("secret: {}", "clientSecret: {}", "registrySecret: {}", "tlsSecret: {}"),
+            )
+            for value in (WEAK, WORD, SYMBOLS, made_up.HEX)
+        ),
+        *((form, "keyboard-cat") for form in ("secret: {}", "jwtSecret: {}", "clientSecret: {}")),
+        *(("existingSecret: {}", value) for value in (made_up.TOKEN, made_up.HEX)),
+        ('{{"secrets": [{{"name": "{}"}}]}}', made_up.TOKEN),
     ],
 )
 
