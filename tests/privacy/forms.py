@@ -66,6 +66,12 @@ PLACES = (
     *("  password                      = '{}'", "Password                : {}\nUser : bob"),
     *("db.password:" + " " * 30 + "{}\n", "db_password           = <<EOF\n{}\nEOF"),
     *('exec.Command("mysql", "-uroot", "-p{}")', 'test: ["CMD", "redis-cli", "-a", "{}"]'),
+    *('parser.add_argument("-p", "--password", type=str, default="{}")', 'jwt.verify(t, "{}", f)'),
+    *('password: str = Field(default="{}")', 'os.environ.get("DB_PASSWORD", default="{}")'),
+    *("createHmac('sha256', '{}')", 'get_password_hash("{}")', 'hmac.new(b"{}", message, sha256)'),
+    *('buildConfigField("String", "API_KEY", "\\"{}\\"")', 'WiFi.begin("home", "{}");'),
+    *('pymysql.connect("db", "root", "{}", "x")', 'request.basic_auth("bob", Some("{}"))'),
+    *("define('AUTH_KEY',         '{}');", 'mysqli_connect("db", "root", "{}", "data1")'),
     *("spawn('sshpass', ['-p', '{}', 'ssh', host])", 'run(["mysql", "-u", user, "-p{}", db])'),
     *('const dbPassword string = "{}"', 'var   apiKey       string = "{}"'),
 )  # fmt: skip
