@@ -15,6 +15,7 @@ from platformdirs import user_cache_path
 
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect
+from kp_middleware.recording import shield
 from kp_middleware.testing import FakeClock, StandInEmbedder
 
 _REPOSITORY = Path(__file__).parents[1]
@@ -90,6 +91,13 @@ def loopback(reached_out):
     tried = reached_out.read_text()
     reached_out.write_text("")
     assert tried == "", f"this tried to leave the machine: {tried}"
+
+
+@pytest.fixture(autouse=True)
+def nothing_swallowed():
+    """What this process has counted and logged of failures, it has of this test."""
+    shield.failures.clear()
+    shield.logged.clear()
 
 
 @pytest.fixture

@@ -164,12 +164,10 @@ def test_runs_at_the_same_time_do_not_mix(listener, runs):
 
 
 def test_what_goes_wrong_in_the_adapter_never_reaches_the_agent(listener):
-    before = shield.failures.total()
-
     answer = asyncio.run(Agent("odd", model(Turn("3", tokens=(1,))), {}, [listener]).run("1 + 2?"))
 
     assert answer == "3"
-    assert shield.failures.total() == before + 1
+    assert shield.failures.total() == 1
 
 
 def test_long_values_are_cut_and_odd_ones_are_told_as_they_are(listener, runs):
@@ -193,12 +191,10 @@ def test_a_run_whose_end_is_never_told_is_given_up(listener, runs):
 
 
 def test_nothing_is_recorded_where_that_is_switched_off(db):
-    before = shield.failures.total()
-
     with KnowledgePulse(enabled=False, db=db) as kp:
         agent = Agent("adder", model(Turn("3")), {}, [KPListener(kp)])
 
         asyncio.run(agent.run("1 + 2?"))
 
-    assert shield.failures.total() == before
+    assert shield.failures.total() == 0
     assert not db.exists()

@@ -11,7 +11,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from kp_middleware import KnowledgePulse, Settings, current_trace
-from kp_middleware.recording import shield
 from kp_middleware.testing import StandInEmbedder
 
 SHARE = 'must be a number from 0 to 1, or a share from "top 1%" to "top 100%"'
@@ -81,12 +80,6 @@ NEAR = st.sampled_from(
 )
 
 NAMES = sorted({*Settings.model_fields} - {"max_queue_bytes"})  # 0 is right, and drops every run
-
-
-@pytest.fixture(autouse=True)
-def nothing_said():
-    """As in a process that has just begun."""
-    shield.logged.clear()
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_a_tool_outside_of_any_run_is_called_and_that_is_all(notebook, tool, fun
 
 @every_kind
 def test_wrong_arguments_give_the_user_s_own_error(capture, tool, function, call):
-    failures, messages = shield.failures.total(), set()
+    messages = set()
 
     for called in (function, capture(function), tool(function)):
         with pytest.raises(TypeError) as raised:
@@ -88,7 +88,7 @@ def test_wrong_arguments_give_the_user_s_own_error(capture, tool, function, call
         messages.add(str(raised.value))
 
     assert len(messages) == 1
-    assert shield.failures.total() == failures
+    assert shield.failures.total() == 0
 
 
 @every_kind

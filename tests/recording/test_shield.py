@@ -4,17 +4,7 @@ import functools
 
 import pytest
 
-from kp_middleware.recording import shield as of_all_runs
-
-
-@pytest.fixture
-def shield():
-    """The shield of this process, which has swallowed nothing yet."""
-    before = of_all_runs.failures.copy()
-    of_all_runs.failures.clear()
-    yield of_all_runs
-    of_all_runs.failures.clear()
-    of_all_runs.failures.update(before)
+from kp_middleware.recording import shield
 
 
 def failing(kind):
@@ -22,7 +12,7 @@ def failing(kind):
 
 
 def test_failures_give_none_and_are_counted_and_the_first_of_a_kind_is_logged_with_its_cause(
-    shield, caplog
+    caplog,
 ):
     shielded = shield(failing)
 
@@ -35,17 +25,17 @@ def test_failures_give_none_and_are_counted_and_the_first_of_a_kind_is_logged_wi
     assert "inside" in caplog.text
 
 
-def test_a_result_passes_and_the_function_keeps_its_name(shield):
+def test_a_result_passes_and_the_function_keeps_its_name():
     assert shield(sorted)([2, 1], reverse=True) == [2, 1]
     assert shield(failing).__name__ == "failing"
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_what_ends_a_program_passes(shield, kind):
+def test_what_ends_a_program_passes(kind):
     with pytest.raises(kind):
         shield(failing)(kind)
 
 
-def test_a_function_without_a_name_is_shielded_too(shield):
+def test_a_function_without_a_name_is_shielded_too():
     assert shield(functools.partial(failing, ValueError))() is None
     assert shield.failures == {"partial: ValueError": 1}

@@ -167,7 +167,7 @@ def frequent_switches():
 
 @pytest.mark.usefixtures("frequent_switches")
 def test_a_root_and_the_spans_inside_it_may_end_in_several_threads_at_once(notebook, spans):
-    started, failures = [], shield.failures.total()
+    started = []
 
     def begin_run(*_):
         started.append(notebook.start())
@@ -193,7 +193,7 @@ def test_a_root_and_the_spans_inside_it_may_end_in_several_threads_at_once(noteb
 
     assert sorted(map(id, notebook.ended)) == sorted(map(id, started))
     assert len(started) > 200  # some went on after their root
-    assert shield.failures.total() == failures
+    assert shield.failures.total() == 0
 
 
 def test_a_run_whose_tool_never_ends_is_recorded_when_its_root_ends(notebook, spans):
