@@ -139,6 +139,12 @@ class MiniLMEmbedder:
             task = model.embed(said[:LONG_CHARS])[0] * np.float32(_ALONE_FACTOR)
         return whole, task
 
+    @property
+    def is_loaded(self) -> bool:
+        """True if this process has loaded the model."""
+        attempt = self._attempts.get(os.getpid())
+        return attempt is not None and attempt.model is not None
+
     def load_without_network(self) -> None:
         """Load the model if it is on this machine. Raises EmbedderUnavailableError if not."""
         self._model(without_network=True)

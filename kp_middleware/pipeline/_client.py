@@ -13,7 +13,8 @@ from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.export import OwnExporter, Receipt
 from kp_middleware.pipeline._pipeline import NO_FILE, Pipeline, since_text
 from kp_middleware.pipeline._sending import ExporterSender
-from kp_middleware.pipeline._worker import start_daemon
+from kp_middleware.pipeline._steps import LOADING_S
+from kp_middleware.pipeline._threads import start_daemon
 from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory, Recalled, question
 from kp_middleware.runs import ExportedRun
@@ -332,7 +333,7 @@ class KnowledgePulse(Pipeline):
         `KPRecallMiddleware` does it when created. Otherwise the first recall waits.
         """
         if self.settings.enabled and self.settings.recall:
-            start_daemon("kp-recall", self._warm_up, joins=True)
+            start_daemon("kp-recall", self._warm_up, join_s=LOADING_S)
 
     def _warm_up(self) -> None:
         try:

@@ -32,7 +32,8 @@ from kp_middleware.pipeline._intake import (
 from kp_middleware.pipeline._sending import WORTH_WAITING_S, ExporterSender, SendingWorker
 from kp_middleware.pipeline._shared_log import SharedLogSync, SharedWorker
 from kp_middleware.pipeline._steps import Stages, is_judging
-from kp_middleware.pipeline._worker import LAST_STEP_S, TROUBLE_S, ScoringWorker, join_at_exit
+from kp_middleware.pipeline._threads import join_at_exit
+from kp_middleware.pipeline._worker import LAST_STEP_S, TROUBLE_S, ScoringWorker
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import fingerprint
 from kp_middleware.settings import Settings, SettingsKeywords
@@ -83,7 +84,6 @@ NO_FILE: Final = "not supported with a custom store: query your store directly"
 _WHEN_CLOSED: Final = "the pipeline is closed; close it after the last run"
 _WHEN_FULL: Final = "the queue is full: see kp.stats().trouble, or raise max_queue_bytes"
 _EXIT_S: Final = 2.0
-_LAST_STEP_S: Final = 10.0  # loading the model takes a second or two, embedding a run 0.1
 
 
 class Pipeline:
@@ -383,7 +383,7 @@ def _close_all() -> None:
     since_s = time.monotonic()
     for pipeline in list(_open):
         pipeline._end(since_s, _EXIT_S)  # noqa: SLF001 - our own
-    join_at_exit(_LAST_STEP_S)
+    join_at_exit()
 
 
 def _register_finalizer(forked: object = None) -> None:

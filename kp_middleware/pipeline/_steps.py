@@ -6,11 +6,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
-from threading import Thread
+from threading import Event, Thread
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,7 +20,14 @@ from kp_middleware import storage
 from kp_middleware.core.evaluation import Ending, Evaluation, RunFacts, evaluate
 from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, SettingsGate
-from kp_middleware.embedding import Embedded, Embedder, Scorer, Vector, VectorCache
+from kp_middleware.embedding import (
+    Embedded,
+    Embedder,
+    MiniLMEmbedder,
+    Scorer,
+    Vector,
+    VectorCache,
+)
 from kp_middleware.errors import EmbedderNotReadyError, KnowledgePulseError, TraceNotFoundError
 from kp_middleware.estimate import (
     FEATURES,
@@ -43,6 +51,7 @@ from kp_middleware.pipeline._dispatch import (
     warn_once,
 )
 from kp_middleware.pipeline._intake import Feedback, FinishedRun, Intake, ThreadEnd
+from kp_middleware.pipeline._threads import start_daemon
 from kp_middleware.recall_text import LONG_CHARS, extract_user_text, quantize
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
@@ -56,8 +65,8 @@ is_judging: Final[ContextVar[bool]] = ContextVar("kp_middleware_is_judging", def
 """True in a judge: its own runs are not recorded."""
 
 
-class JudgeNotReadyError(KnowledgePulseError):
-    """The run's judge has not answered yet."""
+class ScoringDelayedError(KnowledgePulseError):
+    """The run's judge has not answered, or the model is being loaded; ``on_ready`` will follow."""
 
 
 class _PendingJudgement(NamedTuple):
@@ -72,7 +81,7 @@ class _PendingJudgement(NamedTuple):
 class JudgeRunner:
     """Asks the judge of each run once, one at a time: if it hangs, one thread is lost."""
 
-    on_answer: Callable[[], None]
+    on_ready: Callable[[], None]
     judges: dict[str, Judge] = field(default_factory=dict)  # of each thread or trace
     pending: _PendingJudgement | None = None
 
@@ -105,7 +114,7 @@ class JudgeRunner:
             if pending.answer.done():
                 return pending.answer.result()
             if time.monotonic() < pending.deadline:
-                raise JudgeNotReadyError("the run's judge has not answered yet")
+                raise ScoringDelayedError("the run's judge has not answered yet")
         shield.count("judge: no answer in time")
         return None
 
@@ -120,7 +129,40 @@ class JudgeRunner:
         except Exception as error:  # noqa: BLE001 - the user's own may raise anything
             shield.swallow("judge", error, "a judge failed, and is ignored")
         answer.set_result(p)
-        self.on_answer()
+        self.on_ready()
+
+
+LOADING_S: Final = 60.0
+"""The time that the exit allows for loading the model: usually two seconds."""
+
+
+class ModelLoader:
+    """Loads the embedding model on a thread of its own: meanwhile, finished runs are stored."""
+
+    def __init__(self, embedder: MiniLMEmbedder, on_ready: Callable[[], None]) -> None:
+        self._embedder = embedder
+        self._on_ready = on_ready
+        self._is_started = False
+        self._ended = Event()
+
+    def check(self) -> None:
+        """Start to load the model; raise `ScoringDelayedError` until that has ended."""
+        if self._embedder.is_loaded:
+            return
+        if not self._is_started:
+            self._is_started = True
+            try:
+                start_daemon("kp-loading", self._load, join_s=LOADING_S)
+            except RuntimeError:  # no thread can start: scoring loads it
+                self._ended.set()
+        if not self._ended.is_set():
+            raise ScoringDelayedError("the embedding model is being loaded")
+
+    def _load(self) -> None:
+        with suppress(Exception), storage.fork_lock:  # scoring meets the same error
+            logger.debug("loaded %s", self._embedder.name)  # reading its name loads it
+        self._ended.set()
+        self._on_ready()
 
 
 _MAX_AGE: Final = 200  # runs after which feedback no longer counts
@@ -220,7 +262,7 @@ class Stages:
         gate: Gate | None = None,
         exporter: OwnExporter | None = None,
         *,
-        on_answer: Callable[[], None] = lambda: None,
+        on_ready: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
         self._cache = VectorCache(
@@ -238,7 +280,10 @@ class Stages:
         self.intake = Intake(store, settings, self.dispatch.policy, self.next)
         self._reevaluation = Reevaluation(store, self.dispatch, self._gate, self._warn)
         self._retention = storage.Retention(store, settings.retention_days)
-        self._judge_runner = JudgeRunner(on_answer)
+        self._judge_runner = JudgeRunner(on_ready or (lambda: None))
+        self._loader: ModelLoader | None = None
+        if on_ready is not None and isinstance(embedder, MiniLMEmbedder):
+            self._loader = ModelLoader(embedder, on_ready)
         self._shared = None
         if settings.shared is not None and isinstance(store, storage.SqliteStore):
             self._shared = store.shared_runs()
@@ -267,7 +312,7 @@ class Stages:
         ``at_once`` includes runs that another process may be about to score.
 
         Raises:
-            EmbedderNotReadyError, JudgeNotReadyError: If it waits for the model, or for a judge.
+            EmbedderNotReadyError, ScoringDelayedError: If it waits for the model, or for a judge.
         """
         seq = self.next.pick(at_once=at_once)
         if seq is not None:
@@ -312,7 +357,7 @@ class Stages:
             to_queue = self._evaluate(seq, *(read or self._read(seq)), started)
             if to_queue is not None:
                 self.dispatch.queue(seq, *to_queue)
-        except (EmbedderNotReadyError, JudgeNotReadyError):
+        except (EmbedderNotReadyError, ScoringDelayedError):
             raise
         except Exception as error:
             if is_transient(error):
@@ -334,6 +379,9 @@ class Stages:
             shape, text = shape_of(stored, trace), stored.user_text
         if self._judge_runner.judges:
             self._judge_runner.ask_judge(self._store, seq, trace)
+        if self._loader is not None:
+            self._loader.check()
+            self._loader = None
         try:
             return trace, shape, self._scorer.embed_with(trace, text if self._recalls else "")
         except Exception as error:  # a user's embedder may raise anything

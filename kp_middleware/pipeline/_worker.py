@@ -4,7 +4,6 @@ import logging
 import math
 import threading
 import time
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from contextlib import suppress
@@ -15,7 +14,8 @@ from typing import Final
 from kp_middleware.errors import DatabaseError, EmbedderNotReadyError, KnowledgePulseError
 from kp_middleware.pipeline._dispatch import is_transient
 from kp_middleware.pipeline._intake import Feedback, FinishedRun, SubmittedTrace
-from kp_middleware.pipeline._steps import JudgeNotReadyError, Stages
+from kp_middleware.pipeline._steps import ScoringDelayedError, Stages
+from kp_middleware.pipeline._threads import start_daemon
 from kp_middleware.privacy import Policy
 from kp_middleware.recording import Recorder
 from kp_middleware.settings import Settings
@@ -33,6 +33,7 @@ TROUBLE_S: Final = 0.1
 """The time that an agent waits while the file fails."""
 
 _PATIENCE_S: Final = 10.0  # with a worker that stores no run and reports no error
+_JOIN_S: Final = 10.0  # embedding a run takes 0.1 s
 _NEVER_S: Final = 3600.0
 _HEAD_START_S: Final = 0.02  # for the agent to answer: busy Python threads share one lock
 _YIELD_S: Final = 0.05  # between two pruned batches, to let others write
@@ -44,28 +45,6 @@ _STEP_BYTES: Final = 320  # of a dict with its texts, besides their contents
 _BUILT_STEP_BYTES: Final = 1024  # of a pydantic model
 
 
-_joined: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
-
-
-def start_daemon(name: str, work: Callable[[], None], *, joins: bool = False) -> threading.Thread:
-    """Start a daemon thread; with ``joins``, the exit waits for it."""
-    thread = threading.Thread(target=work, name=name, daemon=True)
-    if joins:
-        _joined.add(thread)
-    thread.start()
-    return thread
-
-
-def join_at_exit(timeout_s: float) -> None:
-    """Wait for the threads that were started with ``joins``.
-
-    A daemon thread that Python stops inside the embedding model's library aborts the program.
-    """
-    deadline = time.monotonic() + timeout_s
-    for thread in list(_joined):
-        thread.join(max(0.0, deadline - time.monotonic()))
-
-
 class Worker(ABC):
     """A thread that starts on demand, and can be woken and stopped.
 
@@ -73,11 +52,13 @@ class Worker(ABC):
     ``consequence``.
     """
 
-    def __init__(self, name: str, db: Path, consequence: str, *, joins: bool = False) -> None:
+    def __init__(
+        self, name: str, db: Path, consequence: str, *, join_s: float | None = None
+    ) -> None:
         self._name = name
         self._db = db
         self._consequence = consequence
-        self._joins = joins
+        self._join_s = join_s
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()  # a finalizer may re-enter in the same thread
         self._stopping = threading.Event()
@@ -92,7 +73,7 @@ class Worker(ABC):
         with self._starting:
             if self._thread is None and not self._stopping.is_set():
                 with suppress(RuntimeError):  # Python 3.12.0 to 3.12.2 start none at the very end
-                    self._thread = start_daemon(self._name, self._run, joins=self._joins)
+                    self._thread = start_daemon(self._name, self._run, join_s=self._join_s)
             return self._thread is not None
 
     def stop(self, timeout_s: float) -> bool:
@@ -162,7 +143,7 @@ class ScoringWorker(Worker):
         on_queued: Callable[[], object],
         on_step: Callable[[], object],
     ) -> None:
-        super().__init__("kp-scoring", settings.db, "finished runs wait", joins=True)
+        super().__init__("kp-scoring", settings.db, "finished runs wait", join_s=_JOIN_S)
         self._settings = settings
         self._create_stages = create_stages
         self._destination = destination
@@ -357,7 +338,7 @@ class ScoringWorker(Worker):
             logger.debug("runs wait to be scored: %s", error)
             self._done()
             ready_in_s, scored = LOOK_AGAIN_S, stages.intake.end()
-        except JudgeNotReadyError:
+        except ScoringDelayedError:
             left_in_s, scored = LOOK_AGAIN_S, stages.intake.end()
         if stages.dispatch.sends and stages.dispatch.outbox.any_pending():
             self._on_queued()
@@ -400,7 +381,7 @@ class ScoringWorker(Worker):
         opened = self._store.open()
         if self._stages is None or self._opened != opened:
             self._opened = opened
-            self._stages = self._create_stages(self._store, on_answer=lambda: self._runs.put(None))
+            self._stages = self._create_stages(self._store, on_ready=lambda: self._runs.put(None))
         return self._stages
 
     def _close(self) -> None:

@@ -6,6 +6,7 @@ import time
 import pytest
 from pipeline_helpers import NotReady, SideEffectEmbedder, column_of, echo, sending_to
 
+from kp_middleware import MiniLMEmbedder
 from kp_middleware.pipeline import Backlog
 from kp_middleware.testing import Answer, Fault, LocalRegistry, StandInEmbedder
 
@@ -198,3 +199,44 @@ def test_a_flush_of_a_closed_pipeline_returns_at_once(pulse, sync):
     kp.close()
 
     assert kp.flush(timeout_s=AN_HOUR_S) == Backlog(0, 0)
+
+
+class SlowToLoad(MiniLMEmbedder):
+    """The model, which is not loaded before the test allows it."""
+
+    is_loaded = False
+
+    def __init__(self):
+        super().__init__()
+        self.loads, self.may_load = threading.Event(), threading.Event()
+
+    @property
+    def name(self):
+        self.loads.set()
+        assert self.may_load.wait(30)
+        self.is_loaded = True
+        return "slow"
+
+    def text_of(self, trace):
+        return trace.task.objective
+
+    def embed_with(self, text, _, /):
+        return StandInEmbedder().embed(text), None
+
+
+def test_runs_are_stored_while_the_model_is_being_loaded_and_a_flush_waits_for_it(pulse, db):
+    embedder = SlowToLoad()
+    agent = echo(kp := pulse(embedder=embedder))
+    agent("one")
+    assert embedder.loads.wait(30)
+
+    agent("two")
+    deadline = time.monotonic() + 30
+    while (states := column_of(db, "state")) != ["recorded"] * 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    waits = kp.flush(timeout_s=0.2)
+    embedder.may_load.set()
+
+    assert (states, waits.unscored) == (["recorded"] * 2, 2)
+    assert not kp.flush(timeout_s=30)
+    assert column_of(db, "state") == ["scored"] * 2
