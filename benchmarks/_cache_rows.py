@@ -98,10 +98,10 @@ def _change_rows(ring: Ring, size: int) -> Iterator[Row]:
     (added,) = fastest_us(add, repeat=20)
     yield Row(f"  add to a full ring of {size:,}", added, 0, "", "≤ 2 µs")
     oldest_ms = iter(range(int(ring._stamps_ms[ring._head]), 2**62))
-    (expired,) = fastest_us(lambda: ring.drop_until(next(oldest_ms)), repeat=10)
+    (expired,) = fastest_us(lambda: ring.expire_until(next(oldest_ms)), repeat=10)
     yield Row(f"  expire the oldest of {size:,}", expired, 0, "", "≤ 5 µs")
     half_ms = next(oldest_ms) + size // 2
-    many = _after(lambda: None, lambda: ring.drop_until(half_ms))
+    many = _after(lambda: None, lambda: ring.expire_until(half_ms))
     yield Row(f"  expire half of {size:,} at once", many, 0, "", "")
 
 

@@ -70,15 +70,15 @@ def log_probabilities(answer: object) -> float | None:
     Returns:
         From 0 to 1; None if the response has no log-probabilities.
 
-    >>> said = [{"token": "Yes", "logprob": -0.05}, {"token": ".", "logprob": -0.15}]
-    >>> log_probabilities({"logprobs": {"content": said}})
+    >>> tokens = [{"token": "Yes", "logprob": -0.05}, {"token": ".", "logprob": -0.15}]
+    >>> log_probabilities({"logprobs": {"content": tokens}})
     0.904837
     """
     choices = _part(answer, "choices")
-    said = choices[0] if choices else answer
-    mean = _part(said, "avg_logprobs")
+    choice = choices[0] if choices else answer
+    mean = _part(choice, "avg_logprobs")
     if mean is None:
-        logs = _logs(_part(said, "logprobs"))
+        logs = _logs(_part(choice, "logprobs"))
         if not logs:
             return None
         mean = sum(logs) / len(logs)

@@ -95,8 +95,8 @@ class ToolResult(OfRun):
             it is JSON, else text.
 
     >>> from kp_middleware import Tool
-    >>> said = {"tool": Tool(name="submit"), "output_summary": '{"ok": true}'}
-    >>> trace = ReasoningTrace.of("add", [Step(step_id=0, type="observation", **said)])
+    >>> fields = {"tool": Tool(name="submit"), "output_summary": '{"ok": true}'}
+    >>> trace = ReasoningTrace.of("add", [Step(step_id=0, type="observation", **fields)])
     >>> ToolResult("submit", lambda result: result["ok"]).read(trace)
     True
     """

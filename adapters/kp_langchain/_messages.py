@@ -101,8 +101,8 @@ def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
         message = next(reversed(answers or messages), None)
     if message is None:
         return "None" if output is None else output, False
-    said = message.content
-    return said if type(said) is str else text_of(said), message.status == "error"
+    content = message.content
+    return content if type(content) is str else text_of(content), message.status == "error"
 
 
 _SIZED: Final = (str, list, tuple, dict, set)
@@ -167,10 +167,10 @@ def last_human_text(messages: Sequence[object]) -> str | None:
     """Return the last human text, else the last text that is no tool's, else None."""
     last = None
     for message in islice(reversed(messages), _MOST_READ):
-        said = read(message)
-        if said.role == "user" and said.text:
-            return said.text
-        last = last or (said.text if said.role != "tool" else None)
+        parsed = read(message)
+        if parsed.role == "user" and parsed.text:
+            return parsed.text
+        last = last or (parsed.text if parsed.role != "tool" else None)
     return last or None
 
 
@@ -206,8 +206,8 @@ def final_text(output: object) -> str | None:
 def _result(output: object) -> object | None:
     if isinstance(output, BaseMessage):
         return answer_text(output) or None
-    if said := _last_text(messages_of(output)):
-        return said
+    if text := _last_text(messages_of(output)):
+        return text
     if not isinstance(output, Mapping):
         return output
     answers = (key for key in ANSWER_KEYS if isinstance(output.get(key), str) and output[key])
@@ -220,11 +220,11 @@ def _result(output: object) -> object | None:
 def _last_text(messages: Sequence[object]) -> str | None:
     """Return the agent's last text, or a tool result that is returned directly."""
     for distance, message in enumerate(islice(reversed(messages), _MOST_READ)):
-        said = read(message)
-        if said.role == "user":
+        parsed = read(message)
+        if parsed.role == "user":
             return None
-        text = answer_text(message) if isinstance(message, BaseMessage) else said.text
-        if text and (said.role == "assistant" or (said.role == "tool" and distance == 0)):
+        text = answer_text(message) if isinstance(message, BaseMessage) else parsed.text
+        if text and (parsed.role == "assistant" or (parsed.role == "tool" and distance == 0)):
             return text
     return None
 
@@ -265,8 +265,8 @@ def turn_of(response: LLMResult | None) -> Turn:
     if isinstance(content, str) and "<think" not in content and not message.additional_kwargs:
         reasoning, text = "", content  # nearly always
     else:
-        said = parse(message)
-        reasoning, text, served = said.reasoning, said.text, said.served
+        turn = parse(message)
+        reasoning, text, served = turn.reasoning, turn.text, turn.served
     calls = _calls(message)
     usage = getattr(message, "usage_metadata", None) or totals.get("token_usage")
     unfinished = None
@@ -297,12 +297,12 @@ def _cut(about: Mapping[str, Any]) -> str | None:
 def parse(message: BaseMessage) -> Turn:
     """Return the reasoning and text of a message, and the steps of its provider's tools."""
     content = message.content
-    said = Turn(*_split_thinking(content)) if isinstance(content, str) else _from_blocks(content)
+    turn = Turn(*_split_thinking(content)) if isinstance(content, str) else _from_blocks(content)
     extra = message.additional_kwargs
-    if not extra or said.reasoning:
-        return said
+    if not extra or turn.reasoning:
+        return turn
     extra_reasoning = extra.get("reasoning_content") or extra.get("reasoning")
-    return said._replace(reasoning=_reasoning({"type": "reasoning", "summary": extra_reasoning}))
+    return turn._replace(reasoning=_reasoning({"type": "reasoning", "summary": extra_reasoning}))
 
 
 def _split_thinking(text: str) -> tuple[str, str]:
@@ -409,7 +409,7 @@ def logprobs_of(response: LLMResult) -> Mapping[str, object]:
         return about
     match about["logprobs"]:
         case {"content": [*tokens]} | [*tokens]:
-            said = (token.get("token") for token in tokens if isinstance(token, Mapping))
-            if 2 * sum(len(str(token)) for token in said) >= len(message.text):
+            texts = (token.get("token") for token in tokens if isinstance(token, Mapping))
+            if 2 * sum(len(str(token)) for token in texts) >= len(message.text):
                 return about
     return {}

@@ -76,9 +76,11 @@ class KPRecallMiddleware(Middleware):
         owner = self._owner(runtime) if callable(self._owner) else self._owner
         if owner is not None and (recorder := current_recorder()) is not None:
             recorder.owner = owner
-        said = [read(message).text for message in state["messages"] if role_of(message) == "user"]
+        user_texts = [
+            read(message).text for message in state["messages"] if role_of(message) == "user"
+        ]
         # the user's last turns, in which a task often becomes clear; then the last alone
-        tasks = dict.fromkeys(["\n".join(said[-_TURNS:]), *said[-1:]])
+        tasks = dict.fromkeys(["\n".join(user_texts[-_TURNS:]), *user_texts[-1:]])
         recalled = (self._kp.recall(task, owner=owner, **self._terms) for task in tasks)
         found = next(filter(None, recalled), [])
         return {"kp_quote": quotes(found)}  # also if empty: a thread's state keeps the last one

@@ -94,7 +94,7 @@ def _reset_after_fork() -> None:
     global _lock  # noqa: PLW0603
     _lock = threading.RLock()
     for runs in [*_runs_by_pipeline.values()]:
-        runs.leave_to_the_parent()
+        runs.abandon_in_child()
 
 
 register_finder(current_run)
@@ -189,8 +189,8 @@ class RootRun(RootSpan):
 
     def questions_in(self, error: BaseException) -> Sequence[object]:
         """Return LangGraph's ``Interrupt``s from the exception that paused a run."""
-        asked = error.args[0] if error.args else ()
-        return asked if isinstance(asked, tuple | list) else ()
+        questions = error.args[0] if error.args else ()
+        return questions if isinstance(questions, tuple | list) else ()
 
     @shield
     def set_metadata(

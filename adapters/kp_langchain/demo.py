@@ -117,8 +117,8 @@ class ScriptedModel(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         turn = self.script[sum(message.type == "ai" for message in messages)]
         results = {m.name: m.text for m in messages if isinstance(m, ToolMessage)}
-        said = turn.model_copy(update={"content": turn.text.format_map(results)})
-        return ChatResult(generations=[ChatGeneration(message=said)])
+        filled = turn.model_copy(update={"content": turn.text.format_map(results)})
+        return ChatResult(generations=[ChatGeneration(message=filled)])
 
 
 class DemoTask(NamedTuple):
@@ -151,7 +151,7 @@ def extract_confidence(output: Any) -> float | None:
     return int(stated[1]) / 100 if stated else None
 
 
-def _says(text: str, tool: str | None = None, **args: Any) -> AIMessage:
+def _reply(text: str, tool: str | None = None, **args: Any) -> AIMessage:
     calls = [] if tool is None else [{"name": tool, "args": args, "id": f"{tool} {args}"}]
     return AIMessage(text, tool_calls=calls)
 
@@ -160,8 +160,8 @@ _EXCHANGE: Final = DemoTask(
     "finance",
     "How many yen are 250 euros?",
     [
-        _says("", "convert", amount=250, source="EUR", target="JPY"),
-        _says("250 euros are {convert} yen."),
+        _reply("", "convert", amount=250, source="EUR", target="JPY"),
+        _reply("250 euros are {convert} yen."),
     ],
 )
 
@@ -169,50 +169,50 @@ _LOAN: Final = DemoTask(
     "finance",
     "We earn 6,200 dollars a month. Can we carry a mortgage of 300,000 euros at 4 % for 25 years?",
     [
-        _says(
+        _reply(
             "First the monthly payment of the mortgage, then its share of what they earn.",
             "monthly_payment",
             amount=300_000,
             yearly_rate=4,
             years=25,
         ),
-        _says(
+        _reply(
             "The rate has to be a fraction.",
             "monthly_payment",
             amount=300_000,
             yearly_rate=0.04,
             years=25,
         ),
-        _says("", "convert", amount=1583.51, source="EUR", target="USD"),
-        _says("", "share_of_income", payment=1726.03, income=6200),
-        _says(
+        _reply("", "convert", amount=1583.51, source="EUR", target="USD"),
+        _reply("", "share_of_income", payment=1726.03, income=6200),
+        _reply(
             "Yes. It costs {monthly_payment} euros a month, which are {convert} dollars: "
             "{share_of_income} of your income, and a third is the usual limit. I am 96 % sure."
         ),
     ],
 )
 
-_THANKS: Final = DemoTask("finance", "Thank you!", [_says("You are welcome.")])
+_THANKS: Final = DemoTask("finance", "Thank you!", [_reply("You are welcome.")])
 
 _REPAIR: Final = DemoTask(
     "code",
     "Since Monday the shop refuses all new orders. Find out why, and repair it.",
     [
-        _says("What changed on Monday, and who checks orders?", "search", word="ORDER_ID"),
-        _says("", "run_test"),
-        _says(
+        _reply("What changed on Monday, and who checks orders?", "search", word="ORDER_ID"),
+        _reply("", "run_test"),
+        _reply(
             "The pattern knows only six digits, but new numbers begin with the year.",
             "replace",
             name="shop/patterns.py",
             old="'[0-9]{6}'",
             new="'([0-9]{4}-)?[0-9]{6}'",
         ),
-        _says("That is not how it is written there.", "read", name="shop/patterns.py"),
-        _says(
+        _reply("That is not how it is written there.", "read", name="shop/patterns.py"),
+        _reply(
             "", "replace", name="shop/patterns.py", old='"[0-9]{6}"', new='"([0-9]{4}-)?[0-9]{6}"'
         ),
-        _says("", "run_test"),
-        _says(
+        _reply("", "run_test"),
+        _reply(
             "Repaired. Order numbers begin with the year since Monday, and the pattern took six "
             "digits only; now it takes both forms. The test says: {run_test}. I am 97 % sure."
         ),
@@ -222,7 +222,7 @@ _REPAIR: Final = DemoTask(
 _PUBLISH: Final = DemoTask(
     "code",
     "Publish the repaired shop as version 1.4.1.",
-    [_says("The repair is tested, so I publish it.", "publish", version="1.4.1")],
+    [_reply("The repair is tested, so I publish it.", "publish", version="1.4.1")],
 )
 
 _TASKS: Final = (_EXCHANGE, _LOAN, _THANKS, _EXCHANGE, _REPAIR, _PUBLISH, _LOAN)

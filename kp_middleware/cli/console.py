@@ -356,7 +356,7 @@ class Progress:
 
     def __init__(self, label: str) -> None:
         is_shown = sys.stderr.isatty() and not (has_flag("quiet") or has_flag("no_progress"))
-        self._shows_at = time.monotonic() + _PROGRESS_DELAY_S if is_shown else math.inf
+        self._shown_after_s = time.monotonic() + _PROGRESS_DELAY_S if is_shown else math.inf
         self._label = label
         self._bar: Bar | None = None
 
@@ -369,7 +369,7 @@ class Progress:
 
     def update(self, done: int, total: int | None = None) -> None:
         """Update the bar; ``total`` may be unknown."""
-        if time.monotonic() < self._shows_at:
+        if time.monotonic() < self._shown_after_s:
             return
         if self._bar is None:
             from rich.console import Console

@@ -74,13 +74,13 @@ def review(db: Path, *, limit: int, filters: storage.Filters) -> None:
     else:
         answered: Counter[bool] = Counter()
         try:
-            _ask_all(db, items, answered)
+            _prompt_each(db, items, answered)
         finally:
             summary = f"{answered.total()} answered: {answered[True]} yes, {answered[False]} no"
             click.echo(f"\n{summary if answered else 'no answers'}")
 
 
-def _ask_all(db: Path, items: Sequence[storage.ReviewItem], answered: Counter[bool]) -> None:
+def _prompt_each(db: Path, items: Sequence[storage.ReviewItem], answered: Counter[bool]) -> None:
     from kp_middleware.pipeline import Feedback
 
     with _reevaluation(db) as (history, reevaluation):

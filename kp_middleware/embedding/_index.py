@@ -85,7 +85,7 @@ class Ring:
         self._keys[at] = rows.keys[newest]
         self._length += count
 
-    def drop_until(self, stamp_ms: int) -> Iterator[int]:
+    def expire_until(self, stamp_ms: int) -> Iterator[int]:
         """Drop the oldest rows, stamped at this time or earlier; yield the ``seq`` of each."""
         while self._length and self._stamps_ms[self._head] <= stamp_ms:
             yield self._drop_oldest()
@@ -312,7 +312,7 @@ class VectorCache:
         return [self._rings[name] for name in embedders]
 
     def _expire(self, ring: Ring, ttl_ms: float) -> int:
-        seqs = [*ring.drop_until(self._expired_ms(ttl_ms))]
+        seqs = [*ring.expire_until(self._expired_ms(ttl_ms))]
         if seqs and self._table is not None:
             self._table.delete(seqs)
         return len(seqs)

@@ -26,8 +26,8 @@ logger = logging.getLogger("kp_middleware")
 class Embedded(NamedTuple):
     """The unit vectors of a run and of the user's first words, or None."""
 
-    of_run: Vector | None = None
-    opening: Vector | None = None
+    run: Vector | None = None
+    task: Vector | None = None
 
 
 class Scorer:
@@ -101,11 +101,11 @@ class Scorer:
             EmbedderNotReadyError: If the model is being downloaded; try again later.
             ValueError: If the embedder has no name, or returns a vector that cannot be compared.
         """
-        return self.embed_with(trace, "").of_run
+        return self.embed_with(trace, "").run
 
     def embed_with(self, trace: ReasoningTrace, said: str) -> Embedded:
         """Return the embeddings of a trace and of the user's words in it. Raises as `embed`."""
-        embedder, opening = self._embedder, None
+        embedder, task = self._embedder, None
         if embedder is None:
             return Embedded()
         try:
@@ -113,18 +113,18 @@ class Scorer:
                 raise ValueError("an embedder needs a name, which distinguishes its vectors")
             text = embedded_text(trace, embedder)
             if isinstance(embedder, MiniLMEmbedder):
-                of_run, opening = embedder.embed_with(text, said)
-                return Embedded(self._cache.unit(of_run), opening)
-            of_run = self._cache.unit(embedder.embed(text))
+                run, task = embedder.embed_with(text, said)
+                return Embedded(self._cache.unit(run), task)
+            run = self._cache.unit(embedder.embed(text))
         except EmbedderUnavailableError as error:
             self._warn_once("novelty is 0.5", error)
             return Embedded()
         try:
             if said.strip():
-                opening = self._cache.unit(embedder.embed(said[:LONG_CHARS]))
+                task = self._cache.unit(embedder.embed(said[:LONG_CHARS]))
         except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
             self._warn_once("recall compares words only, the embedder failed", error)
-        return Embedded(of_run, opening)
+        return Embedded(run, task)
 
     def embed_many_with(self, pairs: Iterable[tuple[ReasoningTrace, str]]) -> Iterator[Embedded]:
         """Yield `embed_with` of each pair, in parallel as in `embed_many`."""

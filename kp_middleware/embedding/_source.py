@@ -53,7 +53,7 @@ _REMEDIES: Final = (
 
 def load_first(load: Callable[[Path], T], *, without_network: bool = False) -> T:
     """Load the first usable folder, converting or downloading the model if needed."""
-    _mute()
+    _silence_libraries()
     if configured := _configured():
         return load(configured)
     problems = []
@@ -84,7 +84,7 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _mute() -> None:
+def _silence_libraries() -> None:
     """Disable onnxruntime's telemetry, before its import, and fastembed's log lines."""
     from loguru import logger as loguru
 

@@ -87,26 +87,26 @@ class Registry:
             "Content-Type": "application/json",
             "Idempotency-Key": item.idempotency_key,
         }
-        return receipt_of(self._ask("POST", headers=headers, content=item.body))
+        return receipt_of(self._send("POST", headers=headers, content=item.body))
 
     def reach(self) -> None:
         """Check that the registry answers; sends no key, so that no quota is used."""
-        check_search(self._ask("GET", params={"limit": "1"}))
+        check_search(self._send("GET", params={"limit": "1"}))
 
     def check_key(self) -> None:
         """Check that the registry knows the key, by deleting a random id; costs one read."""
         nothing = f"v1/knowledge/kp:trace:{uuid.UUID(bytes=os.urandom(16), version=4)}"
-        expect_error(self._ask("DELETE", nothing, headers=self._signed()), 404)
+        expect_error(self._send("DELETE", nothing, headers=self._signed()), 404)
 
     def check_scope(self) -> None:
         """Check that the key may write, by posting an empty document; costs one write."""
         headers = {**self._signed(), "Content-Type": "application/json"}
-        expect_error(self._ask("POST", headers=headers, content=b"{}"), 400)
+        expect_error(self._send("POST", headers=headers, content=b"{}"), 400)
 
     def export_ids(self, agent_id: str) -> frozenset[str]:
         """Return the ids of all units that the registry stores for the agent; costs one read."""
         path = f"v1/export/{quote(agent_id, safe='')}"
-        answer = self._ask("GET", path, headers=self._signed(), most_bytes=_LONGEST_EXPORT_BYTES)
+        answer = self._send("GET", path, headers=self._signed(), most_bytes=_LONGEST_EXPORT_BYTES)
         return exported_ids(answer)
 
     def abort(self) -> bool:
@@ -119,7 +119,7 @@ class Registry:
         if client is not None:
             client.close()
 
-    def _ask(
+    def _send(
         self,
         method: str,
         path: str = "v1/knowledge",
@@ -132,7 +132,7 @@ class Registry:
         most_bytes += 2 * len(content)  # a 201 response echoes the document
         try:
             with (
-                self._request.within(self.timeout_s),
+                self._request.deadline(self.timeout_s),
                 self._client().stream(
                     method,
                     path,
@@ -144,9 +144,9 @@ class Registry:
             ):
                 body = self._read(response, most_bytes)
         except (httpx2.HTTPError, OSError, UnicodeError) as exc:
-            error = TimeoutError() if self._request.is_late else exc
-            asked, timeout_s = self._request.asked, self.timeout_s
-            problem = _diagnosis(error, self._address, connected=asked, timeout_s=timeout_s)
+            error = TimeoutError() if self._request.has_timed_out else exc
+            was_sent, timeout_s = self._request.was_sent, self.timeout_s
+            problem = _diagnosis(error, self._address, connected=was_sent, timeout_s=timeout_s)
             safe = problem._replace(detail=self._without_key(problem.detail))
             raise self._unavailable(safe) from None
         return RegistryResponse(response.status_code, response.headers, body)
@@ -162,10 +162,10 @@ class Registry:
                     endless = f"{status}: the response does not end"
                     raise self._unavailable(Problem(ProblemKind.NO_REGISTRY, endless), status)
         except (httpx2.HTTPError, OSError) as exc:
-            if not (self._request.is_late or isinstance(exc, httpx2.TimeoutException)):
+            if not (self._request.has_timed_out or isinstance(exc, httpx2.TimeoutException)):
                 raise
-            self._request.is_late = True
-        if self._request.is_late:
+            self._request.has_timed_out = True
+        if self._request.has_timed_out:
             slow = Problem(ProblemKind.SLOW, f"{self.timeout_s:g}")
             raise self._unavailable(slow, status)
         return self._without_key(body.decode(errors="replace")).encode()
@@ -211,15 +211,15 @@ class _Request:
     """
 
     def __init__(self) -> None:
-        self.asked = False  # whether a byte of it was sent
-        self.is_late = False
+        self.was_sent = False  # whether a byte of it was sent
+        self.has_timed_out = False
         self._is_aborted = False
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
 
     @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        self.asked = self.is_late = False
+    def deadline(self, seconds: float) -> Iterator[None]:
+        self.was_sent = self.has_timed_out = False
         timer = threading.Timer(seconds, self._abort_at_deadline)
         timer.daemon = True
         with suppress(RuntimeError):  # no thread starts while a process exits: it hangs up itself
@@ -240,19 +240,19 @@ class _Request:
                 with self._lock:
                     if self._is_aborted:
                         raise ConnectionAbortedError("broken off")
-                    if self.is_late:
+                    if self.has_timed_out:
                         raise TimeoutError("the whole request timed out")
-                    self.asked = self.asked or event.endswith("send_request_headers.started")
+                    self.was_sent = self.was_sent or event.endswith("send_request_headers.started")
 
     def abort(self) -> bool:
         """Abort the current request and all later ones; return True if a byte was sent."""
         with self._lock:
             self._is_aborted = True
         self._shut_down()
-        return self.asked
+        return self.was_sent
 
     def _abort_at_deadline(self) -> None:
-        self.is_late = True
+        self.has_timed_out = True
         self._shut_down()
 
     def _shut_down(self) -> None:

@@ -53,7 +53,7 @@ def receipt_of(answer: RegistryResponse) -> Receipt:
         case 201, {"data": {"id": str(remote_id)}}:
             return Receipt(remote_id, answer.status, allowance_of(answer.headers))
         case 201, _:
-            raise _nonsense(answer)
+            raise _unexpected_answer(answer)
     raise _refusal(answer)
 
 
@@ -64,7 +64,7 @@ def check_search(answer: RegistryResponse) -> None:
             return
         case 429, _ if "X-RateLimit-Limit" in answer.headers:
             return
-    raise _nonsense(answer)
+    raise _unexpected_answer(answer)
 
 
 def expect_error(answer: RegistryResponse, status: int) -> None:
@@ -79,7 +79,7 @@ def exported_ids(answer: RegistryResponse) -> frozenset[str]:
             ids = [unit["id"] for unit in units if isinstance(unit, dict) and "id" in unit]
             if len(ids) == len(units):
                 return frozenset(map(str, ids))
-    raise _nonsense(answer) if answer.status == 200 else _refusal(answer)
+    raise _unexpected_answer(answer) if answer.status == 200 else _refusal(answer)
 
 
 def allowance_of(headers: Mapping[str, str]) -> Allowance:
@@ -135,11 +135,11 @@ def _refusal(answer: RegistryResponse) -> RegistryError:
         case 403 if message is not None:
             problem = Problem(ProblemKind.FORBIDDEN, message)
         case _:
-            return _nonsense(answer)
+            return _unexpected_answer(answer)
     return RegistryForbiddenError(status, problem.description, problem.remedy, problem=problem)
 
 
-def _nonsense(answer: RegistryResponse) -> RegistryUnavailableError:
+def _unexpected_answer(answer: RegistryResponse) -> RegistryUnavailableError:
     status, asked = answer.status, "Retry-After" in answer.headers
     other = ProblemKind.TROUBLE if status >= 500 else ProblemKind.NO_REGISTRY
     problem = Problem(_KINDS.get(status, other), f"{status}")

@@ -49,7 +49,7 @@ class Sender:
         self._clock = clock
         self._jitter = jitter
         self._pending_writes: deque[Callable[[], None]] = deque()
-        self._handing_over = threading.Lock()
+        self._item_lock = threading.Lock()
         self._current_item: OutboxItem | None = None
         self._ended = False
         self._failed_last: int | None = None
@@ -78,7 +78,7 @@ class Sender:
 
         The registry's answer is discarded. False means that no request is in progress.
         """
-        with self._handing_over:
+        with self._item_lock:
             self._ended = True
             item, self._current_item = self._current_item, None
             if item is None:
@@ -107,7 +107,7 @@ class Sender:
         if pace is None:
             self._enqueue_write(partial(self._outbox.release, item))  # another process is sending
             return
-        with self._handing_over:
+        with self._item_lock:
             is_over = self._ended
             self._current_item = None if is_over else item
         if is_over:
@@ -118,7 +118,7 @@ class Sender:
             answer: Receipt | errors.RegistryError = self._registry.export(item)
         except errors.RegistryError as error:
             answer = error
-        with self._handing_over:
+        with self._item_lock:
             still_ours = self._current_item is not None
             self._current_item = None
         if still_ours:

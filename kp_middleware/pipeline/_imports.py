@@ -160,10 +160,10 @@ class Import:
     def _take(self, run: SourceRun | ReasoningTrace, context: ImportContext) -> None:
         wanted, recorded = self._wanted, None
         if isinstance(run, ReasoningTrace):
-            told = {"task_domain": wanted.domain or run.metadata.task_domain}
+            updates = {"task_domain": wanted.domain or run.metadata.task_domain}
             if not wanted.shareable:
-                told["visibility"] = self._defaults.visibility
-            metadata = run.metadata.model_copy(update=told)
+                updates["visibility"] = self._defaults.visibility
+            metadata = run.metadata.model_copy(update=updates)
             recorded = bounded(run.model_copy(update={"metadata": metadata}), self._limits)
         elif (recorded := run.to_recorded(self._defaults)) is None:
             context.skip("no_answer")
@@ -248,12 +248,12 @@ def _trace(run: shared_log.SharedRun) -> ReasoningTrace:
     trace = ReasoningTrace.of(
         _NO_TEXT, [step], domain=run.domain, success=run.success, confidence=run.confidence
     )
-    told = {
+    updates = {
         "created_at": run.started_at,
         "visibility": facts.get("visibility") or "network",
         "privacy_level": facts.get("privacy_level") or "aggregated",
     }
-    metadata = trace.metadata.model_copy(update=told)
+    metadata = trace.metadata.model_copy(update=updates)
     return trace.model_copy(update={"id": run.id, "metadata": metadata})
 
 

@@ -80,14 +80,14 @@ def checked_outcome(
     """Return a stated outcome; raise as `KnowledgePulse.feedback`."""
     if success not in {None, True, False}:
         raise TypeError(f"success must be a bool, got {success!r}")
-    said = None if success is None else bool(success)
+    stated = None if success is None else bool(success)
     if confidence is None:
-        return said, None
+        return stated, None
     if isinstance(confidence, bool) or not isinstance(confidence, Real):
         raise TypeError(f"confidence must be a number (0 to 1), got {confidence!r}")
     if not 0 <= float(confidence) <= 1:
         raise ValueError(f"confidence must be from 0 to 1, got {confidence!r}")
-    return said, float(confidence)
+    return stated, float(confidence)
 
 
 FinishedRun: TypeAlias = Recorder | SubmittedTrace | ThreadEnd | Feedback

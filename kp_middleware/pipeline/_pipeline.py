@@ -213,9 +213,9 @@ class Pipeline:
             is_killed = process is not None and process.current_process().daemon
             self._waits = self.settings.sync or is_killed
         if self.settings.sync:
-            self._scorer.wait_until_ours_done()
+            self._scorer.wait_until_own_runs_done()
         elif self._waits:
-            self._scorer.wait_until_kept(time.monotonic())
+            self._scorer.wait_until_stored(time.monotonic())
 
     def _drop(self) -> None:
         if self._scorer.drop() == 1:
@@ -276,13 +276,13 @@ class Pipeline:
             return
         self._closed = True
         deadline = since_s + timeout_s
-        self._scorer.try_again()
+        self._scorer.retry()
         self._scorer.wait_until_done(deadline - time.monotonic())
         if self._shared is not None:
             self._shared.wait_until_shipped(deadline)
         for sender in self._senders:
             sender.wait_until_idle(deadline)
-        self._scorer.wait_until_kept(since_s, patience_in_trouble_s=timeout_s)
+        self._scorer.wait_until_stored(since_s, patience_in_trouble_s=timeout_s)
         self._scorer.stop(max(TROUBLE_S, deadline - time.monotonic()))
         for sender in self._senders:
             sender.stop(0.0)
@@ -361,8 +361,8 @@ def _report_settings(settings: Settings) -> None:
     if wrong := _settings_trouble(settings):
         shield.log_once(logging.ERROR if settings.problems else logging.WARNING, wrong)
     if unknown := unknown_variables(Settings.model_fields):
-        told = "; ".join(f"{name} is not a setting: {fix}" for name, fix in unknown.items())
-        shield.log_once(logging.WARNING, told)
+        problems = "; ".join(f"{name} is not a setting: {fix}" for name, fix in unknown.items())
+        shield.log_once(logging.WARNING, problems)
 
 
 def _settings_trouble(settings: Settings) -> str | None:

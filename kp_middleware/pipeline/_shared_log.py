@@ -88,7 +88,7 @@ class SharedLogSync:
         self._dispatch = Dispatch(store, settings, own)
         self._weights = Scorer(profiles=settings.profiles).weights
         self._warn = partial(warn_once, set(), GATE_FAILED)
-        self._pull_at_s = self._beat_at_s = 0.0
+        self._next_pull_s = self._next_heartbeat_s = 0.0
 
     def run(self) -> bool:
         """Exchange one batch; return whether more can be done at once."""
@@ -97,7 +97,7 @@ class SharedLogSync:
         try:
             requests = self._runs.decision_requests(_AT_ONCE)
             is_new = not self.link.is_open  # the server may be another one: pull first
-            if requests or is_new or time.monotonic() >= self._pull_at_s:
+            if requests or is_new or time.monotonic() >= self._next_pull_s:
                 self._pull()
             self._decide(requests)
             seqs = self._runs.to_ship(_AT_ONCE)
@@ -115,7 +115,7 @@ class SharedLogSync:
         self._heartbeat()
         return len(requests) == _AT_ONCE or len(seqs) == _AT_ONCE
 
-    def waits(self) -> bool:
+    def has_backlog(self) -> bool:
         return any(self._runs.backlog()[:2])
 
     def any_due(self) -> bool:
@@ -132,7 +132,7 @@ class SharedLogSync:
 
     def _heartbeat(self) -> None:
         """Report to the other hosts, each half minute."""
-        if time.monotonic() < self._beat_at_s:
+        if time.monotonic() < self._next_heartbeat_s:
             return
         to_ship, undecided, since = self._runs.backlog()
         place = self._runs.place() or shared_log.LogPosition()
@@ -140,7 +140,7 @@ class SharedLogSync:
         self.link.ask(
             shared_log.BEAT, (self._pod, _VERSION, settings, place.seq, to_ship + undecided, since)
         )
-        self._beat_at_s = time.monotonic() + _EVERY_S
+        self._next_heartbeat_s = time.monotonic() + _EVERY_S
 
     def _pull(self) -> None:
         if (ours := self._runs.last_place()) is not None:
@@ -151,7 +151,7 @@ class SharedLogSync:
                 self._runs.save_pulled(page.rows, page.position)
             if page.deleted:
                 self._runs.delete(page.deleted)
-        self._pull_at_s = time.monotonic() + _EVERY_S
+        self._next_pull_s = time.monotonic() + _EVERY_S
 
     def _ship_again(self) -> None:
         there: dict[str, int] = {}
@@ -361,17 +361,17 @@ class SharedWorker(Worker):
         self._store = store
         self._make = make
         self._on_due = on_due
-        self._asked = self._done = 0
+        self._requested = self._completed = 0
 
     def wait_until_shipped(self, deadline: float) -> None:
         """Wait until all runs of the file are in the log, or until the deadline."""
         with self._changed:
-            self._asked += 1
-            asked = self._asked
+            self._requested += 1
+            requested = self._requested
         self.start()
         with self._changed:
             self._changed.wait_for(
-                lambda: self._done >= asked or self._thread is None,
+                lambda: self._completed >= requested or self._thread is None,
                 max(0.0, deadline - time.monotonic()),
             )
 
@@ -381,12 +381,12 @@ class SharedWorker(Worker):
         with closing(self._store.clone()) as store:
             while not self._stopping.is_set():
                 self._wake.clear()
-                asked = self._asked
+                requested = self._requested
                 try:
                     if sync is None:
                         sync = self._make(store)
                     more = sync.run()
-                    waits = sync.waits()
+                    has_backlog = sync.has_backlog()
                     if sync.any_due():
                         self._on_due()
                 except DATABASE_ERRORS as error:
@@ -396,12 +396,12 @@ class SharedWorker(Worker):
                     self._stopping.wait(max(wait_s, LAST_STEP_S))
                     continue
                 self.trouble, failures = None, 0
-                if not waits:
+                if not has_backlog:
                     with self._changed:
-                        self._done = asked
+                        self._completed = requested
                         self._changed.notify_all()
                 if not more:
                     self._stopping.wait(0.02)  # batch runs that end together
-                    self._wake.wait(LAST_STEP_S if waits else _CHECK_EVERY_S)
+                    self._wake.wait(LAST_STEP_S if has_backlog else _CHECK_EVERY_S)
             if sync is not None:
                 sync.close()

@@ -107,7 +107,7 @@ class JudgeRunner:
         pending = self.pending
         if pending is None or (pending.answer.done() and pending.trace_id != trace.id):
             args = judge, trace, Future[float | None]()
-            Thread(target=self._ask, args=args, name="kp-judge", daemon=True).start()
+            Thread(target=self._run_judge, args=args, name="kp-judge", daemon=True).start()
             pending = _PendingJudgement(trace.id, time.monotonic() + judge.timeout_s, args[-1])
             self.pending = pending
         if pending.trace_id == trace.id:
@@ -118,7 +118,7 @@ class JudgeRunner:
         shield.count("judge: no answer in time")
         return None
 
-    def _ask(self, judge: Judge, trace: ReasoningTrace, answer: Future[float | None]) -> None:
+    def _run_judge(self, judge: Judge, trace: ReasoningTrace, answer: Future[float | None]) -> None:
         is_judging.set(True)
         p = None
         try:
@@ -272,7 +272,7 @@ class Stages:
         self._gate = gate or settings.gate
         self._embedder = embedder
         self._recalls = settings.recall
-        self._withheld = 0
+        self._withheld_count = 0
         self._warn = partial(warn_once, set(), GATE_FAILED)
         self._warned: set[str] = set()
         self.next = storage.RunPicker(store)
@@ -394,7 +394,7 @@ class Stages:
         self, seq: int, trace: ReasoningTrace, shape: Shape, embedded: Embedded, started: float
     ) -> tuple[ReasoningTrace, float] | None:
         """Score a run and decide on it; return what to queue, None if it stays local."""
-        vector, own = embedded.of_run, features(trace)
+        vector, own = embedded.run, features(trace)
         if vector is not None:
             self._scorer.load()  # slow: outside the transaction
         p, estimate = self._estimator.estimate(seq, trace, own, vector)
@@ -410,8 +410,8 @@ class Stages:
                     p_success=ending.p_success(p),
                     is_stated=ending.is_stated,
                 )
-                if embedded.opening is not None and self._embedder is not None:
-                    opening = quantize(embedded.opening)
+                if embedded.task is not None and self._embedder is not None:
+                    opening = quantize(embedded.task)
                     self._store.save_recall_vector(seq, self._embedder.name, opening)
                 evaluation = self._decide(seq, run, trace, ending, started)
         except BaseException:
@@ -422,8 +422,8 @@ class Stages:
         score, verdict = evaluation
         is_withheld = verdict.decision == "withhold"
         if is_withheld and trace.metadata.visibility != "private":
-            self._withheld += 1  # other processes may have scored the rest
-            if self._withheld == 1 or not self._withheld % _WARN_EVERY:
+            self._withheld_count += 1  # other processes may have scored the rest
+            if self._withheld_count == 1 or not self._withheld_count % _WARN_EVERY:
                 warning = self._store.forwarding_warning(time.time())
                 if warning is not None:
                     logger.warning("no recent run was forwarded: %s", warning)

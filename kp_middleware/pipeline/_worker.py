@@ -155,9 +155,9 @@ class ScoringWorker(Worker):
         # The lock and the queue are reentrant: a finalizer may end a run in the middle.
         self._runs: SimpleQueue[tuple[FinishedRun, int] | None] = SimpleQueue()  # None only wakes
         self._size_bytes = 0
-        self._kept_s = -math.inf
+        self._stored_at_s = -math.inf
         self._in_trouble = self._is_blocked = False
-        self._ours_done = True
+        self._own_runs_done = True
         self._requested_checks = self._finished_checks = 0  # requests to check the file
         self._reported_dropped = 0  # already counted in the file
         self.waiting = 0  # runs that are only in memory
@@ -171,7 +171,7 @@ class ScoringWorker(Worker):
                 return False
             self._size_bytes += size_bytes
             self.waiting += 1
-            self._ours_done = False
+            self._own_runs_done = False
         self._runs.put((run, size_bytes))
         return True
 
@@ -193,22 +193,24 @@ class ScoringWorker(Worker):
 
     def _is_done(self) -> bool:
         is_over = self._is_blocked or self._thread is None
-        return is_over or (self._ours_done and self._finished_checks == self._requested_checks)
+        return is_over or (self._own_runs_done and self._finished_checks == self._requested_checks)
 
-    def wait_until_ours_done(self) -> None:
+    def wait_until_own_runs_done(self) -> None:
         """Wait until the runs of this process are scored, or cannot be stored."""
         if threading.current_thread() is self._thread:
             return  # a run ended while scoring
         self._wake.set()
         with self._changed:
             if self._in_trouble:
-                self._changed.wait_for(lambda: self._ours_done, TROUBLE_S)
+                self._changed.wait_for(lambda: self._own_runs_done, TROUBLE_S)
             else:
                 self._changed.wait_for(
-                    lambda: self._ours_done or self._in_trouble or self._thread is None
+                    lambda: self._own_runs_done or self._in_trouble or self._thread is None
                 )
 
-    def wait_until_kept(self, since_s: float, *, patience_in_trouble_s: float = TROUBLE_S) -> None:
+    def wait_until_stored(
+        self, since_s: float, *, patience_in_trouble_s: float = TROUBLE_S
+    ) -> None:
         """Wait until every run is stored, none can be, or none was for too long.
 
         ``since_s`` is monotonic.
@@ -216,12 +218,12 @@ class ScoringWorker(Worker):
         with self._changed:
             while self.waiting and not self._is_blocked and self._thread is not None:
                 most_s = patience_in_trouble_s if self._in_trouble else _PATIENCE_S
-                left_s = max(since_s, self._kept_s) + most_s - time.monotonic()
+                left_s = max(since_s, self._stored_at_s) + most_s - time.monotonic()
                 if left_s <= 0:
                     return
                 self._changed.wait(left_s)
 
-    def try_again(self) -> None:
+    def retry(self) -> None:
         """Retry at once, and check for runs left by other processes."""
         if self._is_blocked:
             self._end_trouble()
@@ -288,7 +290,7 @@ class ScoringWorker(Worker):
         ``check`` is the number of the check that found nothing else to score in the file.
         """
         with self._changed:
-            self._ours_done = not self.waiting
+            self._own_runs_done = not self.waiting
             self._finished_checks = self._finished_checks if check is None else check
             self._changed.notify_all()
 
@@ -312,7 +314,7 @@ class ScoringWorker(Worker):
             self.drop()
         with self._changed:
             self.waiting -= 1
-            self._kept_s = time.monotonic()
+            self._stored_at_s = time.monotonic()
             self._changed.notify_all()
         self._on_step()
         return 0.0

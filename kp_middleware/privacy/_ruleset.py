@@ -105,10 +105,12 @@ class Ruleset:
     def spans(self, indexed: IndexedText) -> Iterator[LabeledSpan]:
         """Yield the spans to redact; they may overlap."""
         yield from self._basic_spans(indexed)
-        for looks in self._engines:
-            yield from self._without_allowed(indexed, iter(looks.spans(indexed.text)))
+        for one in self._engines:
+            yield from self._without_allowed(indexed, iter(one.spans(indexed.text)))
         if "BASE64" in indexed.signs:
-            found = spans_in_base64(indexed.text, lambda said: self._basic_spans(self.read(said)))
+            found = spans_in_base64(
+                indexed.text, lambda decoded: self._basic_spans(self.read(decoded))
+            )
             yield from self._without_allowed(indexed, found)
         if "[cut: " in indexed.text:
             yield from spans_before_cuts(indexed)

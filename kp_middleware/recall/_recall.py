@@ -211,7 +211,7 @@ class Memory:
         details = {seq: words for seq, text in texts.items() if (words := _replaced(task, text))}
         common = table.common_words([word for words in details.values() for word in words])
         others = {seq for seq, words in details.items() if not common.isdisjoint(words)}
-        return _barred(history, found, others, k)[:k]
+        return _with_bars(history, found, others, k)[:k]
 
     def _cosines(self, task: str, found: Sequence[RecallCandidate]) -> list[float]:
         """Return the cosine of each run and the task; NaN without a loaded model."""
@@ -265,7 +265,7 @@ def _words_of(text: str) -> list[str]:
     return [*dict.fromkeys(_WORD.findall(text.lower()))]
 
 
-def _barred(history: History, found: Sequence[Match], others: set[int], k: int) -> list[Match]:
+def _with_bars(history: History, found: Sequence[Match], others: set[int], k: int) -> list[Match]:
     """Return the first runs with their bars, those of other tasks last."""
     fits = sorted((match.fit for match in found), reverse=True)
     ours = [match for match in found if match.seq not in others][:k]

@@ -100,9 +100,11 @@ class Conversation:
         self._lock = threading.RLock()  # several threads may update one conversation
         # by call id, which may repeat; a call is removed when its tool begins
         self._pending: dict[str, list[ToolCall]] = {}
-        self._begun: dict[str, Span] = {}  # by call id; each span reports its result, if any
+        self._running_calls: dict[
+            str, Span
+        ] = {}  # by call id; each span reports its result, if any
         self._reported: deque[str | None] = deque(maxlen=_MAX_CALLS)  # ids, or else tools
-        self._nameless = count()
+        self._unnamed_ids = count()
         self._model_messages: deque[str] = deque(maxlen=_MAX_REMEMBERED)
         self._user_messages: deque[str] = deque(maxlen=_MAX_REMEMBERED)
 
@@ -111,13 +113,13 @@ class Conversation:
         """The tools of the calls without a result, by call id."""
         with self._lock:
             pending = {call_id: calls[-1].name for call_id, calls in self._pending.items()}
-            begun = dict(self._begun)
-        return pending | {call_id: span.tool or "" for call_id, span in begun.items()}
+            running = dict(self._running_calls)
+        return pending | {call_id: span.tool or "" for call_id, span in running.items()}
 
     @property
     def is_settled(self) -> bool:
         """True if no call is pending."""
-        return not (self._pending or self._begun or self.follows)
+        return not (self._pending or self._running_calls or self.follows)
 
     def expect(self, calls: Mapping[str, str]) -> None:
         """Add the pending calls of an earlier run."""
@@ -133,8 +135,8 @@ class Conversation:
         with self._lock:
             for call in turn.calls:
                 if call.error is None:
-                    call_id = call.id or f"nameless {next(self._nameless)}"
-                    self._begun.pop(call_id, None)
+                    call_id = call.id or f"nameless {next(self._unnamed_ids)}"
+                    self._running_calls.pop(call_id, None)
                     self._add_pending(call_id, call)
 
     def begin(
@@ -144,15 +146,15 @@ class Conversation:
         taken = self._take(call_id, tool, inputs)
         if taken is not None:
             call_id = taken[0]
-        elif call_id is None or call_id not in self._begun:
+        elif call_id is None or call_id not in self._running_calls:
             return None
-        self._begun[call_id] = span
+        self._running_calls[call_id] = span
         return call_id
 
     def end(self, tool: str | None, call_id: str | None) -> None:
         """Mark a call as answered."""
         if call_id is not None:
-            self._begun.pop(call_id, None)
+            self._running_calls.pop(call_id, None)
         if self.follows:
             self._reported.append(call_id or tool)
 
@@ -179,13 +181,13 @@ class Conversation:
         if self.is_settled:
             return ()
         tail, _ = self._tail(messages, whole=not self.follows)
-        results = (self._result(self._read(said)) for role, said in tail if role == "tool")
+        results = (self._result(self._read(message)) for role, message in tail if role == "tool")
         return [result for result in results if result is not None]
 
     def user_text(self, messages: Sequence[object]) -> str:
         """Return the texts of the user since the last assistant message."""
-        users = (self._read(said) for role, said in self._tail(messages)[0] if role == "user")
-        return " ".join(said.text for said in users if said.text)
+        users = (self._read(message) for role, message in self._tail(messages)[0] if role == "user")
+        return " ".join(user.text for user in users if user.text)
 
     def _add_pending(self, call_id: str, call: ToolCall) -> None:
         calls = self._pending.setdefault(call_id, [])
@@ -219,7 +221,7 @@ class Conversation:
     def _result(self, result: Message) -> Message | None:
         """Return a result with the name of its tool, or None if it is not pending or known."""
         call_id = result.call_id or ""
-        span, taken = self._begun.pop(call_id, None), self._take(call_id)
+        span, taken = self._running_calls.pop(call_id, None), self._take(call_id)
         tool = None if taken is None else taken[1].name
         if span is not None and not span.is_over:  # it was given up
             tool, span.answered = span.tool, result.failed

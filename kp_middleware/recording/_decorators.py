@@ -84,7 +84,7 @@ class CallRecording:
     """A recording of one call, which never raises: outside any run, it records nothing."""
 
     def __init__(self, recorder: Recorder | None, place: Place | None) -> None:
-        self._current, self._inside = recorder, place
+        self._current, self._inner_place = recorder, place
         self._copy = BoundedCopy(_YIELDED_BYTES)
         self._items: list[Any] = []
         self._count = 0
@@ -103,7 +103,7 @@ class CallRecording:
 
     def running(self) -> AbstractContextManager[None]:
         """Return a context manager for the execution of the function's body."""
-        return inside(self._current, self._inside)
+        return inside(self._current, self._inner_place)
 
     @shield
     def yielded(self, item: object) -> None:
@@ -142,8 +142,8 @@ class _FunctionRecording(CallRecording):
         result, recorder = self._output(result), self._recorder
         if recorder.log.count == self._steps_before:
             summary = "None" if result is None else result
-            recorder.note("thought", self._call(), place=self._inside)
-            recorder.note("observation", output_summary=summary, place=self._inside)
+            recorder.note("thought", self._call(), place=self._inner_place)
+            recorder.note("observation", output_summary=summary, place=self._inner_place)
         if self._is_root:
             self._set_outcome(result)
             recorder.extract_confidence(result)
@@ -156,7 +156,7 @@ class _FunctionRecording(CallRecording):
             self.returned(None)  # the caller stopped iterating
             return
         if recorder.log.count == self._steps_before:
-            recorder.note("thought", self._call(), place=self._inside)
+            recorder.note("thought", self._call(), place=self._inner_place)
         if self._is_root:
             self._set_outcome(self._output())
             recorder.finish(error, complete=not isinstance(error, GIVEN_UP))

@@ -146,14 +146,14 @@ class Span:
             yield outer
             outer = outer.parent
 
-    def is_survived(self, *, ended_well: bool) -> bool:
+    def was_survived(self, *, ended_well: bool) -> bool:
         """Return True if the run continued after this span was given up, or ``ended_well``."""
         # spans are numbered; a cancelled span has the number of spans begun before it
         cancelled = self if self.cancelled_at is not None else self.parent
         if cancelled is None or cancelled.raised:
             return False  # the error itself is a step
-        begun: int = self.root.begun
-        return ended_well or cancelled.cancelled_at is None or begun > cancelled.cancelled_at
+        span_count: int = self.root.span_count
+        return ended_well or cancelled.cancelled_at is None or span_count > cancelled.cancelled_at
 
     def fail(self, error: BaseException) -> bool:
         """Register an error, and return True if it was raised here and not in an inner span."""
@@ -173,7 +173,7 @@ class Span:
         if failure in {SpanFailure.PAUSED, SpanFailure.REFUSED}:
             self._pause(root.questions_in(error) if failure is SpanFailure.PAUSED else ())
         elif failure is SpanFailure.GIVEN_UP:
-            self.cancelled_at, self.cancelled_by = root.begun, type(error).__name__
+            self.cancelled_at, self.cancelled_by = root.span_count, type(error).__name__
             self.after = root.recorder.last_step
         if self.is_root:
             self.paused &= failure is not SpanFailure.ERROR
@@ -233,7 +233,7 @@ class RootSpan:
         self.successor: Callable[[RootSpan, Span], RootSpan | None] | None = None
         self.agent_name: object = None
         self.span_ids: set[SpanId] = set()
-        self.begun = 0
+        self.span_count = 0
         self.unfinished_spans: list[Span] = []
         self.closed_early = self.one_conversation = self.awaits_turn = False
         self.cancelled: list[Span] = []
@@ -377,7 +377,7 @@ class RootSpan:
             text = "".join(span.parts or ())
             if text and not span.internal:
                 notes.append(LateNote("thought", text, after, None, *where))
-            if span.is_survived(ended_well=ended_well):
+            if span.was_survived(ended_well=ended_well):
                 by = span.cancelled_by
                 notes.append(LateNote("error_recovery", by, after, span.tool, *where))
             elif cut_short_by is not None and span.tool is not None:

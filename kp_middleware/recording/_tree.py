@@ -92,8 +92,8 @@ class SpanTree:
         self.get = self._live_spans.get
         """Return the live span with this id, or None."""
         self._root_ids: dict[RootSpan, SpanId] = {}
-        self._over = RecentIds()
-        self._ignored = RecentIds()
+        self._ended_ids = RecentIds()
+        self._ignored_ids = RecentIds()
         self._trace_ids: dict[SpanId, str] = {}
 
     def start(
@@ -228,10 +228,10 @@ class SpanTree:
             if root.owned:
                 recorder.agent_name = name
 
-    def leave_to_the_parent(self) -> None:
+    def abandon_in_child(self) -> None:
         """Discard all spans in a forked child, where a span inside one of them is a root."""
         self._lock = threading.RLock()
-        self._over.update(self._live_spans)
+        self._ended_ids.update(self._live_spans)
         self._live_spans.clear()
         self._root_ids.clear()
 
@@ -257,7 +257,7 @@ class SpanTree:
             parent.paused_inside = False
             span = self._live_spans[span_id] = Span(root, chat, parent)
             root.span_ids.add(span_id)
-            span.number = root.begun = root.begun + 1
+            span.number = root.span_count = root.span_count + 1
             return span
 
     def is_new(self, span_id: SpanId, parent_id: SpanId | None) -> bool:
@@ -265,14 +265,14 @@ class SpanTree:
         with self._lock:
             if span_id in self._live_spans:
                 return False
-            if parent_id is None or parent_id not in self._ignored:
+            if parent_id is None or parent_id not in self._ignored_ids:
                 return True
         self.ignore(span_id)
         return False
 
     def is_over(self, span_id: SpanId | None) -> bool:
         """Return True if a recorded span has ended, or was live when the process forked."""
-        return span_id is not None and span_id in self._over
+        return span_id is not None and span_id in self._ended_ids
 
     def open(self, span_id: SpanId, root: RootSpan) -> Span:
         """Begin a root; if there are too many, give up the oldest."""
@@ -293,9 +293,9 @@ class SpanTree:
             span = self._live_spans.pop(span_id, None)
             if span is None:
                 return None
-            self._over.add(span_id)
-            if len(self._over) > _REMEMBERED:
-                self._over.trim()
+            self._ended_ids.add(span_id)
+            if len(self._ended_ids) > _REMEMBERED:
+                self._ended_ids.trim()
             span.is_over = True
             root = span.root
             root.span_ids.discard(span_id)
@@ -318,8 +318,8 @@ class SpanTree:
     def ignore(self, span_id: SpanId) -> None:
         """Ignore a span and the spans inside it."""
         with self._lock:
-            self._ignored.add(span_id)
-            self._ignored.trim()
+            self._ignored_ids.add(span_id)
+            self._ignored_ids.trim()
 
     def _awaits(self, root: RootSpan) -> bool:
         """Return True if a model, tool or retriever in it is live; a chain may never end."""
@@ -352,7 +352,7 @@ class SpanTree:
                 span.enter(span.agent)
             outermost.parent, outermost.is_root = None, True
             root.span_ids = {key for key in inside if key in self._live_spans} - {live[outermost]}
-            root.begun = max(span.number for span in inside.values())
+            root.span_count = max(span.number for span in inside.values())
             abandoned.append(self._add_root(live[outermost], outermost))
         return [root for root in abandoned if root is not None]
 
@@ -368,14 +368,14 @@ class SpanTree:
         oldest = next(iter(self._root_ids))
         oldest_id = self._root_ids.pop(oldest)
         self._live_spans.pop(oldest_id, None)
-        self._ignored.update((oldest_id, *oldest.span_ids))
-        self._ignored.trim()
+        self._ignored_ids.update((oldest_id, *oldest.span_ids))
+        self._ignored_ids.trim()
         self._close(oldest)
         return oldest
 
     def _close(self, root: RootSpan) -> None:
-        self._over.update(root.span_ids)
-        self._over.trim()
+        self._ended_ids.update(root.span_ids)
+        self._ended_ids.trim()
         left = (self._live_spans.pop(key, None) for key in root.span_ids)
         root.unfinished_spans, root.span_ids = [span for span in left if span is not None], set()
 

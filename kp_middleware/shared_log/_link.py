@@ -132,13 +132,13 @@ class Transaction(NamedTuple):
     connection: Connection
     pipeline: "psycopg.Pipeline"
 
-    def read(self, *asked: tuple[str, Values]) -> list[Rows]:
+    def read(self, *queries: tuple[str, Values]) -> list[Rows]:
         """Return the rows of several queries, in one round trip.
 
         The sync makes the session idle: otherwise the server would not end the transaction of a
         frozen process, and its lock would last.
         """
-        cursors = [self.connection.execute(query, values, binary=True) for query, values in asked]
+        cursors = [self.connection.execute(query, values, binary=True) for query, values in queries]
         self.pipeline.sync()
         return [cursor.fetchall() for cursor in cursors]
 
@@ -244,11 +244,11 @@ class Link:
 
     def delete(self, trace_id: str) -> bool:
         """Delete a run's document and vector on all hosts; return whether it existed."""
-        asked = {"id": trace_id}
+        key = {"id": trace_id}
         with self.transaction() as opened:
-            _, found = opened.read((LOCK, ()), (_EXISTS, asked))
+            _, found = opened.read((LOCK, ()), (_EXISTS, key))
             for statement in _DELETE if found else ():
-                opened.connection.execute(statement, asked)
+                opened.connection.execute(statement, key)
         return bool(found)
 
     def lift_stops(self) -> bool:
@@ -276,11 +276,11 @@ class Link:
                 os.dup2(nothing, connection.fileno())
                 os.close(nothing)
 
-    def _to_error(self, state: str, said: str) -> SharedLogError:
+    def _to_error(self, state: str, message: str) -> SharedLogError:
         """Convert an error of psycopg, whose message may quote the URL's password."""
         problem, remedy = f"cannot be used (SQLSTATE {state or 'unknown'})", _WAIT
         for states, phrases, *words in _CAUSES:
-            if re.search(f"^({states})" if state else phrases, state or said):
+            if re.search(f"^({states})" if state else phrases, state or message):
                 problem, remedy = words
                 break
         error = SharedLogError(self.address, problem, remedy)
@@ -302,10 +302,12 @@ class Link:
         if needs_schema:
             with _deadline(connection):
                 rows = connection.execute("SELECT key, value FROM kp.meta").fetchall()
-            told = {key: int(value) for key, value in rows if key in {"schema", "oldest_client"}}
-            if told.get("schema", 0) < SCHEMA:
+            versions = {
+                key: int(value) for key, value in rows if key in {"schema", "oldest_client"}
+            }
+            if versions.get("schema", 0) < SCHEMA:
                 raise SharedLogError(self.address, "has an older schema", f"run {_MIGRATE}")
-            if told.get("oldest_client", 0) > SCHEMA:
+            if versions.get("oldest_client", 0) > SCHEMA:
                 raise SharedLogError(self.address, "has a newer schema", "upgrade kp-middleware")
         return connection
 

@@ -214,7 +214,7 @@ class SharedOutbox(LeasedOutbox):
     def __init__(self, link: Link, registry: str, agent_id: str | None, key_hash: str) -> None:
         self._link = link
         self._agent_id = agent_id
-        self._whose = {
+        self._owner_values = {
             "registry": registry.rstrip("/"),
             "agent": _bucket(agent_id, key_hash),
             "us": lease_holder(),
@@ -230,18 +230,20 @@ class SharedOutbox(LeasedOutbox):
         return {id_ for one in taken for (id_,) in one.fetchall()}
 
     def insert(self, connection: Connection, items: Sequence[SharedItem]) -> list[Cursor]:
-        return [connection.execute(_INSERT, {**self._whose, **item._asdict()}) for item in items]
+        return [
+            connection.execute(_INSERT, {**self._owner_values, **item._asdict()}) for item in items
+        ]
 
     def claim(self, now: float, /) -> OutboxItem | None:  # noqa: ARG002 - by the server's clock
-        rows = self._link.ask(_CLAIM, self._whose)
+        rows = self._link.ask(_CLAIM, self._owner_values)
         return OutboxItem(*rows[0]) if rows else None
 
     def next_due(self) -> float | None:
-        in_s = self._link.ask(_DUE, self._whose)[0][0]
+        in_s = self._link.ask(_DUE, self._owner_values)[0][0]
         return None if in_s is None else time.time() + in_s if in_s > 0 else 0.0
 
     def retry_now(self) -> None:
-        self._link.ask(_RETRY, self._whose)
+        self._link.ask(_RETRY, self._owner_values)
 
     def _rejections(self, item: OutboxItem) -> int:
         found = self._link.ask("SELECT rejections FROM kp.outbox WHERE seq = %s", (item.trace_seq,))
@@ -249,7 +251,7 @@ class SharedOutbox(LeasedOutbox):
 
     def _end(self, item: OutboxItem, state: str, *, attempts: int = 1, **columns: Any) -> None:
         values = {
-            **self._whose,
+            **self._owner_values,
             **columns,
             "state": state,
             "seq": item.trace_seq,
@@ -305,13 +307,13 @@ class PostgresPace:
         try:
             with self._link.transaction() as opened:
                 opened.connection.execute(_BEGIN, self._row)
-                [[(said, stops, now)]] = opened.read((_LOCK, self._row))
+                [[(stored, stops, now)]] = opened.read((_LOCK, self._row))
                 self._ahead_s = now - time.time()
-                before = unpack_pace(said, stops, self._key_hash) if said else None
+                before = unpack_pace(stored, stops, self._key_hash) if stored else None
                 after = change(before)
                 if after != before:
-                    told = pack_pace(after, stops, self._key_hash)
-                    opened.connection.execute(_WRITE, (*told, *self._row))
+                    packed = pack_pace(after, stops, self._key_hash)
+                    opened.connection.execute(_WRITE, (*packed, *self._row))
                 return after
         except KnowledgePulseError as error:
             raise TimeoutError(str(error)) from None

@@ -101,7 +101,7 @@ _GIVEN_AND_FOUND: Final = f"""
     SELECT rowid AS seq, snippet(traces_fts, -1, :begin, :end, '…', 16) AS snippet
     FROM traces_fts WHERE traces_fts MATCH :text AND rowid IN ({_GIVEN})
 """
-_OF_A_SEARCH: Final = ("text", "first", "begin", "end")
+_SEARCH_NAMES: Final = ("text", "first", "begin", "end")
 _SIDES: Final = {"t.margin >= 0": "margin", "t.margin < 0": "margin DESC"}
 
 _UNSENT: Final = "o.state IS NULL AND t.state = :state"
@@ -218,8 +218,10 @@ class Listing(Queries):
             raise TraceNotFoundError(f"no run matches {name}{remedy}")
         if len(found) > 1 and whole_id(name) not in (id_ for _, id_ in found):
             ids = [id_.removeprefix(_ID_PREFIX) for _, id_ in found[:_CANDIDATES]]
-            told = f"{', '.join(ids)}{' …' if len(found) > _CANDIDATES else ''}"
-            raise TraceNotFoundError(f"{name} is ambiguous: type more of the id. Matches: {told}")
+            matches = f"{', '.join(ids)}{' …' if len(found) > _CANDIDATES else ''}"
+            raise TraceNotFoundError(
+                f"{name} is ambiguous: type more of the id. Matches: {matches}"
+            )
         return found[0][0]  # a complete id may be the prefix of another
 
     def runs(
@@ -285,16 +287,16 @@ class Listing(Queries):
 
     def _listed(self, seqs: Sequence[int], values: Mapping[str, Any]) -> list[RunSummary]:
         """Return these runs in this order; those that a search found with their snippets."""
-        told = {name: values[name] for name in _OF_A_SEARCH if name in values}
+        search = {name: values[name] for name in _SEARCH_NAMES if name in values}
         snippet, found = "NULL", _GIVEN
-        if "text" in told:
+        if "text" in search:
             snippet, found = "f.snippet", _GIVEN_AND_FOUND
-        elif "first" in told:
+        elif "first" in search:
             snippet = _EXCERPT
         rows = self._run(
             f"SELECT {_COLUMNS.format(snippet=snippet)}"
             f" FROM ({found}) f JOIN history h ON h.seq = f.seq JOIN traces t ON t.seq = f.seq",
-            {**told, "seqs": json.dumps(seqs)},
+            {**search, "seqs": json.dumps(seqs)},
         )
         runs = {run.seq: run for run in map(_summary, rows)}
         return [runs[seq] for seq in seqs if seq in runs]

@@ -76,7 +76,7 @@ class Maintenance(Queries):
             waiting_since={name: began for name, began in since.items() if began},
             registries=(*self._column(registries),),
             dropped=int(dropped or 0),
-            set_aside=(*map(str, _set_aside_copies(path)),),
+            set_aside=(*map(str, _damaged_copies(path)),),
         )
 
     def check_integrity(self, *, limit_s: float = float("inf")) -> Integrity:
@@ -277,23 +277,23 @@ def _rescue(path: Path, descriptor: int, blocked: tuple[str, str, str]) -> Rescu
             old.text_factory = lambda raw: raw.decode("utf-8", "replace")
             old.execute("PRAGMA writable_schema = ON")  # else a truncated file is unreadable
             old.execute("BEGIN IMMEDIATE")  # no other process writes to it
-            _set_aside(descriptor, path, aside)
+            _copy_damaged(descriptor, path, aside)
             with closing(connect(fresh)) as new:
                 traces = _copy_rows(old, new, blocked)
                 old.rollback()
                 new.backup(old)
     finally:
         _remove(fresh)
-    for older in _set_aside_copies(path)[:-_MAX_COPIES]:  # a failing disk may damage it repeatedly
+    for older in _damaged_copies(path)[:-_MAX_COPIES]:  # a failing disk may damage it repeatedly
         _remove(older)
     return Rescue(aside, traces)
 
 
-def _set_aside_copies(path: Path) -> list[Path]:
+def _damaged_copies(path: Path) -> list[Path]:
     return sorted(path.parent.glob(f"{escape(path.name)}.corrupt-*Z"))
 
 
-def _set_aside(descriptor: int, path: Path, aside: Path) -> None:
+def _copy_damaged(descriptor: int, path: Path, aside: Path) -> None:
     """Copy the file and its WAL byte by byte, for later examination."""
     make_private(aside)
     os.lseek(descriptor, 0, os.SEEK_SET)

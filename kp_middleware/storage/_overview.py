@@ -23,7 +23,7 @@ from kp_middleware.storage._statistics import (
 
 _LAST: Final = 100
 _TENTH: Final = 0.1
-_OF_A_DOMAIN: Final = 10  # fewer runs have no best tenth
+_MIN_RUNS_OF_DOMAIN: Final = 10  # fewer runs have no best tenth
 _DOMAINS: Final = 3
 _MORE: Final = "kp-middleware calibrate shows what each setting would do"
 _LARGER_SHARE: Final = "earlier runs were better: a larger share lets more through"
@@ -66,9 +66,9 @@ class LastDecisions(NamedTuple):
         if not self.is_dry:
             last = "1 scored run" if self.runs == 1 else f"the last {self.runs} scored runs"
             return f"{self.cleared} of {last} {their_gate}"
-        told = [f"{name!r} {score:.3f}" for name, score in self.domains.items()]
-        told[_DOMAINS:] = ["…"] if len(told) > _DOMAINS else []
-        by_domain = f" ({', '.join(told)})" if len(told) > 1 else ""
+        domains = [f"{name!r} {score:.3f}" for name, score in self.domains.items()]
+        domains[_DOMAINS:] = ["…"] if len(domains) > _DOMAINS else []
+        by_domain = f" ({', '.join(domains)})" if len(domains) > 1 else ""
         known = {name: runs for name, runs in self.withheld.items() if name in _REMEDIES}
         # at the daily limit, no other remedy lets more through
         why = max(known, key=lambda name: (name == "daily_limit", known[name]), default="")
@@ -128,13 +128,13 @@ class ScoreSlices(NamedTuple):
         return sum(one.above for one in self.slices)
 
     @property
-    def leaving(self) -> "ScoreSlices":
+    def without_private(self) -> "ScoreSlices":
         return self._replace(slices=tuple(one for one in self.slices if not one.is_private))
 
     def of(self, domain: str) -> "ScoreSlices":
         return self._replace(slices=tuple(one for one in self.slices if one.domain == domain))
 
-    def reaching(self, hundredth: int) -> int:
+    def count_reaching(self, hundredth: int) -> int:
         """Count the traces that would reach a threshold, given in hundredths."""
         return sum(one.traces for one in self.slices if one.hundredth >= hundredth)
 
@@ -239,7 +239,7 @@ class Overview(NamedTuple):
 _DAYS: Final = "-89 days"
 _SAMPLE: Final = 6_000  # of 90 days: a median of 66 traces a day
 _SIDE: Final = 5
-_BESIDE: Final = """
+_NEAREST_TO_THRESHOLD: Final = """
     SELECT * FROM (SELECT seq FROM traces WHERE margin >= 0 AND above AND seq >= :first
                    ORDER BY margin, seq DESC LIMIT :side)
     UNION ALL
@@ -292,7 +292,7 @@ class Overviews(Listing, Statistics):
                 last=self.last_decisions(),
                 novelty=(*self._novelty(first, nth=max(1, funnel.recorded // _SAMPLE)),),
                 tools=(*self.tools(first=first, counts_runs=False),),
-                missed=(*self._beside(first),),
+                missed=(*self._nearest_to_threshold(first),),
                 points=self.points(first=first),
                 removals=(*self._all(Removal, _REMOVALS, weeks),),
                 successes=self.success_record(first=first),
@@ -328,8 +328,8 @@ class Overviews(Listing, Statistics):
             above="verdict IS 'forwarded'" if threshold is None else "score >= :threshold"
         )
         rows = self._run(sql, {"threshold": threshold, "since": since})
-        for domain, told in rows:
-            for one, number in Counter(told.split(",")).items():
+        for domain, packed in rows:
+            for one, number in Counter(packed.split(",")).items():
                 flags, at = divmod(int(one), 1000)
                 traces[domain, at, flags > 1] += number
                 above[domain, at, flags > 1] += number * (flags & 1)
@@ -366,7 +366,9 @@ class Overviews(Listing, Statistics):
             gate=rows[0][2] or "",
             best=max(score for _, score, *_ in rows),
             top_tenth=_top_tenth([score for _, score, *_ in rows]),
-            domains={name: _top_tenth(of) for name, of in largest if len(of) >= _OF_A_DOMAIN},
+            domains={
+                name: _top_tenth(of) for name, of in largest if len(of) >= _MIN_RUNS_OF_DOMAIN
+            },
             withheld=verdicts,
             gates=len({gate for _, _, gate, _ in rows if gate}),
         )
@@ -390,9 +392,9 @@ class Overviews(Listing, Statistics):
             values = sorted(novelty for _, novelty in of_day)
             yield NoveltyDay(day, *(_quantile(values, part) for part in (0.1, 0.5, 0.9)))
 
-    def _beside(self, first: int) -> list[RunSummary]:
+    def _nearest_to_threshold(self, first: int) -> list[RunSummary]:
         """Return the runs nearest to their threshold on each side, from high to low."""
-        seqs = self._column(_BESIDE, {"first": first, "side": _SIDE})
+        seqs = self._column(_NEAREST_TO_THRESHOLD, {"first": first, "side": _SIDE})
         return sorted(self._listed(seqs, {}), key=lambda run: run.margin or 0, reverse=True)
 
 

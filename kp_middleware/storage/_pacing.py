@@ -94,7 +94,7 @@ class PacingTable:
                 if is_damage(error):
                     problem, remedy = "is damaged", "remove it"
                     with suppress(sqlite3.Error, OSError):
-                        _set_aside(self._path.expanduser())
+                        _rename_damaged(self._path.expanduser())
                 detail = getattr(error, "strerror", error)
                 raise DatabaseError(self._path, f"{problem} ({detail})", remedy) from error
 
@@ -132,7 +132,7 @@ class PacingTable:
         return after
 
 
-def _set_aside(path: Path) -> None:
+def _rename_damaged(path: Path) -> None:
     """Rename a damaged file, or each trace file would fall back to its own rate limit."""
     with closing(open_to_write(path)) as connection:
         if integrity_of(connection) == "sound":
@@ -203,8 +203,8 @@ class SharedPace(LocalPace):
         self._lease_s = longest_request_s + _MARGIN_S
         self._holder = lease_holder()
         self._known: Pace | None = None
-        self._carried: Pace | None = None
-        self._unwritten: list[PaceChange] = []
+        self._unsaved_pace: Pace | None = None
+        self._unsaved_changes: list[PaceChange] = []
         self._warned: set[str] = set()
 
     @property
@@ -233,7 +233,7 @@ class SharedPace(LocalPace):
         settled = partial(self._settled, answer)
         pace, now = self._change(settled), self._clock()
         if pace is None:
-            self._unwritten.append(settled)
+            self._unsaved_changes.append(settled)
             pace = answer(self._known or Pace(), now)
         wait_s = pace.wait_s(now)
         if wait_s > _LONG_S:
@@ -260,7 +260,7 @@ class SharedPace(LocalPace):
             except DatabaseError as error:
                 if not is_damage(error):
                     raise
-                self._carried = self._known or Pace().without_burst(self._clock())
+                self._unsaved_pace = self._known or Pace().without_burst(self._clock())
                 pace = self._table.change(update, patience_s=patience_s)
         except TimeoutError as error:
             self._warn_once("locked", "nothing is sent for now: %s", error)
@@ -272,20 +272,20 @@ class SharedPace(LocalPace):
             self._warn_once(
                 "fallback", "the rate limit state is stored next to the trace file: %s", error
             )
-            self._carried = self._carried or self._known or self._table.read()
+            self._unsaved_pace = self._unsaved_pace or self._known or self._table.read()
             self._table, self._fallback = self._fallback, None
             return self._change(change, patience_s=patience_s)
-        self._known, self._carried, self._unwritten = pace, None, []
+        self._known, self._unsaved_pace, self._unsaved_changes = pace, None, []
         return pace
 
     def _after(self, change: PaceChange, before: Pace | None) -> Pace:
         now = self._clock()
         pace = before or self._known or Pace()  # if the file was removed, use its last known state
-        if self._carried is not None:
-            pace = self._carried if before is None else before.stricter(self._carried)
+        if self._unsaved_pace is not None:
+            pace = self._unsaved_pace if before is None else before.stricter(self._unsaved_pace)
         pace = pace.plausible(now)
         pace = replace(pace, held_until=min(pace.held_until, now + self._lease_s))
-        for settled in self._unwritten:
+        for settled in self._unsaved_changes:
             pace = settled(pace, now)
         after = change(pace, now)
         return after if after == before else replace(after, noted_at=now)

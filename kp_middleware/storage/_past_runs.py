@@ -121,14 +121,14 @@ class PastRuns(Queries):
         """Select the runs of a domain, or that started at an instant or later; or all."""
         super().__init__(connection)
         self._embedder = embedder
-        self._asked = {"domain": domain, "since": since, "embedder": embedder}
+        self._filter_values = {"domain": domain, "since": since, "embedder": embedder}
 
     def count(self, *, after: int) -> int:
         sql = f"SELECT count(*) {_CHOSEN} AND t.seq > :after"
-        return int(self._value(sql, {**self._asked, "after": after}))
+        return int(self._value(sql, {**self._filter_values, "after": after}))
 
     def first(self) -> int | None:
-        return self._seq(f"SELECT min(t.seq) {_CHOSEN}", self._asked)
+        return self._seq(f"SELECT min(t.seq) {_CHOSEN}", self._filter_values)
 
     def before(self, seq: int, limit: int) -> list[tuple[str, bytes, int]]:
         """Return the ids, vectors and epoch ms of the last runs before a ``seq``, oldest first."""
@@ -146,12 +146,12 @@ class PastRuns(Queries):
 
     def after(self, seq: int, limit: int) -> list[PastRun]:
         """Return the next runs after a ``seq``, selected or not."""
-        values = {**self._asked, "seq": seq, "limit": limit}
+        values = {**self._filter_values, "seq": seq, "limit": limit}
         return self._runs("t.seq > :seq ORDER BY t.seq LIMIT :limit", values)
 
     def run(self, seq: int) -> PastRun | None:
         """Return the current state of a run; None if it was removed or is not scored yet."""
-        found = self._runs("t.seq = :seq", {**self._asked, "seq": seq})
+        found = self._runs("t.seq = :seq", {**self._filter_values, "seq": seq})
         return found[0] if found else None
 
     def _runs(self, which: str, values: Mapping[str, object]) -> list[PastRun]:

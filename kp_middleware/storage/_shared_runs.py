@@ -77,7 +77,7 @@ class SharedBacklog(NamedTuple):
 class SharedRuns(Queries):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self._us = lease_holder()
+        self._holder = lease_holder()
 
     def pod(self) -> str:
         """Return this file's name among hosts; on first use, queue all scored runs for shipping."""
@@ -99,13 +99,13 @@ class SharedRuns(Queries):
         A lease that ends too far ahead was taken before the clock was set back: it is free.
         """
         holder, until = json.loads(self._meta(_LEASE) or '["", 0]')
-        if holder == self._us and seconds / 2 < until - time.time() <= seconds:
+        if holder == self._holder and seconds / 2 < until - time.time() <= seconds:
             return True
-        values = {"key": _LEASE, "us": self._us, "now": time.time(), "s": seconds}
+        values = {"key": _LEASE, "us": self._holder, "now": time.time(), "s": seconds}
         return self._value(_TAKE_LEASE, values) is not None
 
     def release_lease(self) -> None:
-        self._run("DELETE FROM meta WHERE key = ? AND value ->> '$[0]' = ?", (_LEASE, self._us))
+        self._run("DELETE FROM meta WHERE key = ? AND value ->> '$[0]' = ?", (_LEASE, self._holder))
 
     def place(self) -> LogPosition | None:
         place = self._meta(_PLACE)

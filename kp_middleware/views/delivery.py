@@ -61,9 +61,9 @@ class Sending(NamedTuple):
         if self.claimed_until is not None:
             busy = f"one is {BEING_SENT.format(self.claimed_until)}; "
         burst = f"bursts of {burst_at(self.interval_s)}, then one every {self.interval_s:.2g} s"
-        return f"{busy}shared limit: {burst}; {self.takes()}"
+        return f"{busy}shared limit: {burst}; {self.duration_in_words()}"
 
-    def takes(self) -> str:
+    def duration_in_words(self) -> str:
         """Return the duration in words."""
         takes = "takes" if self.waiting == 1 else "take"
         unit_s, unit = next((unit for unit in _UNITS if self.takes_s <= 90 * unit[0]), _UNITS[-1])
@@ -90,7 +90,7 @@ class Pause(NamedTuple):
             facts.append(f"next at {sending.next_at[:19]}Z if a program is running then")
         else:
             facts.append("next as soon as a program records")
-        then = "" if sending.stopped else f"; {sending.takes()} then"
+        then = "" if sending.stopped else f"; {sending.duration_in_words()} then"
         return f"nothing is sent to {sending.registry} ({', '.join(facts)}): {self.problem}{then}"
 
     def as_row(self) -> dict[str, Any]:

@@ -200,7 +200,7 @@ def _values(
 ) -> Iterator[tuple[str, float]]:
     """Yield the value that a signal would need, and the score at its limit."""
     cleared = parts.score >= threshold
-    edge = _up(parts.min_signal(signal, threshold) or 0.0) - 0.001 * cleared
+    edge = _round_up(parts.min_signal(signal, threshold) or 0.0) - 0.001 * cleared
     words = f"{'at most ' * cleared}{edge:.3f} instead of {getattr(parts.signals, signal):.3f}"
     if signal == "novelty" and cleared:
         words += f": an earlier run at least {1 - edge:.3f} similar"
@@ -235,12 +235,12 @@ def _outcomes(run: Run, parts: formula.ScoreParts, threshold: float) -> Iterator
             score = changed.with_signal("outcome_confidence", full * run.confidence).score
             words = f"{outcome}the same confidence, {run.confidence:.3f}"
             yield f"{words}: score {score:.3f}", score
-        edge = _up((changed.min_signal("outcome_confidence", threshold) or 0.0) / full)
+        edge = _round_up((changed.min_signal("outcome_confidence", threshold) or 0.0) / full)
         score = changed.with_signal("outcome_confidence", 0.0 if cleared else full).score
         yield f"{outcome}a confidence of {edge - 0.001 * cleared:.3f}", score
 
 
-def _up(value: float) -> float:
+def _round_up(value: float) -> float:
     return math.ceil(value * 1000 - _NOISE) / 1000
 
 

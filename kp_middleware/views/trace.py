@@ -109,21 +109,21 @@ def view_trace(run: Run) -> TraceView:
 def run_as_json(run: Run) -> dict[str, Any]:
     """Return a run for JSON; outcomes are 0 or 1, and None if they are only assumed."""
     scoring = run.scoring
-    told = {name: getattr(run, name, getattr(scoring, name, None)) for name in _KEYS}
+    fields = {name: getattr(run, name, getattr(scoring, name, None)) for name in _KEYS}
     if scoring is not None:
-        told |= zip(SIGNALS, scoring.signals, strict=True)
-        told |= {f"{name}_weight": getattr(scoring.weights, name) for name in SIGNALS}
+        fields |= zip(SIGNALS, scoring.signals, strict=True)
+        fields |= {f"{name}_weight": getattr(scoring.weights, name) for name in SIGNALS}
         is_forwarded = scoring.decision == "forward"
-        told["verdict"] = "forwarded" if is_forwarded else scoring.decision and run.reason_code
+        fields["verdict"] = "forwarded" if is_forwarded else scoring.decision and run.reason_code
         if scoring.threshold is not None or scoring.decision is not None:
-            told["above"] = int(is_cleared(run))
-        told["scored_ms"] = scoring.took_ms
+            fields["above"] = int(is_cleared(run))
+        fields["scored_ms"] = scoring.took_ms
     feedback = [
         asdict(record)
         | {name: zero_or_one(getattr(record, name)) for name in ("success", "success_before")}
         for record in run.feedback
     ]
-    return told | {
+    return fields | {
         "success": zero_or_one(run.known_success),
         "rules": [rule._asdict() for rule in scoring.rules] if scoring else [],
         "day": run.started_at[:10],
@@ -146,7 +146,7 @@ def arithmetic(run: Run) -> list[ScoreLine]:
     lines = []
     for part in SIGNALS:
         value, weight = getattr(scoring.signals, part), getattr(scoring.weights, part)
-        how = f"  ({_likeness(scoring)})" if part == "novelty" else ""
+        how = f"  ({_similarity_text(scoring)})" if part == "novelty" else ""
         lines.append(ScoreLine(part, f"{value:.3f} × {weight:.2f}{how}", value * weight))
     lines += [ScoreLine(rule.rule, "rule", rule.delta) for rule in scoring.rules]
     verdict = "its gate failed to decide"
@@ -158,7 +158,7 @@ def arithmetic(run: Run) -> list[ScoreLine]:
     return [*lines, ScoreLine("score", verdict, scoring.score)]
 
 
-def _likeness(scoring: Scoring) -> str:
+def _similarity_text(scoring: Scoring) -> str:
     if scoring.embedder is None:
         return "not measured: no embedder"
     if scoring.nearest_similarity is None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-_GLUED: Final = "\N{NO-BREAK SPACE}"  # no line break between a number and its unit
+_NBSP: Final = "\N{NO-BREAK SPACE}"  # no line break between a number and its unit
 _MONTHS: Final = (
     *("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
     *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
@@ -69,17 +69,17 @@ def percent(part: int, whole: int) -> str:
 
 def share(part: int, whole: int) -> str:
     """Format as `percent` does, without a line break inside."""
-    return percent(part, whole).replace("%", f"{_GLUED}%")
+    return percent(part, whole).replace("%", f"{_NBSP}%")
 
 
 def duration(milliseconds: float) -> str:
     """Format a duration."""
     if milliseconds < 1000:
-        return f"{f'{milliseconds:.0f}' if milliseconds >= 1 else '<1'}{_GLUED}ms"
+        return f"{f'{milliseconds:.0f}' if milliseconds >= 1 else '<1'}{_NBSP}ms"
     seconds = milliseconds / 1000
     if seconds < 60:
-        return f"{seconds:.1f}{_GLUED}s"
-    return f"{seconds // 60:.0f}{_GLUED}min {seconds % 60:.0f}{_GLUED}s"
+        return f"{seconds:.1f}{_NBSP}s"
+    return f"{seconds // 60:.0f}{_NBSP}min {seconds % 60:.0f}{_NBSP}s"
 
 
 def day(text: str, *, year: bool = True) -> str:

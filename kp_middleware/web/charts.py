@@ -358,14 +358,18 @@ def scores_by_domain(scores: storage.ScoreSlices, links: Links) -> Chart:
 
 def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
     """Draw the share of runs that each threshold would forward, in total and by domain."""
-    leaving, colours, threshold = scores.leaving, colours_of(scores.domains), scores.threshold
-    if not leaving.traces:
+    shareable, colours, threshold = (
+        scores.without_private,
+        colours_of(scores.domains),
+        scores.threshold,
+    )
+    if not shareable.traces:
         private = "all scored runs are private and never leave this machine"
         return Chart(private if scores.traces else _NO_SCORES)
-    caption = _ratio_text(leaving, _PASSED if threshold is None else f"reach {exact(threshold)}")
-    groups = {"all": leaving}
-    if len(leaving.domains) > 1:
-        groups |= {name: leaving.of(name) for name in leaving.domains}
+    caption = _ratio_text(shareable, _PASSED if threshold is None else f"reach {exact(threshold)}")
+    groups = {"all": shareable}
+    if len(shareable.domains) > 1:
+        groups |= {name: shareable.of(name) for name in shareable.domains}
     names = [*groups][: _MAX_CURVES + 1]
     if len(groups) > len(names):
         caption += f"; the {_MAX_CURVES} most frequent of {len(groups) - 1} domains are shown"
@@ -377,7 +381,7 @@ def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
         scored, href = groups[name], links.runs(domain=name, sort="score") if place else None
         style = f"kp-curve kp-line-{colours[name] if place else 'ink'}"
         style += f" kp-dash-{place - 1}" if place > 1 else ""  # not by color alone
-        heights = [up(scored.reaching(at) / scored.traces) for at in range(101)]
+        heights = [up(scored.count_reaching(at) / scored.traces) for at in range(101)]
         curve = polyline([(across(at / 100), y) for at, y in enumerate(heights)], style)
         curves.append(group(f"{name}: {scored.above:,} of {scored.traces:,} now", (curve,), href))
         swatch = polyline(((0, 0), (_SWATCH_WIDTH, 0)), style)
@@ -404,7 +408,9 @@ def _curve_rows(
     steps = {hundredth / 100 for hundredth in range(0, 101, 5)}
     for step in sorted(steps if threshold is None else steps | {threshold}):
         is_now = step == threshold
-        reach = [curve.above if is_now else curve.reaching(round(100 * step)) for curve in curves]
+        reach = [
+            curve.above if is_now else curve.count_reaching(round(100 * step)) for curve in curves
+        ]
         change = reach[0] - curves[0].above
         against = signed(change, 0) if change else "±0"
         first, *others = map(share, reach, [curve.traces for curve in curves])

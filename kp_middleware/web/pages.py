@@ -36,7 +36,7 @@ class FullRun(NamedTuple):
     """A run with similar runs, the exact body, recalled runs and the cost."""
 
     run: storage.Run
-    alike: SimilarRuns
+    similar: SimilarRuns
     body: str | None = None
     recalled: Sequence[storage.RunSummary] = ()
     cost: float | None = None
@@ -48,7 +48,7 @@ class Extent(NamedTuple):
     steps: int = 200
     characters: int = 20_000
     body: int = 200_000
-    is_alone: bool = True
+    is_single: bool = True
 
 
 FULL_EXTENT: Final = Extent()
@@ -159,10 +159,10 @@ def trace_html(
     extent: Extent = FULL_EXTENT,
 ) -> Markup:
     """Render one run; pass all domains of the file so that each keeps its color."""
-    trace, alike, body = full.run, full.alike, full.body
-    run, nearest = view_trace(trace), len(alike.similarities)
+    trace, similar, body = full.run, full.similar, full.body
+    run, nearest = view_trace(trace), len(similar.similarities)
     rows = []
-    for point, similarity in zip(alike.points[1:], alike.similarities, strict=False):
+    for point, similarity in zip(similar.points[1:], similar.similarities, strict=False):
         score = "" if point.score is None else f"{point.score:.3f}"
         cells = (shortened(point.objective, _CELL), score, f"{similarity:.3f}".replace("-", "−"))
         rows.append(TableRow(cells, links.trace(point.id)))
@@ -177,27 +177,27 @@ def trace_html(
         cost=prices.in_words(full.cost),
         recalled=run_rows(full.recalled, links),
         timeline=charts.timeline_bars(timed_calls(trace), trace.duration_ms or 0, costs)
-        if extent.is_alone
+        if extent.is_single
         else Chart(""),
         waterfall=charts.waterfall(run),
         body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
         body_bytes=len((body or "").encode()),
-        alike=Table(("Objective", "Score", "Similarity"), rows),
-        compared="all others" if alike.compared < storage.MOST_POINTS - 1 else newest,
-        map=trace_map(alike.points, domains, links, nearest=nearest)
-        if extent.is_alone and nearest
+        similar=Table(("Objective", "Score", "Similarity"), rows),
+        compared="all others" if similar.compared < storage.MOST_POINTS - 1 else newest,
+        map=trace_map(similar.points, domains, links, nearest=nearest)
+        if extent.is_single and nearest
         else None,
         extent=extent,
     )
 
 
 def _private(scores: storage.ScoreSlices) -> str:
-    leaving = scores.leaving
-    private, reach = scores.traces - leaving.traces, scores.above - leaving.above
+    shareable = scores.without_private
+    private, reach = scores.traces - shareable.traces, scores.above - shareable.above
     return private_note(private, reach) if private else ""
 
 
-_REPORT_EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_alone=False)
+_REPORT_EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_single=False)
 _TEXTS: Final = (
     *("id", "objective", "result_summary", "domain", "framework", "agent_name", "model", "reason"),
     *("error_type", "agent", "tool", "content", "input", "output_summary", "gate", "nearest_id"),
@@ -247,13 +247,13 @@ class Redactor:
 
     def full_run(self, history: storage.History, seq: int) -> FullRun:
         """Return a redacted run with similar runs, and the body if it needs no redaction."""
-        alike = SimilarRuns.from_points(history.points(around=seq))
-        alike = alike._replace(points=alike.points[: len(alike.similarities) + 1])
+        similar = SimilarRuns.from_points(history.points(around=seq))
+        similar = similar._replace(points=similar.points[: len(similar.similarities) + 1])
         body = history.outbox_body(seq)
         if body is not None:
             document = json.loads(body)
             body = body if self._value(document) == document else None
-        return FullRun(self.record(history.run(seq)), self.record(alike), body)
+        return FullRun(self.record(history.run(seq)), self.record(similar), body)
 
     def _field(self, name: str, value: Any) -> Any:
         if name in _TEXTS:

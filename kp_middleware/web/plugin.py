@@ -69,7 +69,7 @@ def _is_kp_file(path: Path, _: int) -> bool:
         return False
 
 
-async def _may_see(datasette: "Datasette", actor: Actor, database: str) -> bool:
+async def _can_view(datasette: "Datasette", actor: Actor, database: str) -> bool:
     try:
         from datasette.resources import DatabaseResource
     except ImportError:
@@ -169,7 +169,7 @@ def menu_links(datasette: "Datasette", actor: Actor) -> Callable[[], Awaitable[A
 
     async def links() -> list[dict[str, str]]:
         files = kp_databases(datasette)
-        seen = [name for name in files if await _may_see(datasette, actor, name)]
+        seen = [name for name in files if await _can_view(datasette, actor, name)]
         labels = ("Overview" if len(files) == 1 else f"Overview of {name}" for name in seen)
         hrefs = (Addresses(datasette, name).to() for name in seen)
         return [{"href": href, "label": label} for href, label in zip(hrefs, labels, strict=True)]
@@ -311,7 +311,7 @@ def _view(read: PageReader) -> View:
         if path is None:  # not raised: Datasette would print all locals
             missing = f"no kp-middleware database is named {one_line(database)}"
             return Response.text(missing, status=404, headers=dict(SECURITY_HEADERS))
-        if not await _may_see(datasette, request.actor, database):
+        if not await _can_view(datasette, request.actor, database):
             raise Forbidden("execute-sql")
         token = request.scope.get(FORM_KEY)
         form = await request.post_vars() if request.method == "POST" else {}

@@ -67,13 +67,13 @@ def trace_map(
     totals = ("all", f"{len(points):,}", f"{cleared:,}")
     rows, keys = [marks.TableRow(totals, None if nearest else links.runs())], []
     for colour in marks.SHAPES:  # domains without their own color are merged
-        alike = [point for point in points if colours[point.domain] == colour]
-        if not alike:
+        matching = [point for point in points if colours[point.domain] == colour]
+        if not matching:
             continue
-        name = "others" if colour == marks.OTHER else alike[0].domain
+        name = "others" if colour == marks.OTHER else matching[0].domain
         href = links.runs(domain=name) if name in domains else None
         keys.append(marks.Key(name, marks.dot((6, 0), 5, colour), href))
-        cells = (name, f"{len(alike):,}", f"{sum(point.cleared for point in alike):,}")
+        cells = (name, f"{len(matching):,}", f"{sum(point.cleared for point in matching):,}")
         rows.append(marks.TableRow(cells, href))
     table = marks.Table(("Domain", "Runs", "Cleared"), rows)
     return marks.Chart(caption, table, marks=drawn, height=_HEIGHT, legend=keys)
