@@ -260,7 +260,7 @@ def turn_of(response: LLMResult | None) -> Turn:
             tokens=_tokens(totals.get("token_usage")),
             unfinished=_cut(generation.generation_info or {}),
         )
-    content, about = message.content, message.response_metadata
+    content, metadata = message.content, message.response_metadata
     served: tuple[ToolCall | ServedResult, ...] = ()
     if isinstance(content, str) and "<think" not in content and not message.additional_kwargs:
         reasoning, text = "", content  # nearly always
@@ -271,24 +271,26 @@ def turn_of(response: LLMResult | None) -> Turn:
     usage = getattr(message, "usage_metadata", None) or totals.get("token_usage")
     unfinished = None
     if not calls or calls[0].error is not None:  # valid calls are first, and will be run
-        unfinished = (_cut(about) if about else None) or ("InvalidToolCall" if calls else None)
+        unfinished = (_cut(metadata) if metadata else None) or (
+            "InvalidToolCall" if calls else None
+        )
     return Turn(
         reasoning,
         text,
         calls,
         served,
-        about.get("model_name") or about.get("model") or totals.get("model_name"),
+        metadata.get("model_name") or metadata.get("model") or totals.get("model_name"),
         None if usage is None else _tokens(usage),
         message.id,
         unfinished,
     )
 
 
-def _cut(about: Mapping[str, Any]) -> str | None:
+def _cut(metadata: Mapping[str, Any]) -> str | None:
     for name in _REASONS:
-        if isinstance(reason := about.get(name), str) and reason.lower() in _CUT:
+        if isinstance(reason := metadata.get(name), str) and reason.lower() in _CUT:
             return reason
-    match about.get("incomplete_details"):  # of OpenAI's Responses API
+    match metadata.get("incomplete_details"):  # of OpenAI's Responses API
         case {"reason": str(reason)}:
             return reason
     return None
@@ -404,12 +406,12 @@ def logprobs_of(response: LLMResult) -> Mapping[str, object]:
     message = getattr(generation, "message", None)
     if message is None:
         return generation.generation_info or {}
-    about: Mapping[str, object] = message.response_metadata
-    if about.get("output_version") != "v1" or "logprobs" not in about:
-        return about
-    match about["logprobs"]:
+    metadata: Mapping[str, object] = message.response_metadata
+    if metadata.get("output_version") != "v1" or "logprobs" not in metadata:
+        return metadata
+    match metadata["logprobs"]:
         case {"content": [*tokens]} | [*tokens]:
             texts = (token.get("token") for token in tokens if isinstance(token, Mapping))
             if 2 * sum(len(str(token)) for token in texts) >= len(message.text):
-                return about
+                return metadata
     return {}

@@ -258,15 +258,15 @@ def _shared_log(url: str) -> Iterator[Finding]:
     yield Finding("shared", f"{address}: {detail}")
     parts, warnings = urlsplit(url), []
     if parts.hostname and not is_loopback(parts.hostname) and "verify-full" not in parts.query:
-        how = "encrypted" if report.is_encrypted else "not encrypted"
+        encryption = "encrypted" if report.is_encrypted else "not encrypted"
         fix = "add ?sslmode=verify-full to KP_SHARED"
-        warnings.append(f"{how}, and the server is not verified: {fix}")
+        warnings.append(f"{encryption}, and the server is not verified: {fix}")
     if abs(report.ahead_s) > 5.0:
         where = "behind" if report.ahead_s > 0 else "ahead of"
         seconds = f"{abs(report.ahead_s):,.0f} s"
         warnings.append(f"this machine's clock is {seconds} {where} the server's")
-    usual = Counter(how for _, how in report.settings).most_common(1)
-    if others := [f"{pod} ({how})" for pod, how in report.settings if how != usual[0][0]]:
+    usual = Counter(gate for _, gate in report.settings).most_common(1)
+    if others := [f"{pod} ({gate})" for pod, gate in report.settings if gate != usual[0][0]]:
         warnings.append(f"most pods use the gate {usual[0][0]}; others: {', '.join(others[:5])}")
     for detail in warnings:
         yield Finding("shared", detail, warning=True)

@@ -139,9 +139,9 @@ def shape_of(stored: StoredRun, trace: ReasoningTrace) -> Shape:
 GATE_FAILED: Final = "a run is withheld: the gate failed"
 
 
-def warn_once(kinds: set[str], what: str, error: BaseException) -> None:
+def warn_once(kinds: set[str], failure: str, error: BaseException) -> None:
     """Log the first failure of each kind as a warning, the others at debug level."""
-    kind = f"{what}: {type(error).__name__}"
+    kind = f"{failure}: {type(error).__name__}"
     level = logging.DEBUG if kind in kinds else logging.WARNING
     kinds.add(kind)
     logger.log(level, "%s: %s", kind, error)

@@ -43,18 +43,18 @@ class ImportRequest(NamedTuple):
     shareable: bool = False
 
     @classmethod
-    def from_paths(cls, format_: str, paths: Iterable[str | Path], **how: Any) -> Self:
+    def from_paths(cls, format_: str, paths: Iterable[str | Path], **options: Any) -> Self:
         """Check the format and paths, by default where the tool stores its runs."""
         if format_ not in {"auto", *FORMATS}:
             raise ValueError(f"unknown format {format_!r}: use {', '.join([*FORMATS, 'auto'])}")
-        named, usual = [*map(Path, paths)], default_folders(format_)
-        if not (named or usual):
+        named, defaults = [*map(Path, paths)], default_folders(format_)
+        if not (named or defaults):
             raise ValueError(f"name the files or folders: {format_} has no default location")
-        there = tuple(path for path in named or usual if path.exists())
-        if len(there) < (len(named) or 1):
-            missing = [str(path) for path in named or usual if not path.exists()]
+        existing = tuple(path for path in named or defaults if path.exists())
+        if len(existing) < (len(named) or 1):
+            missing = [str(path) for path in named or defaults if not path.exists()]
             raise ValueError(f"{', '.join(missing)} not found: name a file or a folder")
-        return cls(format_, there, **how)
+        return cls(format_, existing, **options)
 
 
 class Imported(NamedTuple):
@@ -234,8 +234,8 @@ def _copy(store: SqliteStore, runs: SharedRuns, logged: shared_log.LoggedRun) ->
     evaluation = run.evaluation
     seq = store.record(recorded, seq=None if before is None else before.seq)
     store.save_evaluation(seq, evaluation, took_ms=0.0, p_success=facts.get("p_success"))
-    goes = run.decision == "forward" and "delivery" not in evaluation.verdict.reason.args
-    runs.mark_copied(seq, logged.seq, run, is_forwarded=goes)
+    is_forwarded = run.decision == "forward" and "delivery" not in evaluation.verdict.reason.args
+    runs.mark_copied(seq, logged.seq, run, is_forwarded=is_forwarded)
     return before is None
 
 

@@ -249,5 +249,5 @@ def _measures(score: Score) -> tuple[float, ...]:
     return (*score.signals, *score.weights)
 
 
-def _are_close(then: Sequence[float], now: Sequence[float]) -> bool:
-    return all(abs(before - after) <= _ROUNDING for before, after in zip(then, now, strict=True))
+def _are_close(old: Sequence[float], new: Sequence[float]) -> bool:
+    return all(abs(before - after) <= _ROUNDING for before, after in zip(old, new, strict=True))

@@ -318,16 +318,16 @@ def reconcile(settings: Settings, outbox: OutboxAdmin) -> Reconciliation:
         raise KnowledgePulseError("set KP_AGENT_ID to the API key's agent")
     registry = _registry(settings, "set KP_API_KEY: the registry cannot be read without it")
     with closing(registry), _rate_limited(registry, settings):
-        there = registry.export_ids(agent_id)
+        remote_ids = registry.export_ids(agent_id)
     sent = outbox.sent(url)
     ours = {one.remote_id: one.seq for one in sent if one.agent_id == agent_id}
     return Reconciliation(
         url,
         agent_id,
-        there=len(ours.keys() & there),
-        missing=[seq for remote_id, seq in ours.items() if remote_id not in there],
+        there=len(ours.keys() & remote_ids),
+        missing=[seq for remote_id, seq in ours.items() if remote_id not in remote_ids],
         of_others=sum(one.agent_id != agent_id for one in sent),
-        unknown=len(there - {one.remote_id for one in sent}),
+        unknown=len(remote_ids - {one.remote_id for one in sent}),
     )
 
 

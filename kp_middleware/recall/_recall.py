@@ -317,13 +317,13 @@ def _bar(
     >>> _bar(alike, few), _bar(far, many, is_form=True, is_other=True)
     (0.5, 0.45)
     """
-    ways = [_FORM[1]] if is_form and cosine >= _FORM[0] else []
+    bars = [_FORM[1]] if is_form and cosine >= _FORM[0] else []
     clearly = _CLEARLY * (fits[_SAME] if len(fits) > _SAME else 0.0)
     if not is_other:
         if math.isnan(cosine):
-            ways.append(max(_WORDS_ALONE, clearly))
+            bars.append(max(_WORDS_ALONE, clearly))
         if cosine >= _NEAR[0]:
-            ways.append(max(_NEAR[1], fits[0] / _CLEARLY))
+            bars.append(max(_NEAR[1], fits[0] / _CLEARLY))
         if cosine >= _ALIKE[0]:
-            ways.append(max(_ALIKE[1], clearly))
-    return min(ways, default=math.inf)
+            bars.append(max(_ALIKE[1], clearly))
+    return min(bars, default=math.inf)

@@ -36,20 +36,20 @@ def bounded_text(text: str, limit_bytes: int) -> str:
     """
     if len(text) <= limit_bytes and text.isascii() and "\0" not in text:
         return text  # nearly always
-    kept = text[:limit_bytes]
-    if "\0" in kept:
-        kept = kept.replace("\0", _REPLACED)
-    if not kept.isascii():
-        kept = _LONE_SURROGATE.sub(_REPLACED, kept)
-        kept = kept.encode()[:limit_bytes].decode("utf-8", "ignore")
-    if len(kept) < len(text):
-        return f"{kept}… [cut: {len(text)} characters in all]"
-    return kept
+    truncated = text[:limit_bytes]
+    if "\0" in truncated:
+        truncated = truncated.replace("\0", _REPLACED)
+    if not truncated.isascii():
+        truncated = _LONE_SURROGATE.sub(_REPLACED, truncated)
+        truncated = truncated.encode()[:limit_bytes].decode("utf-8", "ignore")
+    if len(truncated) < len(text):
+        return f"{truncated}… [cut: {len(text)} characters in all]"
+    return truncated
 
 
-def bounded_name(given: object) -> str:
+def bounded_name(name: object) -> str:
     """Return the name of a tool, an agent or a class, of any type, as bounded text."""
-    return bounded_text(str(given), NAME_BYTES)
+    return bounded_text(str(name), NAME_BYTES)
 
 
 def holds_cuts(document: str) -> bool:

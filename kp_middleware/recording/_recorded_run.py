@@ -164,13 +164,13 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
 
     Parts within the limits are unchanged.
     """
-    log, most = StepLog(limits), limits.field_bytes
+    log, field_bytes = StepLog(limits), limits.field_bytes
     for step in trace.steps:
         tool = None if step.tool is None else _cut(step.tool, NAME_BYTES)
-        kept = _cut(step, most).model_copy(update={"tool": tool})
+        kept = _cut(step, field_bytes).model_copy(update={"tool": tool})
         log.append(kept.model_dump(exclude={"step_id"}), _size_bytes(kept))
     delta, logged = trace.knowledge_graph_delta, log.steps()
-    is_large = delta is None or len(delta.model_dump_json()) > most
+    is_large = delta is None or len(delta.model_dump_json()) > field_bytes
     is_whole = logged == [step.model_dump(exclude={"step_id"}) for step in trace.steps]
     metadata = _cut(trace.metadata, NAME_BYTES)
     if (validators := metadata.validated_by) is not None:
@@ -178,14 +178,14 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
         metadata = metadata.model_copy(update={"validated_by": names})
     changes = {
         "metadata": metadata,
-        "task": _cut(trace.task, most),
+        "task": _cut(trace.task, field_bytes),
         "steps": trace.steps if is_whole else _numbered(logged),
-        "outcome": _cut(trace.outcome, most),
+        "outcome": _cut(trace.outcome, field_bytes),
         "knowledge_graph_delta": None if is_large else delta,
     }
     assumed = default_confidence(success=trace.metadata.success)
     return RecordedRun(
-        trace=_cut(trace, most).model_copy(update=changes),
+        trace=_cut(trace, field_bytes).model_copy(update=changes),
         shape=log.shape(),
         confidence_source="assumed" if trace.outcome.confidence == assumed else "said",
         success_source=trace.metadata.success_source or "said",

@@ -300,8 +300,8 @@ def _step_lines(steps: Sequence[StepRecord]) -> tuple[str, ...]:
     return (*cut[:_BEGINNING], f"… {len(cut) - _BEGINNING - end} more …", *cut[-end:])
 
 
-def _arguments(given: object) -> str:
-    items = given.items() if isinstance(given, dict) else ()
+def _arguments(call_input: object) -> str:
+    items = call_input.items() if isinstance(call_input, dict) else ()
     arguments = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in items)
     return _cut(", ".join(arguments), _LINE // 2)
 

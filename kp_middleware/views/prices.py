@@ -93,8 +93,8 @@ def read_prices() -> Prices:
         return Prices(problem=f"no costs are shown, {path} cannot be read: {why}")
 
 
-def _price(model: str, given: object) -> Price:
-    match given:
+def _price(model: str, entry: object) -> Price:
+    match entry:
         case {"input": int() | float() as low, "output": int() | float() as high}:
             if all(math.isfinite(amount) and amount >= 0 for amount in (low, high)):
                 return Price(float(low), float(high))

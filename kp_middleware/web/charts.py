@@ -218,17 +218,19 @@ def timeline_bars(calls: Sequence[Call], took_ms: float, costs: Mapping[int, str
         caption += f"; {len(calls) - _MAX_CALLS:,} more calls are not shown"
     bars, rows = [], []
     if idle_ms:
-        waits = tuple(_segment(end - start, total_ms, "below", start) for start, end in idle[-1])
-        bars.append(BarRow("waiting", duration(idle_ms), "no call", waits))
+        gaps = tuple(_segment(end - start, total_ms, "below", start) for start, end in idle[-1])
+        bars.append(BarRow("waiting", duration(idle_ms), "no call", gaps))
     shown = calls[:_MAX_CALLS]
     agents = dict.fromkeys(call.agent for call in shown)
     for agent in agents:
-        theirs = [call for call in shown if call.agent == agent]
+        agent_calls = [call for call in shown if call.agent == agent]
         if len(agents) > 1:  # a lane with its calls below
-            took = duration(max(call.end_ms for call in theirs) - theirs[0].start_ms)
-            lane = (_segment(call.length_ms, total_ms, "plain", call.start_ms) for call in theirs)
+            took = duration(max(call.end_ms for call in agent_calls) - agent_calls[0].start_ms)
+            lane = (
+                _segment(call.length_ms, total_ms, "plain", call.start_ms) for call in agent_calls
+            )
             bars.append(BarRow(agent or "main agent", took, "agent", (*lane,)))
-        for call in theirs:
+        for call in agent_calls:
             facts = (counted(call.tokens, "token") if call.tokens else "", costs.get(call.step, ""))
             words, href = " · ".join(filter(None, facts)), f"#step-{call.step}"
             segment = _segment(call.length_ms, total_ms, _CALL_COLOURS[call.kind], call.start_ms)
@@ -396,9 +398,9 @@ def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
     return Chart(caption, table, marks=marks, height=236, legend=keys)
 
 
-def _ratio_text(scores: storage.ScoreSlices, how: str) -> str:
+def _ratio_text(scores: storage.ScoreSlices, verb: str) -> str:
     above, traces = scores.above, scores.traces
-    return f"{above:,} of {traces:,} {how} ({share(above, traces)})"
+    return f"{above:,} of {traces:,} {verb} ({share(above, traces)})"
 
 
 def _curve_rows(
