@@ -68,7 +68,7 @@ def test_scores_are_counted_by_domain_and_hundredth(history, keep):
         ("code", 75, 1, 1),
         ("code", 100, 1, 1),
     ]
-    assert [slices.reaching(at) for at in (0, 29, 30, 75, 76, 100)] == [5, 5, 3, 3, 1, 1]
+    assert [slices.count_reaching(at) for at in (0, 29, 30, 75, 76, 100)] == [5, 5, 3, 3, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_what_is_private_is_told_apart_on_both_sides_of_the_threshold(
     slices = history.scores()
 
     assert slices.traces == 7
-    assert [one[:4] for one in slices.leaving.slices] == left
-    assert slices.of("code").traces - slices.of("code").leaving.traces == 3
+    assert [one[:4] for one in slices.without_private.slices] == left
+    assert slices.of("code").traces - slices.of("code").without_private.traces == 3
 
 
 def test_the_funnel_counts_what_came_how_far(history, connection, keep):
@@ -216,7 +216,7 @@ def test_since_leaves_out_what_began_before(history, keep, at, add_vector):
     overview = history.overview(since="2026-06-01T00:00:00.000Z")
 
     assert overview.funnel.recorded == overview.scores.traces == 1
-    assert overview.scores.leaving.traces == 1
+    assert overview.scores.without_private.traces == 1
     assert [run.seq for run in overview.missed] == [new]
     assert overview.points == ()
     assert history.first_since("2027-01-01T00:00:00.000Z") == new + 1
