@@ -25,6 +25,8 @@ from kp_middleware.privacy._values import (
     is_flag_word,
     is_harmless,
     is_hexadecimal,
+    is_label,
+    is_message,
     is_mixed,
     is_model_token,
     is_passphrase,
@@ -76,6 +78,12 @@ _ENV = re.compile(r"[A-Z0-9_]+")
 _LINE_BEFORE, _CONSTRUCTOR = pattern("LINE_BEFORE"), pattern("CONSTRUCTOR")
 _KEY_WORD, _NOT_A_KEY = pattern("KEY_WORD"), pattern("NOT_A_KEY")
 _ARN_BEFORE = re.compile(r"\barn:[\w-]{1,20}:secretsmanager:[\w-]{0,30}:\d{0,12}:\Z")
+_FIELD_NUMBER = re.compile(r"\d{1,3}\s{0,2}[;\[]")  # of Protocol Buffers
+_FIELD_TYPE = re.compile(
+    r"(?:\A|[\s{])(?:string|bytes|bool|double|float|[su]?int(?:32|64)|s?fixed(?:32|64)"
+    r"|[A-Z]\w{1,40}|\w{1,40}(?:\.\w{1,40}){1,5})\s{1,4}\w{0,40}\Z"
+)
+_SHOWN_TEXTS = pattern("SHOWN_TEXTS")
 _NEXT_PAIR = re.compile(r"[;&,]\w{2,40}=")
 _FIELD_BEFORE = re.compile(r"[\w.]=\S{0,80}[ \t]{1,4}[\w.-]*\Z")
 _KUBERNETES_SECRET = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
@@ -179,6 +187,8 @@ def is_secret_call_argument(match: re.Match[str]) -> bool:
 def is_second_argument(match: re.Match[str]) -> bool:
     if _LISTED_BEFORE.search(_before(match, 60, "name")):
         return is_strong(value_of(match))
+    if _NEXT_KEY.match(match.string, match.end()):
+        return False
     return is_secret_in_prose(match)
 
 
@@ -195,7 +205,7 @@ def is_phrase_line(match: re.Match[str]) -> bool:
     first, *others = value_of(match).split()
     if len(_line_before(match).split()) > 1 or not is_password_name(match["name"]):
         return False
-    if is_harmless(first) or is_code(first):
+    if is_harmless(first) or is_code(first) or is_message(value_of(match), is_whole=False):
         return False
     return not all(is_words(word.strip(".,;!?()")) and not word.isdecimal() for word in others)
 
@@ -235,7 +245,9 @@ def is_assigned_secret(match: re.Match[str]) -> bool:
         return False
     if is_dummy(value) or is_description(value) or text.startswith("...", end):
         return False
-    if is_plain_url(value):
+    if is_plain_url(value) or (not is_bare and is_message(value)):
+        return False
+    if is_bare and _is_told(match):
         return False
     if is_page_token(name) or _is_working_folder(name, value) or is_object_name(name, value):
         return False
@@ -249,6 +261,16 @@ def is_assigned_secret(match: re.Match[str]) -> bool:
         return False
     check = _is_bare_value if is_bare else _is_quoted_value
     return check(match, value, name, sign)
+
+
+def _is_told(match: re.Match[str]) -> bool:
+    """Return whether a requirement or the number of a field begins: ``password: at least 8 …``."""
+    text, start = match.string, match.start("value_bare")
+    line = text[start : start + 200].partition("\n")[0].strip()
+    if is_message(line, is_whole=False):
+        return True
+    field = _FIELD_NUMBER.match(text, start)
+    return field is not None and _FIELD_TYPE.search(_line_before(match)) is not None
 
 
 def _is_working_folder(name: str, value: str) -> bool:
@@ -267,6 +289,8 @@ def _is_quoted_value(match: re.Match[str], value: str, name: str, sign: str) -> 
     if is_password_name(name) or (is_compared_secret and "secret" in name.lower()):
         if is_compared_secret:
             return True
+        if is_label(value) and _SHOWN_TEXTS.search(_before(match, 200, "name")):
+            return False
     elif is_compared_secret or is_title(value):
         return is_strong_secret(value)
     if _NEXT_KEY.match(match.string, match.end()):
@@ -355,7 +379,7 @@ def is_secret_in_expression(match: re.Match[str]) -> bool:
     builds = code[-1:] in {"(", "[", "{"} and _CONSTRUCTOR.match(function)
     if builds and is_password_name(match["name"]):
         is_text = is_description(value) or is_wordy(value) or is_pattern(value)
-        return not (is_harmless(value) or is_text)
+        return not (is_harmless(value) or is_text or is_message(value))
     return is_strong_text(value)
 
 

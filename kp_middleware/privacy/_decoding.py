@@ -16,6 +16,7 @@ from kp_middleware.privacy._values import (
     LabeledSpan,
     compiled,
     in_any_case,
+    is_label,
     is_strong,
     unicode_forms,
     words,
@@ -293,6 +294,7 @@ _COUNTER = re.compile(
     r"|(?:created|updated|changed|modified|accessed|rotated|deleted|issued)_?(?:at|on))\Z"
 )
 _ACCOUNT_FIELDS = frozenset(words(_NAMES["of_account"]))
+_SHOWN_TEXTS = frozenset(words(_NAMES["of_shown_texts"]))
 _SECRET_FIELDS = frozenset(words(_NAMES["of_secret"]))
 _OBJECTS, _IN_OBJECTS = (frozenset(words(_NAMES[key])) for key in ("of_object", "in_object"))
 _OBJECT_NAME = re.compile(r"[a-z][a-z0-9]{0,30}(?:[-.][a-z0-9]{1,30}){0,8}")  # of Kubernetes
@@ -371,7 +373,9 @@ def is_secret_field(name: str, value: str) -> bool:
 def describes(holder: str, name: str, value: str) -> bool:
     """Return whether a field below a key such as ``credentials`` or ``secrets`` is no secret."""
     holder = holder.lower()
-    if "cred" in holder and is_account_field(name, value):
+    if ("cred" in holder or holder == "auth") and is_account_field(name, value):
+        return True
+    if holder in _SHOWN_TEXTS and is_label(value):
         return True
     return "secret" in holder and is_secret_field(name, value)
 

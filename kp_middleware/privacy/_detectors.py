@@ -28,6 +28,7 @@ from kp_middleware.privacy._values import (
     is_description,
     is_dummy,
     is_harmless,
+    is_message,
     is_strong,
     is_words,
     pattern,
@@ -90,7 +91,12 @@ def _values_at(text: str, start: int, *, holder: str) -> tuple[list[tuple[int, i
 
 
 def _is_harmless(name: str, value: str, holder: str) -> bool:
-    if is_harmless(value) or is_description(value) or describes(holder, name, value):
+    if (
+        is_harmless(value)
+        or is_description(value)
+        or is_message(value)
+        or describes(holder, name, value)
+    ):
         return True
     return value.replace(".", "").isdecimal() and (len(value) < 4 or is_counter(name))
 

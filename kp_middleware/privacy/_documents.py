@@ -34,7 +34,14 @@ from kp_middleware.privacy._ruleset import (
     replace_spans,
     ruleset,
 )
-from kp_middleware.privacy._values import TABLE, is_description, is_model_token, is_strong, words
+from kp_middleware.privacy._values import (
+    TABLE,
+    is_description,
+    is_message,
+    is_model_token,
+    is_strong,
+    words,
+)
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel, ReasoningTrace
@@ -309,7 +316,7 @@ class DocumentRedactor:
         if not text or PLACEHOLDER.fullmatch(text):
             return text
         if place.label != DENIED:
-            if is_description(text) or self._rules.is_allowed(text):
+            if is_description(text) or is_message(text) or self._rules.is_allowed(text):
                 return text
             if any(describes(str(part), place.name, text) for part in place.path):
                 return text

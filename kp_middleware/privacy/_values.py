@@ -90,6 +90,8 @@ def _full_match(found: re.Pattern[str]) -> Callable[[str], bool]:
 
 _REFERENCE = re.compile("<([A-Z_]{3,})>")
 _DUMMY, _MASK, _DESCRIBED = map(pattern, ("DUMMY", "MASK", "DESCRIBED"))
+_MESSAGE_WORDS, _MESSAGE_PHRASE = pattern("MESSAGE_WORDS"), pattern("MESSAGE_PHRASE")
+_MESSAGE_START, _MESSAGE_NOUN = pattern("MESSAGE_START"), pattern("MESSAGE_NOUN")
 _MODEL_TOKEN, _NOT_A_PHONE = pattern("MODEL_TOKEN"), pattern("NOT_A_PHONE")
 is_plain_url, is_flag_word = _full_match(pattern("PLAIN_URL")), _full_match(pattern("FLAG_WORD"))
 is_code, is_common_word = _full_match(pattern("CODE")), _full_match(pattern("COMMON_WORD"))
@@ -140,6 +142,28 @@ def is_description(value: str) -> bool:
     """Return whether a value under a secret's name is its type, a mask or a mode of a browser."""
     value = value.strip()
     return (_DESCRIBED.fullmatch(value) or _MASK.fullmatch(value)) is not None
+
+
+def is_message(value: str, *, is_whole: bool = True) -> bool:
+    """Return whether a value is what a form says of a secret: ``must have 8 characters``.
+
+    The rest of a line, which is not ``is_whole``, may begin with the secret.
+    """
+    if not _MESSAGE_PHRASE.search(value[:300]) or not _MESSAGE_WORDS.fullmatch(value):
+        return False
+    return _MESSAGE_START.match(value) is not None or (
+        is_whole and _MESSAGE_NOUN.search(value) is not None
+    )
+
+
+def is_label(value: str) -> bool:
+    """Return whether a value is a label of a form: ``Forgot password?``."""
+    named = _MESSAGE_NOUN.search(value) is not None
+    return (
+        named
+        and value[:1].isupper()
+        and re.fullmatch(r"[^\W\d_ ]+(?: [^\W\d_ ]+){0,5}[?:.]?", value) is not None
+    )
 
 
 def is_wordy(value: str) -> bool:

@@ -151,6 +151,46 @@ KINDS["names of secrets"] = (
     ],
 )
 
+TOLD = (
+    *("is too short (minimum is 8 characters)", "The password field is required."),
+    *("Password must contain at least one uppercase letter.", "Passwords do not match"),
+)
+KINDS["messages, labels and types"] = (
+    [
+        *({"errors": {"password": [text]}} for text in TOLD),
+        *(f"422 {json.dumps({'errors': {'password': [text]}})}" for text in TOLD),
+        *(f'{{"password": "{text}", "n": 1}}' for text in TOLD),
+        *("Password: at least 8 characters", "password: 8-64 characters"),
+        *("Password: min. 8 characters, 1 number", "Passwort: mindestens 8 Zeichen"),
+        *("パスワードは8文字以上で入力してください", "密码是6-20个字符"),
+        {"password": "8文字以上です"},
+        {"i18n": {"password": "Password", "forgot_password": "Forgot password?"}},
+        'log {"i18n": {"password": "Password", "forgot_password": "Forgot password?"}}',
+        *({"auth": {"type": "bearer"}}, {"auth": {"provider": "google"}}),
+        '{"field": "password", "message": "must not be empty"}',
+        "message Login { string user = 1; string password = 2; }",
+        *("  optional string api_key = 12;", "  Credentials credentials = 7;"),
+    ],
+    [
+        *(
+            (form, value)
+            for form in (
+                *('{{"errors": {{"password": "{}"}}}}', 'log {{"errors": {{"password": ["{}"]}}}}'),
+                *('{{"i18n": {{"password": "{}"}}}}', '{{"auth": {{"password": "{}"}}}}'),
+                *('{{"auth": {{"key": "{}"}}}}', '{{"auth": ["bob", "{}"]}}', '{{"auth": "{}"}}'),
+                *('{{"password": "{}", "n": 1}}', '("password", "{}")', "password: {}"),
+            )
+            for value in (WEAK, WORD, SYMBOLS, "correct horse battery staple")
+            if value != "correct horse battery staple" or form.startswith("{{")
+        ),
+        *(("password: {}", value) for value in ("8-64-Tiger", "min8!Xk", "12monkeys")),
+        *(("{}は{}です".format("パスワード", "{}"), value) for value in (WEAK, SYMBOLS, "8Mozi!x")),
+        ('{{"password": "{}"}}', "the cat is on the mat"),
+        ('string password = "{}";', "315"),
+        ("string password = {};", SYMBOLS),
+    ],
+)
+
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_only_reads_like_a_secret_stays(kind):
