@@ -85,6 +85,8 @@ _FIELD_TYPE = re.compile(
 )
 _SHOWN_TEXTS = pattern("SHOWN_TEXTS")
 _NEXT_PAIR = re.compile(r"[;&,]\w{2,40}=")
+_FIRST_IN_LINE = re.compile(r"(?:[\w.-]{1,64}: )?\s*(?:[A-Za-z][\w.-]*)?")
+_PLAIN = re.compile(r"[\w.-]+")
 _FIELD_BEFORE = re.compile(r"[\w.]=\S{0,80}[ \t]{1,4}[\w.-]*\Z")
 _KUBERNETES_SECRET = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
 _VENDORS = dict.fromkeys(words(TABLE["words"]["VENDORS"]))
@@ -193,8 +195,17 @@ def is_second_argument(match: re.Match[str]) -> bool:
 
 
 def is_secret_cell(match: re.Match[str]) -> bool:
-    in_table = _line_before(match).lstrip().startswith("|")
+    in_table = _line_before(match).lstrip().startswith(("|", "│", "┃", "║"))
     return (in_table or any(map(str.isspace, _separator(match)))) and is_secret_in_prose(match)
+
+
+def is_second_column(match: re.Match[str]) -> bool:
+    """Return whether a line has a name and a random value only: ``password    q7Rm2xWz``."""
+    value = value_of(match)
+    is_random = has_digits(value, 2) or not _PLAIN.fullmatch(value)
+    return (
+        bool(_FIRST_IN_LINE.fullmatch(_line_before(match))) and is_random and is_strong_mix(value)
+    )
 
 
 def is_password_line(match: re.Match[str]) -> bool:

@@ -108,6 +108,7 @@ _RULER = re.compile(r"[\s|:+=-]+")
 _HEADING = re.compile(r"[\w .-]{1,60}")
 _ALIGNED_CELL = re.compile(r"\S+(?: \S+)*")
 _MAX_ROWS = 1000
+_BOX = str.maketrans("│┃║─━═┼┿╇╈╪╬├┤┡┩┣┫╞╡╠╣", "|||---" + "+" * 16)
 
 
 def spans_in_columns(
@@ -116,7 +117,7 @@ def spans_in_columns(
     """Yield the cells of columns for which ``key_label`` returns a label, except words."""
     if not any(name in indexed.lowered for name in _NAMES):
         return
-    text = indexed.text
+    text = indexed.text.translate(_BOX)
 
     def label_of(name: str) -> str:
         return key_label(name) if _HEADING.fullmatch(name) else ""

@@ -17,6 +17,10 @@ TABLES = {
     "three columns": "host,user,api_token\nh1,bob,{}\n",
     "aligned": "username  password\nbob       {}\n",
     "aligned, with more": "NAME   TOKEN              AGE\nfirst  {}   3d\n",
+    "drawn in boxes": "┏━━━━┳━━━━━━━┓\n┃ id ┃ token ┃\n┡━━━━╇━━━━━━━┩\n│ 1  │ {} │\n",
+    "a row in boxes": "│ DB_PASSWORD │ {} │\n",
+    "names and values": "Key         Value\n---         -----\ntoken       {}\nrenewable   true\n",
+    "a line of two columns": "DB_PASSWORD                {}\n",
     "a ruler of Windows": "| user | password |\r\n|---|---|\r\n| bob | {} |\r\n",
 }
 
@@ -54,9 +58,18 @@ def test_the_default_in_a_schema_is_a_value():
     "text",
     [
         "option     token\nverbose    everything\nquiet      nothing\n",
+        "token_duration       768h\ntoken_type           service\n",
+        "password       required\nsecret         2\nPyJWT          2.8.0\nmax_tokens     4096\n",
+        "token          /run/secrets/token1\nsecret     $GITHUB_TOKEN1\n",
         "password_reset_at: 2026-01-02T03:04:05Z",
     ],
-    ids=["an aligned text below a heading", "when a secret was changed"],
+    ids=[
+        "an aligned text below a heading",
+        "about a token",
+        "two columns",
+        "places",
+        "when a secret was changed",
+    ],
 )
 def test_what_is_no_secret_in_a_column_or_a_field_stays(text):
     assert redact_text(text).text == text
