@@ -182,7 +182,7 @@ class ProblemKind(Enum):
     )
     WRONG_PATH = (
         "a server answers, but there is no registry at this address (it answered {detail})",
-        "correct KP_REGISTRY_URL: it ends before /v1/knowledge",
+        "correct KP_REGISTRY_URL: leave out /v1/knowledge",
     )
     REDIRECT = (
         "the server redirects ({detail})",
@@ -203,11 +203,11 @@ class ProblemKind(Enum):
     )
     LIMIT = (
         "the rate limit is exceeded (429)",
-        "sending resumes by itself; let nothing else send with this key",
+        "sending resumes automatically; do not use this key elsewhere",
     )
     UNHEARD = (
         "two programs exited while waiting for an answer, and another 429 may cost the key",
-        "sending resumes by itself; kp.close(timeout_s=…) waits longer for an answer",
+        "sending resumes automatically; kp.close(timeout_s=…) waits longer for an answer",
     )
     DEAD_KEY = (
         "the registry refused the API key (unknown or revoked)",

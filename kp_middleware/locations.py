@@ -98,7 +98,7 @@ def file_problem(path: Path) -> str | None:
         return f"{path} cannot be a file: {getattr(error, 'strerror', None) or error}"
     if folder.is_dir() and os.access(folder, os.W_OK):
         return None
-    return f"{path} cannot be created: name a file in a folder that you may write to"
+    return f"{path} cannot be created: choose a folder that you can write to"
 
 
 def read_settings_file() -> dict[str, Any]:

@@ -160,7 +160,9 @@ def _matching(pattern: str, message: str) -> AfterValidator:
 
 _Short: TypeAlias = Annotated[NonEmpty, Field(max_length=1000)]
 _Pattern: TypeAlias = Annotated[_Short, AfterValidator(_checked_pattern)]
-_Region: TypeAlias = Annotated[str, _matching("[A-Z]{2}", "must be two capitals, such as DE")]
+_Region: TypeAlias = Annotated[
+    str, _matching("[A-Z]{2}", "must be two capital letters, such as DE")
+]
 _Engine: TypeAlias = Annotated[
     _Short,
     _matching(

@@ -50,7 +50,7 @@ _COUNTS: Final = {
 @options.json_option
 @options.pass_db
 def review(db: Path, *, limit: int, filters: storage.Filters) -> None:
-    """Judge runs with one key each: did it succeed?
+    """Review runs, with one key each: did it succeed?
 
     Asks about recent runs with an unknown outcome: first those that were or would be sent, then
     those with the least certain estimate, which are at least half of the list.

@@ -17,9 +17,9 @@ from kp_middleware.views.wording import printable
 _SECTIONS: Final = {  # of --help: each command with its module
     "Find runs": "runs.list runs.show runs.similar runs.diff runs.tail recall.recall runs.sql",
     "Summarize": "stats.status stats.stats calibrate.calibrate stats.ui stats.report",
-    "Judge and score": "feedback.review feedback.feedback feedback.rescore",
+    "Review and score": "feedback.review feedback.feedback feedback.rescore",
     "Share": "outbox.outbox redact.redact maintenance.shared maintenance.pull",
-    "Move runs": "transfer.import transfer.export recall.mcp"
+    "Import, export, maintain": "transfer.import transfer.export recall.mcp"
     " maintenance.backup maintenance.migrate maintenance.prune",
     "Set up": "setup.demo setup.doctor config.config",
 }

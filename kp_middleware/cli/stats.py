@@ -254,7 +254,7 @@ def _render_backlog(report: Row) -> "Iterator[RenderableType]":
             log["in_words"],
             log["to_ship"] and f"{log['to_ship']:,} waiting to be shipped",
             log["asking"] and f"{log['asking']:,} passed locally and await it",
-            log["since"] and f"the first began {log['since'][:19].replace('T', ' ')}",
+            log["since"] and f"the oldest began {log['since'][:19].replace('T', ' ')}",
         ]
         yield ""
         yield indented("; ".join(filter(None, facts)), "shared log ")

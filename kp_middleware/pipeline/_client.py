@@ -28,7 +28,7 @@ class KnowledgePulse(Pipeline):
     """Records runs, scores them in the background, stores them all, and forwards the best.
 
     Nothing is opened, loaded or started before the first run has ended. Internal errors are logged
-    and counted; they never reach the agent. A wrong variable, or a wrong line of
+    and counted; they never reach the agent. An invalid variable, or an invalid line of
     ``settings.toml``, raises nothing either: runs are recorded, nothing is sent, and the log,
     `stats`, ``status`` and ``doctor`` say why.
 
@@ -39,11 +39,12 @@ class KnowledgePulse(Pipeline):
             fails, the run is withheld.
         exporter: Receives cleared runs in place of the registry, and needs no API key: any function
             of one `Exporter` item, such as the ``append`` of a list.
-        store: Stores runs in place of the file, which commands, pages, `runs` and `recall` read.
+        store: Stores runs in place of the file. Commands, pages, `runs` and `recall` read only the
+            file.
         settings: See `Settings`; each is also ``KP_…`` in the environment.
 
     Raises:
-        pydantic.ValidationError: With the name of each keyword that is wrong.
+        pydantic.ValidationError: If a keyword is invalid; it names each.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:

@@ -25,7 +25,7 @@ logger = logging.getLogger("kp_middleware")
 
 _DUPLICATE_ID: Final = (
     "trace %s is already in the file and was not stored again: give each trace its own id;"
-    " more of this kind are counted, not logged"
+    " further cases are counted, not logged"
 )
 _VISIBILITIES: Final = ("private", "org", "network")  # the strictest first
 _LEVELS: Final = ("aggregated", "federated", "private")  # the strictest first

@@ -163,9 +163,9 @@ class Pipeline:
 
         Args:
             thread_id: The one in LangGraph's ``configurable``.
-            success: Whether its task was done; None means as its last run ended, incomplete if
-                that waits for a person.
-            confidence: How sure you are, 0 to 1; None means what the last run stated.
+            success: Whether its task was done; None keeps the outcome of its last run; if that run
+                waits for a person, the trace is incomplete.
+            confidence: How sure you are, 0 to 1; None keeps that of the last run.
 
         Raises:
             ValueError: If the confidence is not from 0 to 1.
@@ -264,7 +264,7 @@ class Pipeline:
         return Stats(*counts, in_memory, self._scorer.dropped, swallowed, trouble)
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Flush, then stop; the next process does the rest. Idempotent.
+        """Flush, then stop; the next process finishes the rest. Idempotent.
 
         Exceeds the timeout only while finished runs are being written to the file.
         """

@@ -63,7 +63,7 @@ class Shield:
         """Count a failure of recording, and log the first of its kind."""
         kind = f"{kind}: {type(error).__name__}"
         if self.count(kind):
-            message = "%s (%s); more of this kind are counted, not logged"
+            message = "%s (%s); further cases are counted, not logged"
             logger.warning(message, effect, kind, exc_info=error)
 
 

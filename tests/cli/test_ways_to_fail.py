@@ -34,7 +34,7 @@ WAYS = {
         lambda: at.at_a_registry(path="/api"),
         (
             "a server answers, but there is no registry at this address (it answered 404); correct"
-            " KP_REGISTRY_URL: it ends before /v1/knowledge"
+            " KP_REGISTRY_URL: leave out /v1/knowledge"
         ),
     ),
     "a page with 200": (
@@ -265,7 +265,7 @@ def test_patience_is_told_with_when_it_ends(queue, program, as_json):
     (told,) = as_json("status")["troubles"]
 
     assert re.search(rf"tried once, next at {INSTANT}", told)
-    assert "the rate limit is exceeded (429); sending resumes by itself; let nothing else" in told
+    assert "the rate limit is exceeded (429); sending resumes automatically; do not use" in told
     assert told.endswith("; 3 take about 5 s then")
 
 

@@ -29,7 +29,7 @@ VARIABLES = {
     "KP_RETENTION_DAYS": ("0", "should be greater than 0"),
     "KP_REDACT_ENGINES": ("trufflehog", "gitleaks:FILE or presidio:MODEL"),
     "KP_REDACT_DENY": ("/a/,b", "write a JSON list"),
-    "KP_REDACT_PHONE_REGIONS": ("Germany", "must be two capitals"),
+    "KP_REDACT_PHONE_REGIONS": ("Germany", "must be two capital letters"),
 }
 SETTINGS_FILE = "kp-middleware/settings.toml"
 FILES = {

@@ -99,7 +99,7 @@ def test_a_pause_of_sending_is_told_with_its_end_and_its_cause(as_json):
             "refused": False,
             "problem": "unheard",
             "in_words": "two programs exited while waiting for an answer, and another 429 may cost"
-            " the key; sending resumes by itself; kp.close(timeout_s=…) waits longer for an"
+            " the key; sending resumes automatically; kp.close(timeout_s=…) waits longer for an"
             " answer",
             "since": "2027-01-15T08:00:00.000Z",
             "tries": 2,
