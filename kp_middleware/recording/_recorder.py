@@ -229,20 +229,23 @@ class Recorder:
 
         Args:
             result_summary: The final answer.
-            confidence: The agent's confidence, 0 to 1; other values are ignored and counted as
-                failures of recording.
+            confidence: The agent's confidence, 0 to 1.
             success: True if the task was done; by default, True if the run ended without error.
+
+        Other values, such as ``success="no"``, are ignored and counted as failures of recording.
         """
         if self.finished:
             return
         if result_summary is not None:
             self.result_summary, _ = self._sized_text(result_summary)
-        if success is not None:
+        if success in (True, False):
             self.success = bool(success)
         if confidence is not None:
             if not 0 <= confidence <= 1:
                 raise ValueError(f"confidence must be a number (0 to 1), got {confidence!r}")
             self.confidence = float(confidence)
+        if success not in (None, True, False):
+            raise TypeError(f"success must be a bool, got {success!r}")
 
     @shield
     def extract_confidence(self, *results: object) -> None:

@@ -191,6 +191,18 @@ def test_a_confidence_that_cannot_be_is_ignored_and_counted(recorder, confidence
     assert shield.failures.total() == 1
 
 
+@pytest.mark.parametrize("success", ["no", "false", "", [], {}, 2, 0.5])
+def test_a_success_that_is_no_bool_is_ignored_and_counted(recorder, success):
+    recorder.thought("well")
+    recorder.outcome("done", confidence=0.4, success=success)
+
+    run = finished(recorder)
+
+    assert (run.trace.outcome.result_summary, run.trace.outcome.confidence) == ("done", 0.4)
+    assert (run.trace.metadata.success, run.success_source) == (True, "assumed")
+    assert shield.failures.total() == 1
+
+
 @pytest.mark.parametrize(
     ("latency_ms", "kept"),
     [
