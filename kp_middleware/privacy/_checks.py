@@ -86,6 +86,7 @@ _FIELD_TYPE = re.compile(
 _SHOWN_TEXTS = pattern("SHOWN_TEXTS")
 _NEXT_PAIR = re.compile(r"[;&,]\w{2,40}=")
 _FIRST_IN_LINE = re.compile(r"(?:[\w.-]{1,64}: )?\s*(?:[A-Za-z][\w.-]*)?")
+_BLOCK_SCALAR = re.compile(r"[|>][-+]?\s+\Z")
 _PLAIN = re.compile(r"[\w.-]+")
 _FIELD_BEFORE = re.compile(r"[\w.]=\S{0,80}[ \t]{1,4}[\w.-]*\Z")
 _KUBERNETES_SECRET = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
@@ -325,6 +326,8 @@ def _is_bare_value(match: re.Match[str], value: str, name: str, sign: str) -> bo
     if value[0] == "(" and is_password_name(name) and " " not in sign:
         return True
     if "==" in sign or "!=" in sign or value[0] in "[{(" or "\n" in sign:
+        if is_password_name(name) and _BLOCK_SCALAR.search(sign) and has_digits(value):
+            return True
         return is_strong(value) and not is_wordy(value.strip("[{()}]"))
     if ":" in sign and _is_described(match, value, name):
         return False

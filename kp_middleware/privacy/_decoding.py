@@ -18,6 +18,7 @@ from kp_middleware.privacy._values import (
     in_any_case,
     is_label,
     is_strong,
+    is_strong_mix,
     unicode_forms,
     words,
 )
@@ -351,6 +352,11 @@ def names_a_secret(name: str) -> bool:
 def is_counter(name: str) -> bool:
     """Return whether a name is that of a number, even below a secret's name."""
     return _COUNTER.search(name.lower()) is not None
+
+
+def is_random_field(name: str, value: str) -> bool:
+    """Return whether a value below a secret's name is one, for its own name and its form."""
+    return is_probable(f"{name}_") and is_strong_mix(value)
 
 
 def is_account_field(name: str, value: str) -> bool:

@@ -20,6 +20,7 @@ from kp_middleware.privacy._decoding import (
     full_readings,
     fully_decoded,
     is_counter,
+    is_random_field,
 )
 from kp_middleware.privacy._rules import IndexedText
 from kp_middleware.privacy._values import (
@@ -99,6 +100,36 @@ def _is_harmless(name: str, value: str, holder: str) -> bool:
     ):
         return True
     return value.replace(".", "").isdecimal() and (len(value) < 4 or is_counter(name))
+
+
+_HEADING_OF_LINES, _NAMED_LINE = pattern("HEADING_OF_LINES"), pattern("NAMED_LINE")
+_MAX_LINES = 200
+
+
+def spans_below_headings(
+    indexed: IndexedText, key_label: Callable[[str], str]
+) -> Iterator[LabeledSpan]:
+    """Yield random values in the lines below ``secrets:``, ``secrets = {`` or ``[secrets]``."""
+    text, label_of = indexed.text, cache(key_label)
+    for heading in _HEADING_OF_LINES.finditer(text):
+        keys = [heading["key"]] if heading["key"] else heading["table"].split(".")
+        label = next(filter(None, map(label_of, keys)), "")
+        start = text.find("\n", heading.end()) + 1 or len(text)
+        for _ in range(_MAX_LINES if label else 0):
+            end = text.find("\n", start)
+            whole = text[start : end if end >= 0 else len(text)]
+            indent = len(whole) - len(whole.lstrip(" \t"))
+            if (
+                not whole
+                or whole[0] == "["
+                or (heading["key"] and indent <= len(heading["indent"]))
+            ):
+                break
+            line = _NAMED_LINE.fullmatch(whole[:1000])
+            if line and is_random_field(line["name"], line[kind := line.lastgroup or 0]):
+                first, last = line.span(kind)
+                yield LabeledSpan(start + first, start + last, label, "secret")
+            start += len(whole) + 1
 
 
 _RULED, _DELIMITED, _ALIGNED = map(pattern, ("RULED", "DELIMITED", "ALIGNED"))

@@ -161,10 +161,7 @@ class DocumentRedactor:
         cleaned: dict[str, Any] = {}
         numbers: dict[str, int] = {}
         sibling = is_schema = None
-        if isinstance(arguments := value.get("args"), list | tuple):
-            command = str(value.get("command")).rpartition("/")[2]
-            value = {**value, "args": self._arguments(arguments, place.child("args"), command)}
-        for key, member in value.items():
+        for key, member in self._without_arguments(value, place).items():
             shown = key if isinstance(key, str) else str(key)
             name, label, role, is_clean = self._rules.key_info(shown)
             if not is_clean:
@@ -181,6 +178,8 @@ class DocumentRedactor:
                 sibling = self._sibling_name(value) if sibling is None else sibling
                 if sibling and (role == "value" or self._rules.key_label(sibling)):
                     name, label, *_ = self._rules.key_info(sibling)
+            if value.get("kind") == "Secret" and key in {"data", "stringData"}:
+                label = "password"  # of Kubernetes
             if exempt:
                 around, name, label = place._replace(label=""), "", ""
             inner = self._member(member, around, shown, name, label)
@@ -230,6 +229,13 @@ class DocumentRedactor:
             cleaned.append(self._member(item, place, index, name or place.name, label))
             before = item
         return cleaned
+
+    def _without_arguments(self, value: Mapping[Any, object], place: Location) -> Mapping[Any, Any]:
+        """Return the members of a command, without what ``args`` reveal after ``command``."""
+        if not isinstance(arguments := value.get("args"), list | tuple):
+            return value
+        command = str(value.get("command")).rpartition("/")[2]
+        return {**value, "args": self._arguments(arguments, place.child("args"), command)}
 
     def _arguments(
         self, value: Sequence[object], place: Location, command: str = "_"

@@ -26,6 +26,7 @@ from kp_middleware.privacy._detectors import (
     KnownSecrets,
     readings_of_cut,
     spans_before_cuts,
+    spans_below_headings,
     spans_below_keys,
     spans_in_arguments,
     spans_in_base64,
@@ -152,6 +153,7 @@ class Ruleset:
         yield from self._without_allowed(indexed, self._by_rules(indexed))
         if "NAME" in indexed.signs or self._denied_keys:
             yield from self._without_allowed(indexed, spans_below_keys(indexed, self.key_label))
+            yield from self._without_allowed(indexed, spans_below_headings(indexed, self.key_label))
             yield from self._without_allowed(indexed, spans_in_columns(indexed, self.key_label))
         if "FLAG" in indexed.signs and ('"-' in indexed.text or "'-" in indexed.text):
             found = spans_in_arguments(indexed.text, lambda said: self._by_rules(self.read(said)))

@@ -72,6 +72,8 @@ PLACES = (
     *('buildConfigField("String", "API_KEY", "\\"{}\\"")', 'WiFi.begin("home", "{}");'),
     *('pymysql.connect("db", "root", "{}", "x")', 'request.basic_auth("bob", Some("{}"))'),
     *("define('AUTH_KEY',         '{}');", 'mysqli_connect("db", "root", "{}", "data1")'),
+    *("secrets:\n  db: {}\n", "app:\n  passwords:\n    bob: '{}'\n", '[passwords]\nbob = "{}"\n'),
+    *('secrets = {{\n  db = "{}"\n}}', "kind: Secret\nstringData:\n  main: {}\n"),
     *("spawn('sshpass', ['-p', '{}', 'ssh', host])", 'run(["mysql", "-u", user, "-p{}", db])'),
     *('const dbPassword string = "{}"', 'var   apiKey       string = "{}"'),
 )  # fmt: skip

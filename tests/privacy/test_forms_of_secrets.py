@@ -65,6 +65,7 @@ def test_such_names_give_it_away_as_keys():
         ("kind: Secret\ndata:\n  extra: {}\n", "cXVpZXQgcGFzcyBwaHJhc2U="),
         ("chpasswd <<EOF\nbob:{}\nEOF", made_up.PASSWORD),
         ("setx DB_PASSWORD {}", made_up.PASSWORD),
+        ("password: |\n  {}\nuser: bob", "hunter2"),
         *((form, weak) for form in LOGINS for weak in ("Pass" + "word123", "my-secret" + "-pw")),
         ("Unseal Key 2: {}", made_up.base64_of(33)),
         *((f"{made_up.PREFIXED['aws']}{between}{{}}", ANNOUNCED) for between in BETWEEN),
@@ -163,6 +164,10 @@ def test_what_stands_around_a_bare_value_still_reads(text, expected):
         *(["ssh", "-p", "2222"], ["mkdir", "-p", "some/folder"], ["redis-cli", "-h", "cache"]),
         *('subprocess.run(["mkdir", "-p", "some/folder2"])', '["git", "log", "-p", "HEAD~2"]'),
         *('parser.add_argument("-p", "--password", help="x")', '["mysql", f"-p{password}"]'),
+        "secrets:\n  db_password:\n    file: ./db_password2.txt\n  other:\n    external: true\n",
+        "secret:\n  secretName: db-creds-2024\n[secrets]\na = 1\n[other]\nid = 'q7Rm2xWz9LkT'\n",
+        "credentials:\n  user: bob\n  region: eu-central-1\nbuild: q7Rm2xWz9LkT\n",
+        {"kind": "ConfigMap", "data": {"main": TWELVE}},
         *("define('AUTH_KEY', 'put your unique phrase here');", 'dsn("%s:%s@tcp(%s)/%s", a, b)'),
         *('option("--token", default=None)', 'option("--tokenizer", default="base-uncased2")'),
         *('jwt.encode(payload, SECRET_KEY, algorithm="HS256")', "bcrypt.hash(password, 10)"),
@@ -176,7 +181,13 @@ def test_what_only_stands_where_a_secret_could_stays(value):
     assert redact_jsonable(value, level="private").value == value
 
 
-@pytest.mark.parametrize("value", [["-p", TWELVE], ["--password", "quiet"], {"pin": "4815162342"}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(["-p", TWELVE], ["--password", "quiet"], {"pin": "4815162342"}),
+        {"kind": "Secret", "type": "Opaque", "stringData": {"main": "quiet"}},
+    ],
+)
 def test_a_secret_goes_from_a_list_of_arguments_and_a_field(value):
     assert "REDACTED" in str(redact_jsonable(value, level="private").value)
 
