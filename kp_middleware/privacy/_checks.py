@@ -9,6 +9,7 @@ from kp_middleware.privacy._decoding import (
     is_page_token,
     is_password_name,
     is_probable,
+    is_variable_name,
 )
 from kp_middleware.privacy._values import (
     TABLE,
@@ -84,6 +85,11 @@ _FIELD_TYPE = re.compile(
     r"|[A-Z]\w{1,40}|\w{1,40}(?:\.\w{1,40}){1,5})\s{1,4}\w{0,40}\Z"
 )
 _SHOWN_TEXTS = pattern("SHOWN_TEXTS")
+_ARGUMENT_END, _LINE_GOES_ON = re.compile(r"\s{0,2}[,)}]"), re.compile(r",[ \t]{0,8}(?:\n|\Z)")
+_STORAGE_NAME, _STORED_NAME = pattern("STORAGE_NAME"), pattern("STORED_NAME")
+_STORED_TOKEN = re.compile(r"(?i)token|session|cookie|jwt|auth")
+_STORED_PARTS = re.compile("[A-Za-z][-_:./@][A-Za-z]")
+_STORED_SECRET = re.compile(r"(?i)secret|pass|pw")
 _NEXT_PAIR = re.compile(r"[;&,]\w{2,40}=")
 _FIRST_IN_LINE = re.compile(r"(?:[\w.-]{1,64}: )?\s*(?:[A-Za-z][\w.-]*)?")
 _BLOCK_SCALAR = re.compile(r"[|>][-+]?\s+\Z")
@@ -259,7 +265,9 @@ def is_assigned_secret(match: re.Match[str]) -> bool:
         return False
     if is_plain_url(value) or (not is_bare and is_message(value)):
         return False
-    if is_bare and _is_told(match):
+    if is_bare and (_is_told(match) or _is_argument(match, sign)):
+        return False
+    if not is_bare and _is_stored_name(name, value):
         return False
     if is_page_token(name) or _is_working_folder(name, value) or is_object_name(name, value):
         return False
@@ -273,6 +281,34 @@ def is_assigned_secret(match: re.Match[str]) -> bool:
         return False
     check = _is_bare_value if is_bare else _is_quoted_value
     return check(match, value, name, sign)
+
+
+def _is_argument(match: re.Match[str], sign: str) -> bool:
+    """Return whether a variable is passed: ``User(password=hashed_pw)``, ``password: newPass,``."""
+    value, before = match["value_bare"], _line_before(match)
+    if sign not in {"=", ": "} or not is_variable_name(value):
+        return False
+    if not _ARGUMENT_END.match(match.string, match.end("value_bare")):
+        return False
+    is_in_call = before.count("(") > before.count(")")
+    if sign == "=":
+        return is_in_call and value in value.lower()
+    if before.strip():
+        return is_in_call and before.count("{") > before.count("}")
+    return (
+        value not in value.lower()
+        and _LINE_GOES_ON.match(match.string, match.end("value_bare")) is not None
+    )
+
+
+def _is_stored_name(name: str, value: str) -> bool:
+    """Return whether the value of ``STORAGE_KEY`` and the like names what a browser stores."""
+    found = _STORAGE_NAME.fullmatch(name)
+    if found is None or not _STORED_NAME.fullmatch(value) or is_passphrase(value):
+        return False
+    if found["other"]:
+        return _STORED_PARTS.search(value) is not None and not _STORED_SECRET.search(value)
+    return _STORED_TOKEN.search(value) is not None and not _STORED_SECRET.search(value)
 
 
 def _is_told(match: re.Match[str]) -> bool:

@@ -295,6 +295,10 @@ _COUNTER = re.compile(
     r"|(?:created|updated|changed|modified|accessed|rotated|deleted|issued)_?(?:at|on))\Z"
 )
 _ACCOUNT_FIELDS = frozenset(words(_NAMES["of_account"]))
+_OF_VARIABLE, _OF_WEAK, _SHORT = (
+    frozenset(words(_NAMES[f"of_{key}"])) for key in ("variable", "weak_password", "short_variable")
+)
+_VARIABLE = re.compile(r"[a-z]{1,20}(?:_[a-z]{1,20}){1,4}|[a-z]{1,20}(?:[A-Z][a-z]{1,20}){1,4}")
 _SHOWN_TEXTS = frozenset(words(_NAMES["of_shown_texts"]))
 _SECRET_FIELDS = frozenset(words(_NAMES["of_secret"]))
 _OBJECTS, _IN_OBJECTS = (frozenset(words(_NAMES[key])) for key in ("of_object", "in_object"))
@@ -384,6 +388,14 @@ def describes(holder: str, name: str, value: str) -> bool:
     if holder in _SHOWN_TEXTS and is_label(value):
         return True
     return "secret" in holder and is_secret_field(name, value)
+
+
+def is_variable_name(value: str) -> bool:
+    """Return whether a value in code names a variable that holds a secret: ``hashed_pw``."""
+    if not _VARIABLE.fullmatch(value):
+        return value in _SHORT
+    parts = words_of_name(value)
+    return not parts.isdisjoint(_OF_VARIABLE) and parts.isdisjoint(_OF_WEAK)
 
 
 def is_object_name(name: str, value: str) -> bool:

@@ -191,6 +191,29 @@ KINDS["messages, labels and types"] = (
     ],
 )
 
+KINDS["variables and names of storage"] = (
+    [
+        *("createUser({ email, password: hashedPassword })", "  password: hashedPassword,"),
+        *("User(password=hashed_pw)", "Client(token=tok)", "Client(api_key=key, timeout=5)"),
+        *("db.connect({ user: dbUser, password: dbPassword })", "connect(host=h, password=pw)"),
+        *('const TOKEN_KEY = "auth_token";', 'ACCESS_TOKEN_KEY = "access_token"'),
+        *("const STORAGE_KEY = 'app:settings';", 'const STORAGE_KEY = "todo-app-items-v1";'),
+    ],
+    [
+        *(
+            (form, value)
+            for form in (
+                *("{{user: bob, password: {}}}", "login(user=bob, password={})", "X(password={})"),
+                *("  password: {},", 'X({{ email, password: "{}" }})', "X(password='{}')"),
+                *('TOKEN_KEY = "{}"', 'STORAGE_KEY = "{}"', 'SECRET_KEY = "{}"', "password={}"),
+            )
+            for value in (WEAK, WORD, SYMBOLS, "mySecretKey", "supersecret")
+        ),
+        *(('STORAGE_KEY = "{}"', value) for value in (made_up.TOKEN, made_up.base64_of(64))),
+        *(('API_KEY = "{}"', value) for value in ("auth_token", "test_key")),
+    ],
+)
+
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_only_reads_like_a_secret_stays(kind):
