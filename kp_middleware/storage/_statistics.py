@@ -231,7 +231,8 @@ class SeenRun(NamedTuple):
 
 _SEEN: Final = """
     SELECT substr(started_at, 1, 10), model,
-           iif(success AND coalesce(success_source, 'assumed') = 'assumed', NULL, success),
+           iif(state = 'paused' OR success AND coalesce(success_source, 'assumed') = 'assumed',
+               NULL, success),
            duration_ms, coalesce(input_tokens, 0) + coalesce(output_tokens, 0), score
     FROM traces
     WHERE started_at >= (SELECT max(:since, date(max(started_at), :days)) FROM traces)
