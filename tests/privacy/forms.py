@@ -72,6 +72,8 @@ PLACES = (
     *('buildConfigField("String", "API_KEY", "\\"{}\\"")', 'WiFi.begin("home", "{}");'),
     *('pymysql.connect("db", "root", "{}", "x")', 'request.basic_auth("bob", Some("{}"))'),
     *("define('AUTH_KEY',         '{}');", 'mysqli_connect("db", "root", "{}", "data1")'),
+    *("Nutze {} als Passwort", "utilise {} comme mot de passe", "usa {} como contraseña"),
+    *("{}をパスワードとして使用", "user bob pass {}", "Das Passwort wurde auf {} geändert"),
     *("secrets:\n  db: {}\n", "app:\n  passwords:\n    bob: '{}'\n", '[passwords]\nbob = "{}"\n'),
     *('secrets = {{\n  db = "{}"\n}}', "kind: Secret\nstringData:\n  main: {}\n"),
     *("spawn('sshpass', ['-p', '{}', 'ssh', host])", 'run(["mysql", "-u", user, "-p{}", db])'),
