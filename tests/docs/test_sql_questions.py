@@ -62,15 +62,13 @@ def db(tmp_path_factory):
 
 
 def _spread_over_time(connection):
-    """Not to be made in a moment: another week, yesterday, a slow run, a refusal."""
+    """Not to be made in a moment: another week, a slow run, a refusal."""
     connection.executescript(
         """
         UPDATE traces SET started_at = '2026-01-05T10:00:00.000Z' WHERE seq < 3;
         UPDATE traces SET started_at = '2026-03-02T10:00:00.000Z' WHERE seq >= 3;
         UPDATE traces SET duration_ms = 9000 * (seq = 3), model = iif(seq < 3, 'large', 'small');
         UPDATE traces SET threshold = score + 0.02 WHERE seq = 5;
-        UPDATE outbox SET sent_at = strftime('%Y-%m-%dT12:00:00.000Z', 'now', '-1 day')
-          WHERE trace_seq = 1;
         UPDATE outbox SET state = 'blocked', reason = 'residual_secret at task.objective'
           WHERE trace_seq = 2;
         """
@@ -82,6 +80,8 @@ def ask(db):
     """The rows that answer a question, by column."""
 
     def rows(beginning):
+        with closing(connect(db)) as connection:  # now: a midnight may have passed
+            connection.execute(SENT_YESTERDAY)
         (sql,) = (sql for title, sql in QUESTIONS.items() if title.startswith(beginning))
         with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as connection:
             connection.row_factory = sqlite3.Row
@@ -90,6 +90,9 @@ def ask(db):
     return rows
 
 
+SENT_YESTERDAY = """
+UPDATE outbox SET sent_at = strftime('%Y-%m-%dT12:00:00.000Z', 'now', '-1 day') WHERE trace_seq = 1
+"""
 A_SHARE = pytest.approx(0.5, abs=0.499)
 ANSWERS = {
     "Which domain clears": [
