@@ -27,6 +27,7 @@ from kp_middleware.privacy._values import (
     is_harmless,
     is_hexadecimal,
     is_label,
+    is_long_name,
     is_message,
     is_mixed,
     is_model_token,
@@ -240,7 +241,7 @@ def is_opaque_value(match: re.Match[str]) -> bool:
     name = _NAME_BEFORE.search(_before(match, 48))
     if name is None or _NAME_OF_HASH.search(name[1]) or _NOT_SECRET.match(value):
         return False
-    return not is_page_token(name[1]) and alternates_often(value)
+    return not is_page_token(name[1]) and alternates_often(value) and not is_long_name(value)
 
 
 def is_doubtful_token(match: re.Match[str]) -> bool:

@@ -118,6 +118,8 @@ _TEMPLATE = re.compile(
 )
 _MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 
+_HUMPS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_SPOKEN = pattern("SPOKEN_WORD")
 _DASH = re.compile(r"[-_./+=~]|(?<=[a-z])(?=[A-Z][a-z])")
 _NAME_PART = re.compile(r"v?\d+|(?:[A-Z]?[a-z]+|[A-Z]*)\d{0,4}")  # MyService-2024, releases/V2
 _TITLE_WORD = re.compile(r"[A-Za-z]?[a-z'.,-]*|[A-Z]+[.,]?|\W+")
@@ -287,6 +289,16 @@ def alternates_often(value: str) -> bool:
         return False
     changes = sum(a != b for a, b in pairwise(map(_kind, value)))
     return changes >= 0.38 * len(value) and entropy(value) > 3.4
+
+
+def is_long_name(value: str) -> bool:
+    """Return whether a value is a name of words and versions: ``convertUtf8ToBase64``."""
+    parts = _HUMPS.findall(value)
+    words = [part for part in parts if part.isalpha()]
+    size = sum(map(len, words))
+    if not value.isidentifier() or size < 3 * len(words) or len(value) < 2.6 * len(parts):
+        return False
+    return sum(len(word) for word in words if _SPOKEN.fullmatch(word)) >= 0.8 * size
 
 
 def is_issued_token(value: str) -> bool:
