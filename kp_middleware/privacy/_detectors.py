@@ -103,6 +103,7 @@ def _is_harmless(name: str, value: str, holder: str) -> bool:
 
 
 _HEADING_OF_LINES, _NAMED_LINE = pattern("HEADING_OF_LINES"), pattern("NAMED_LINE")
+_ENDS_HEADING = re.compile(r"[:{\]][ \t\r]*\n")
 _MAX_LINES = 200
 
 
@@ -111,10 +112,14 @@ def spans_below_headings(
 ) -> Iterator[LabeledSpan]:
     """Yield random values in the lines below ``secrets:``, ``secrets = {`` or ``[secrets]``."""
     text, label_of = indexed.text, cache(key_label)
-    for heading in _HEADING_OF_LINES.finditer(text):
+    for end_of_line in _ENDS_HEADING.finditer(text):
+        first, last = text.rfind("\n", 0, end_of_line.start()) + 1, end_of_line.start() + 1
+        heading = _HEADING_OF_LINES.fullmatch(text[first:last]) if last - first < 200 else None
+        if heading is None:
+            continue
         keys = [heading["key"]] if heading["key"] else heading["table"].split(".")
         label = next(filter(None, map(label_of, keys)), "")
-        start = text.find("\n", heading.end()) + 1 or len(text)
+        start = end_of_line.end()
         for _ in range(_MAX_LINES if label else 0):
             end = text.find("\n", start)
             whole = text[start : end if end >= 0 else len(text)]
@@ -148,7 +153,9 @@ def spans_in_columns(
     """Yield the cells of columns for which ``key_label`` returns a label, except words."""
     if not any(name in indexed.lowered for name in _NAMES):
         return
-    text = indexed.text.translate(_BOX)
+    text = indexed.text
+    if "│" in text or "┃" in text:
+        text = text.translate(_BOX)
 
     def label_of(name: str) -> str:
         return key_label(name) if _HEADING.fullmatch(name) else ""

@@ -210,6 +210,9 @@ class DocumentRedactor:
     def _sibling_name(self, members: Mapping[Any, object]) -> str:
         """Return the name that ``{"name": "DB_PASSWORD", "value": …}`` gives the value."""
         value = {normalized_key(str(key)): member for key, member in members.items()}
+        in_vault = ".vault.azure.net/secrets/" in str(value.get("id"))
+        if in_vault or value.get("sensitive") is True:  # of Terraform
+            return "password"
         if isinstance(kind := value.get("type"), str) and kind.lower() in _SECRET_TYPES:
             return "password"
         sibling = [name for key in _NAME_FIELDS if isinstance(name := value.get(key), str)]

@@ -66,6 +66,9 @@ def test_such_names_give_it_away_as_keys():
         ("chpasswd <<EOF\nbob:{}\nEOF", made_up.PASSWORD),
         ("setx DB_PASSWORD {}", made_up.PASSWORD),
         ("password: |\n  {}\nuser: bob", "hunter2"),
+        ("aws ssm put-parameter --name /x --value {} --type SecureString", "hunter2"),
+        ('gh secret set NAME --body "{}"', "hunter2"),
+        ('~ master_password = "old" -> "{}"', "hunter2"),
         ("the admin password has been changed to {}", "hunter2"),
         ("Le mot de passe pour le serveur est {}", "hunter2"),
         ("La contraseña del servidor es {}", "hunter2"),
@@ -186,6 +189,9 @@ def test_what_stands_around_a_bare_value_still_reads(text, expected):
             "验证码错误",
             "user bob passes",
         ),
+        {"outputs": {"x": {"value": TWELVE, "sensitive": False}}},
+        "aws ssm put-parameter --name /x --value blue1 --type String",
+        f"kubectl create configmap x --from-literal=key1={TWELVE}",
         *("define('AUTH_KEY', 'put your unique phrase here');", 'dsn("%s:%s@tcp(%s)/%s", a, b)'),
         *('option("--token", default=None)', 'option("--tokenizer", default="base-uncased2")'),
         *('jwt.encode(payload, SECRET_KEY, algorithm="HS256")', "bcrypt.hash(password, 10)"),
@@ -204,6 +210,8 @@ def test_what_only_stands_where_a_secret_could_stays(value):
     [
         *(["-p", TWELVE], ["--password", "quiet"], {"pin": "4815162342"}),
         {"kind": "Secret", "type": "Opaque", "stringData": {"main": "quiet"}},
+        {"id": "https://kv.vault.azure.net/secrets/db/1", "name": "db", "value": "quiet"},
+        {"outputs": {"x": {"value": "quiet", "sensitive": True}}},
     ],
 )
 def test_a_secret_goes_from_a_list_of_arguments_and_a_field(value):
