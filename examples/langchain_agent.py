@@ -47,9 +47,10 @@ def trains(start: str, goal: str) -> list[str]:
 def main() -> None:
     """Ask the agent once, and wait until its run is scored."""
     agent = create_agent(model(), [trains])
+    question = "How do I get from Rome to Turin by train before noon?"
     with KnowledgePulse(domain="travel") as kp:
         answer = agent.invoke(
-            {"messages": [("user", "How do I get from Rome to Turin by train before noon?")]},
+            {"messages": [{"role": "user", "content": question}]},
             config={"callbacks": [KPCallbackHandler(kp)]},
         )
         kp.flush(60)

@@ -61,7 +61,14 @@ def main() -> None:
     )
     with KnowledgePulse() as kp:
         result = graph.invoke(
-            {"messages": [("user", "Write a sentence about the sea, with a number in it.")]},
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": "Write a sentence about the sea, with a number in it.",
+                    }
+                ]
+            },
             config={"callbacks": [KPCallbackHandler(kp)]},
         )
         kp.flush(60)

@@ -286,7 +286,9 @@ def _drop_invalid(source: Source) -> list[SettingProblem]:
             wrong.setdefault(str(one["loc"][0]), words)
     if "db" in source.values and "db" not in wrong:
         path = setting_values.database_path(Path(source.values["db"]))
-        wrong |= {"db": reason} if (reason := locations.file_problem(path)) else {}
+        if reason := locations.file_problem(path):
+            default = locations.default_database_file()
+            wrong["db"] = f"{reason}; until then, runs are stored in {default}"
     problems = [*source.problems]
     for name in [name for name in source.values if name in wrong]:
         problems.append(SettingProblem(source.places[name], name, wrong[name]))

@@ -44,7 +44,7 @@ _REASONS: Final = {
 _HIGHLIGHTS: Final = (
     ("most unusual", "{:.2f}"),
     ("richest", "{:.2f}"),
-    ("most recoveries", "{:.0f} recoveries"),
+    ("most recoveries", "{:.0f}"),
 )
 
 
@@ -168,7 +168,7 @@ def _print_summary(
     words = counted(count, "run")
     words += f" of {counted(sessions, 'session')}" if sessions < count else ""
     words += f", {' to '.join(dates)}" if dates else ""
-    words += f"; {known:,} imported before" if known else ""
+    words += f"; {result['new']:,} new, {known:,} imported before" if known else ""
     click.echo(f"  {words}   {result['took_s']:.0f} s")
     for reason, count in result["skipped"].items():
         console.warn(f"  skipped: {count:,} {_REASONS[reason]}")
