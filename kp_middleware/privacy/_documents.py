@@ -221,10 +221,13 @@ class DocumentRedactor:
 
     def _items(self, value: Sequence[object], place: Location) -> list[Any]:
         is_pair = len(value) == 2 and place.path != () and isinstance(place.path[-1], int)
+        is_flat = normalized_key(place.name) == "rawheaders"  # names and values in turn
         cleaned, before = [], None
         for index, item in enumerate(self._arguments(value, place)):
             name = label = ""
-            if isinstance(before, str) and (is_pair or before[:1] == "-"):
+            if isinstance(before, str) and (
+                is_pair or before[:1] == "-" or (is_flat and index % 2)
+            ):
                 name = before if before in _USER_FLAGS else ""
                 label = self._rules.key_label(before) if _WORD.fullmatch(before) else ""
                 if before == "-p" and isinstance(item, str) and is_strong(item):

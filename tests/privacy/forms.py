@@ -72,6 +72,8 @@ PLACES = (
     *('buildConfigField("String", "API_KEY", "\\"{}\\"")', 'WiFi.begin("home", "{}");'),
     *('pymysql.connect("db", "root", "{}", "x")', 'request.basic_auth("bob", Some("{}"))'),
     *("define('AUTH_KEY',         '{}');", 'mysqli_connect("db", "root", "{}", "data1")'),
+    *("127.0.0.1:6379> AUTH {}\nOK", "ALTER USER bob IDENTIFIED BY {};", "REDIS_AUTH={}"),
+    *("net use Z: \\\\server\\share {} /user:bob", "    stats auth admin:{}\n", "::add-mask::{}"),
     *("Nutze {} als Passwort", "utilise {} comme mot de passe", "usa {} como contraseña"),
     *("{}をパスワードとして使用", "user bob pass {}", "Das Passwort wurde auf {} geändert"),
     *("secrets:\n  db: {}\n", "app:\n  passwords:\n    bob: '{}'\n", '[passwords]\nbob = "{}"\n'),

@@ -62,6 +62,10 @@ CASES = {
         {"headers": [["X-Api-Key", "x"], ["Accept", "y"]], "columns": ["password", "email"]},
         {"headers": [["X-Api-Key", BLANK], ["Accept", "y"]], "columns": ["password", "email"]},
     ),
+    "names and values in turn": (
+        {"rawHeaders": ["Host", "x", "X-Api-Key", "y", "Accept", "password"]},
+        {"rawHeaders": ["Host", "x", "X-Api-Key", BLANK, "Accept", "password"]},
+    ),
     "json in a string": (
         '{"api_key": ["x", "y"], "n": 1}',
         '{"api_key": ["[REDACTED:password]", "[REDACTED:password]"], "n": 1}',
