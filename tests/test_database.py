@@ -155,7 +155,10 @@ def test_a_folder_a_path_below_a_file_and_an_unknown_home_are_refused(tmp_path, 
 def test_by_reading_no_file_is_made_and_an_empty_one_does_not_become_ours(db):
     words = refused(db, read_only=True)
 
-    assert words == ("does not exist; record a run first, or name another file with KP_DB or --db")
+    assert words == (
+        "does not exist; record a run first, or import some with kp-middleware import, or name"
+        " another file with KP_DB or --db"
+    )
     assert not db.exists()
 
     db.touch()

@@ -37,8 +37,9 @@ def stats(
 ) -> None:
     """Count runs by stage and group, and plot their scores.
 
-    Scores and novelty range from 0 to 1. --by tool counts calls, failures and runs; -d limits it to
-    a domain. --by recalled compares runs that were given past runs with later runs that were not.
+    Scores and novelty range from 0 to 1. --by tool counts calls, the failures that runs recovered
+    from (an error that ends a run counts for the run: list --failed), and runs; -d limits it to a
+    domain. --by recalled compares runs that were given past runs with later runs that were not.
 
     \b
     kp-middleware stats

@@ -27,6 +27,7 @@ DATABASE_ERRORS: Final = (DatabaseError, sqlite3.Error)
 TRANSIENT_ERRORS: Final = (DatabaseError, sqlite3.OperationalError)
 """The exceptions after which a retry may help: a lock, a full disk, a missing folder."""
 
+_FIRST_RUN: Final = "record a run first, or import some with kp-middleware import"
 _OTHER_FILE: Final = "name another file with KP_DB or --db"
 """The last-resort remedy."""
 
@@ -62,7 +63,7 @@ def to_database_error(path: Path, error: Exception) -> DatabaseError:
     if isinstance(error, DatabaseError):
         return error
     if isinstance(error, FileNotFoundError) and error.filename == path:
-        return DatabaseError(path, "does not exist", f"record a run first, or {_OTHER_FILE}")
+        return DatabaseError(path, "does not exist", f"{_FIRST_RUN}, or {_OTHER_FILE}")
     existing = path if os.access(path, os.F_OK) else path.parent
     if isinstance(error, PermissionError) and os.access(existing, os.R_OK):
         return DatabaseError(path, f"cannot be written ({error.strerror})", _WRITABLE)
@@ -345,7 +346,7 @@ def _unusable(path: Path, version: int, *, read_only: bool) -> tuple[str, str] |
     if version > SCHEMA:
         return f"has schema {version}, from a newer kp-middleware", "upgrade kp-middleware"
     if read_only and not version:
-        return "is empty", f"record a run first, or {_OTHER_FILE}"
+        return "is empty", f"{_FIRST_RUN}, or {_OTHER_FILE}"
     if version not in {0, RELEASED, SCHEMA}:
         problem = f"has schema {version}, from an unreleased kp-middleware"
         return problem, f"move it away to start a new one, or {_OTHER_FILE}"
