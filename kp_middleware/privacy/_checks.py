@@ -83,10 +83,11 @@ _ARN_BEFORE = re.compile(r"\barn:[\w-]{1,20}:secretsmanager:[\w-]{0,30}:\d{0,12}
 _FIELD_NUMBER = re.compile(r"\d{1,3}\s{0,2}[;\[]")  # of Protocol Buffers
 _FIELD_TYPE = re.compile(
     r"(?:\A|[\s{])(?:string|bytes|bool|double|float|[su]?int(?:32|64)|s?fixed(?:32|64)"
-    r"|[A-Z]\w{1,40}|\w{1,40}(?:\.\w{1,40}){1,5})\s{1,4}\w{0,40}\Z"
+    r"|[A-Z]\w{1,40}|\w{1,40}(?:\.\w{1,40}){1,5}|map<[\w., ]{1,60}>)\s{1,4}\w{0,40}\Z"
 )
 _SHOWN_TEXTS = pattern("SHOWN_TEXTS")
 _ARGUMENT_END, _LINE_GOES_ON = re.compile(r"\s{0,2}[,)}]"), re.compile(r",[ \t]{0,8}(?:\n|\Z)")
+_CALL_BEFORE = re.compile(r"\w\([^()]{0,200}\Z")
 _STORAGE_NAME, _STORED_NAME = pattern("STORAGE_NAME"), pattern("STORED_NAME")
 _STORED_TOKEN = re.compile(r"(?i)token|session|cookie|jwt|auth")
 _STORED_PARTS = re.compile("[A-Za-z][-_:./@][A-Za-z]")
@@ -295,7 +296,8 @@ def _is_argument(match: re.Match[str], sign: str) -> bool:
     if sign == "=":
         return is_in_call and value in value.lower()
     if before.strip():
-        return is_in_call and before.count("{") > before.count("}")
+        is_in_braces = before.count("{") > before.count("}")
+        return is_in_call and (is_in_braces or _CALL_BEFORE.search(before) is not None)
     return (
         value not in value.lower()
         and _LINE_GOES_ON.match(match.string, match.end("value_bare")) is not None

@@ -62,7 +62,11 @@ KINDS["calls and members"] = (
     [
         *("const token = createJWT(user);", "const token = signJWT({ id: user.id });"),
         *("const token = crypto.randomUUID()", "apiKey = loadFromDB()", "password = hashMD5(raw)"),
-        *("creds = config.getCredentialsByURI(r)", "token = getUserById(id)", "x = getIdToken()"),
+        *(
+            "creds = config.getCredentialsByURI(r)",
+            "token = getUserById(id)",
+            "token = createV4UUID()",
+        ),
         *("secret = decryptAES256GCM(blob)", "token := uuid.NewV4()", "token = readFromS3(bucket)"),
         *("const apiKey = process.env.OPENAI_API_KEY!;", "secret: process.env.AUTH_SECRET!,"),
         *("const token = this.#token;", "cookies = this.#headers.cookies", "token = data?.token"),
@@ -169,7 +173,11 @@ KINDS["messages, labels and types"] = (
         *({"auth": {"type": "bearer"}}, {"auth": {"provider": "google"}}),
         '{"field": "password", "message": "must not be empty"}',
         "message Login { string user = 1; string password = 2; }",
-        *("  optional string api_key = 12;", "  Credentials credentials = 7;"),
+        *(
+            "  optional string api_key = 12;",
+            "map<string, string> secrets = 5;",
+            "  Credentials credentials = 7;",
+        ),
     ],
     [
         *(
