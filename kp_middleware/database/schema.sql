@@ -60,7 +60,7 @@ CREATE INDEX traces_score     ON traces(score) WHERE score IS NOT NULL;
 CREATE INDEX traces_margin    ON traces(margin) WHERE margin IS NOT NULL;
 CREATE INDEX traces_shared    ON traces(shared_seq) WHERE shared_seq IS NOT NULL;  -- what waits for the shared log, and the last run in it
 CREATE INDEX traces_unscored  ON traces(state, shared_seq) WHERE score IS NULL;   -- what waits, in the order of seq, or failed
-CREATE INDEX traces_failed    ON traces(seq) WHERE success = 0 AND state <> 'paused';          -- `list --failed`: in rows, success follows long texts
+CREATE INDEX traces_failed    ON traces(seq) WHERE success = 0;          -- `list --failed`: in rows, success follows long texts
 CREATE INDEX traces_cleared   ON traces(seq) WHERE decision = 'forward'; -- to find runs that passed while there was no API key
 CREATE INDEX traces_allowance ON traces(decided_at, visibility, decision) WHERE decision = 'forward';
 CREATE INDEX traces_thread    ON traces(thread_id) WHERE thread_id IS NOT NULL;

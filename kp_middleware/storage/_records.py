@@ -59,8 +59,10 @@ class RunSummary(NamedTuple):
 
     @property
     def known_success(self) -> bool | None:
-        """True if its task was done; None if that is only assumed, or the run is paused."""
-        return None if self.state == "paused" else known_success(self.success, self.success_source)
+        """True if its task was done; None if that is only assumed."""
+        if self.state == "paused" and self.success_source in {"assumed", None}:
+            return None
+        return known_success(self.success, self.success_source)
 
 
 ASSUMED: Final = (
@@ -306,8 +308,10 @@ class Run:
 
     @property
     def known_success(self) -> bool | None:
-        """True if its task was done; None if that is only assumed, or the run is paused."""
-        return None if self.state == "paused" else known_success(self.success, self.success_source)
+        """True if its task was done; None if that is only assumed."""
+        if self.state == "paused" and self.success_source in {"assumed", None}:
+            return None
+        return known_success(self.success, self.success_source)
 
     @property
     def score(self) -> float | None:

@@ -231,7 +231,7 @@ class SeenRun(NamedTuple):
 
 _SEEN: Final = """
     SELECT substr(started_at, 1, 10), model,
-           iif(state = 'paused' OR success AND coalesce(success_source, 'assumed') = 'assumed',
+           iif((success OR state = 'paused') AND coalesce(success_source, 'assumed') = 'assumed',
                NULL, success),
            duration_ms, coalesce(input_tokens, 0) + coalesce(output_tokens, 0), score
     FROM traces
