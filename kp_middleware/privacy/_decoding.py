@@ -403,7 +403,7 @@ def is_object_name(name: str, value: str) -> bool:
     if not _OBJECT_NAME.fullmatch(value) or is_strong(value):
         return False
     parts = words_of_name(name)
-    is_certain = "existing" in parts or {"image", "pull"} <= parts
+    is_certain = {"existing", "secret"} <= parts or {"image", "pull"} <= parts
     if is_certain or "-" not in value:
         return is_certain
     if parts & _OBJECTS and parts & {"secret", "secrets"}:

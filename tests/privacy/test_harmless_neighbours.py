@@ -146,6 +146,7 @@ KINDS["names of secrets"] = (
                 *('{{"secrets": [{{"name": "A", "value": "{}"}}]}}', '{{"jwtSecret": "{}"}}'),
                 *('log {{"secret": {{"value": "{}"}}}}', '{{"secrets": {{"created_at": "{}"}}}}'),
                 *("secret: {}", "clientSecret: {}", "registrySecret: {}", "tlsSecret: {}"),
+                "existingPassword: {}",
             )
             for value in (WEAK, WORD, SYMBOLS, made_up.HEX)
         ),
