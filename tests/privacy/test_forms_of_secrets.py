@@ -200,6 +200,15 @@ def test_what_stands_around_a_bare_value_still_reads(text, expected):
         ),
         *("net use Z: \\\\server\\share /user:bob", "create user bob identified externally"),
         {"rawHeaders": ["Host", "x", "Accept", TWELVE]},
+        *(
+            'page.fill("#user", "bob12345")',
+            'page.fill("#password", password)',
+            'token.value = "foo"',
+        ),
+        *(
+            'x {"label": "Password", "text": "Must have 8 signs"}',
+            "type text into the password field",
+        ),
         *("define('AUTH_KEY', 'put your unique phrase here');", 'dsn("%s:%s@tcp(%s)/%s", a, b)'),
         *('option("--token", default=None)', 'option("--tokenizer", default="base-uncased2")'),
         *('jwt.encode(payload, SECRET_KEY, algorithm="HS256")', "bcrypt.hash(password, 10)"),
@@ -219,6 +228,7 @@ def test_what_only_stands_where_a_secret_could_stays(value):
         *(["-p", TWELVE], ["--password", "quiet"], {"pin": "4815162342"}),
         {"kind": "Secret", "type": "Opaque", "stringData": {"main": "quiet"}},
         {"id": "https://kv.vault.azure.net/secrets/db/1", "name": "db", "value": "quiet"},
+        {"placeholder": "Enter password", "text": "quiet"},
         {"outputs": {"x": {"value": "quiet", "sensitive": True}}},
     ],
 )
