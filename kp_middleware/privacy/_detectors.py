@@ -22,7 +22,7 @@ from kp_middleware.privacy._decoding import (
     is_counter,
     is_random_field,
 )
-from kp_middleware.privacy._rules import IndexedText
+from kp_middleware.privacy._rules import IndexedText, occurrences
 from kp_middleware.privacy._values import (
     LabeledSpan,
     is_common_word,
@@ -103,7 +103,7 @@ def _is_harmless(name: str, value: str, holder: str) -> bool:
 
 
 _HEADING_OF_LINES, _NAMED_LINE = pattern("HEADING_OF_LINES"), pattern("NAMED_LINE")
-_ENDS_HEADING = re.compile(r"[:{\]][ \t\r]*\n")
+_ENDS_OF_HEADINGS = (":\n", "{\n", "]\n", ":\r\n", "{\r\n", "]\r\n")
 _MAX_LINES = 200
 
 
@@ -112,14 +112,14 @@ def spans_below_headings(
 ) -> Iterator[LabeledSpan]:
     """Yield random values in the lines below ``secrets:``, ``secrets = {`` or ``[secrets]``."""
     text, label_of = indexed.text, cache(key_label)
-    for end_of_line in _ENDS_HEADING.finditer(text):
-        first, last = text.rfind("\n", 0, end_of_line.start()) + 1, end_of_line.start() + 1
+    for last in (place + 1 for end in _ENDS_OF_HEADINGS for place in occurrences(end, text)):
+        first = text.rfind("\n", 0, last) + 1
         heading = _HEADING_OF_LINES.fullmatch(text[first:last]) if last - first < 200 else None
         if heading is None:
             continue
         keys = [heading["key"]] if heading["key"] else heading["table"].split(".")
         label = next(filter(None, map(label_of, keys)), "")
-        start = end_of_line.end()
+        start = text.index("\n", last) + 1
         for _ in range(_MAX_LINES if label else 0):
             end = text.find("\n", start)
             whole = text[start : end if end >= 0 else len(text)]
@@ -132,8 +132,7 @@ def spans_below_headings(
                 break
             line = _NAMED_LINE.fullmatch(whole[:1000])
             if line and is_random_field(line["name"], line[kind := line.lastgroup or 0]):
-                first, last = line.span(kind)
-                yield LabeledSpan(start + first, start + last, label, "secret")
+                yield LabeledSpan(start + line.start(kind), start + line.end(kind), label, "secret")
             start += len(whole) + 1
 
 
