@@ -115,6 +115,10 @@ class DocumentRedactor:
                 return value
             case int() | float():
                 return self._number(value, place)
+            case Mapping() if isinstance(arguments := value.get("args"), list | tuple):
+                command = str(value.get("command")).rpartition("/")[2]
+                arguments = self._arguments(arguments, place.child("args"), command)
+                return self._mapping({**value, "args": arguments}, place)
             case Mapping():
                 return self._mapping(value, place)
             case list():
@@ -161,7 +165,7 @@ class DocumentRedactor:
         cleaned: dict[str, Any] = {}
         numbers: dict[str, int] = {}
         sibling = is_schema = None
-        for key, member in self._without_arguments(value, place).items():
+        for key, member in value.items():
             shown = key if isinstance(key, str) else str(key)
             name, label, role, is_clean = self._rules.key_info(shown)
             if not is_clean:
@@ -221,9 +225,15 @@ class DocumentRedactor:
 
     def _items(self, value: Sequence[object], place: Location) -> list[Any]:
         is_pair = len(value) == 2 and place.path != () and isinstance(place.path[-1], int)
-        is_flat = normalized_key(place.name) == "rawheaders"  # names and values in turn
+        is_flat = place.name in {
+            "rawHeaders",
+            "raw_headers",
+            "rawheaders",
+        }  # in turn
         cleaned, before = [], None
-        for index, item in enumerate(self._arguments(value, place)):
+        if any(isinstance(item, str) and item[:1] == "-" for item in value):
+            value = self._arguments(value, place)
+        for index, item in enumerate(value):
             name = label = ""
             if isinstance(before, str) and (
                 is_pair or before[:1] == "-" or (is_flat and index % 2)
@@ -235,13 +245,6 @@ class DocumentRedactor:
             cleaned.append(self._member(item, place, index, name or place.name, label))
             before = item
         return cleaned
-
-    def _without_arguments(self, value: Mapping[Any, object], place: Location) -> Mapping[Any, Any]:
-        """Return the members of a command, without what ``args`` reveal after ``command``."""
-        if not isinstance(arguments := value.get("args"), list | tuple):
-            return value
-        command = str(value.get("command")).rpartition("/")[2]
-        return {**value, "args": self._arguments(arguments, place.child("args"), command)}
 
     def _arguments(
         self, value: Sequence[object], place: Location, command: str = "_"
