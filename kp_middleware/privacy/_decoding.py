@@ -302,6 +302,7 @@ _VARIABLE = re.compile(r"[a-z]{1,20}(?:_[a-z]{1,20}){1,4}|[a-z]{1,20}(?:[A-Z][a-
 _SHOWN_TEXTS = frozenset(words(_NAMES["of_shown_texts"]))
 _SECRET_FIELDS = frozenset(words(_NAMES["of_secret"]))
 _OBJECTS, _IN_OBJECTS = (frozenset(words(_NAMES[key])) for key in ("of_object", "in_object"))
+_PERMISSIONS = {"read": {"id", "token"}, "write": {"id", "token"}, "inherit": {"secrets"}}
 _OBJECT_NAME = re.compile(r"[a-z][a-z0-9]{0,30}(?:[-.][a-z0-9]{1,30}){0,8}")  # of Kubernetes
 _NAME_OF_VARIABLE = re.compile(r"[A-Z]{2,30}(?:_[A-Z]{2,30}){1,8}")
 _ARN = re.compile(r"arn:[\w-]{1,20}:[\w-]{1,40}:[\w-]{0,30}:\d{0,12}:\S{1,300}")
@@ -399,7 +400,12 @@ def is_variable_name(value: str) -> bool:
 
 
 def is_object_name(name: str, value: str) -> bool:
-    """Return whether a value names a Kubernetes Secret: ``existingSecret: db-credentials``."""
+    """Return whether a value names a Kubernetes Secret or is a workflow's permission.
+
+    As in ``existingSecret: db-credentials`` and ``id-token: write``.
+    """
+    if value in _PERMISSIONS:
+        return words_of_name(name) == _PERMISSIONS[value]
     if not _OBJECT_NAME.fullmatch(value) or is_strong(value):
         return False
     parts = words_of_name(name)

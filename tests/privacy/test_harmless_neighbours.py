@@ -34,7 +34,7 @@ KINDS["workflows"] = (
         ("id-token: {}", made_up.TOKEN),
         ("secrets: {}", WEAK),
         ("password: {}  # ${{{{ secrets.T }}}}", WEAK),
-        ("password: {}", WORD),
+        *(("password: {}", value) for value in (WORD, "write", "inherit")),
     ],
 )
 
@@ -195,6 +195,7 @@ KINDS["messages, labels and types"] = (
         *(("password: {}", value) for value in ("8-64-Tiger", "min8!Xk", "12monkeys")),
         *(("{}は{}です".format("パスワード", "{}"), value) for value in (WEAK, SYMBOLS, "8Mozi!x")),
         ('{{"password": "{}"}}', "the cat is on the mat"),
+        *(('{{"password": "{}"}}', value) for value in ("must be nice", "max power 9", "read")),
         ('string password = "{}";', "315"),
         ("string password = {};", SYMBOLS),
     ],
