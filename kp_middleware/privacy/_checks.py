@@ -211,7 +211,7 @@ def is_secret_cell(match: re.Match[str]) -> bool:
 def is_second_column(match: re.Match[str]) -> bool:
     """Return whether a line has a name and a random value only: ``password    q7Rm2xWz``."""
     value = value_of(match)
-    is_random = has_digits(value, 2) or not _PLAIN.fullmatch(value)
+    is_random = has_digits(value, 2) or case_changes(value) > 4 or not _PLAIN.fullmatch(value)
     return (
         bool(_FIRST_IN_LINE.fullmatch(_line_before(match))) and is_random and is_strong_mix(value)
     )

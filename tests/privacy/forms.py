@@ -74,6 +74,7 @@ PLACES = (
     *("define('AUTH_KEY',         '{}');", 'mysqli_connect("db", "root", "{}", "data1")'),
     *("127.0.0.1:6379> AUTH {}\nOK", "ALTER USER bob IDENTIFIED BY {};", "REDIS_AUTH={}"),
     "enter {} in the password box",
+    *('{{"action": "type", "selector": "#password", "text": "{}"}} next', 'call.bearer_auth("{}")'),
     *("net use Z: \\\\server\\share {} /user:bob", "    stats auth admin:{}\n", "::add-mask::{}"),
     *('page.fill("input[type=password]", "{}")', 'page.type("#pass", "{}")'),
     *('document.getElementById("password").value = "{}"', 'Filled "{}" into the password field'),
