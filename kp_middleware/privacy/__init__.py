@@ -6,9 +6,9 @@ Names, postal addresses and birth dates are not found by rules. A `Policy` adds 
 """
 
 from kp_middleware.privacy._decoding import count_placeholders, parse_json
-from kp_middleware.privacy._detectors import KnownSecrets
-from kp_middleware.privacy._documents import check_clean, redact_jsonable, redact_trace
+from kp_middleware.privacy._known_secrets import KnownSecrets
 from kp_middleware.privacy._policy import ENGINE_TROUBLE, Policy
+from kp_middleware.privacy._redact import check_clean, redact_jsonable, redact_trace
 from kp_middleware.privacy._rules import REDACTOR
 from kp_middleware.privacy._ruleset import (
     Found,

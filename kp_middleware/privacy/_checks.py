@@ -12,7 +12,6 @@ from kp_middleware.privacy._decoding import (
     is_variable_name,
 )
 from kp_middleware.privacy._values import (
-    TABLE,
     Check,
     alternates_often,
     case_changes,
@@ -40,13 +39,11 @@ from kp_middleware.privacy._values import (
     is_strong_text,
     is_title,
     is_type_name,
-    is_vendor_token,
     is_words,
     is_wordy,
     matched_value,
     pattern,
     value_of,
-    words,
 )
 
 _NAME_BEFORE = re.compile(
@@ -55,7 +52,7 @@ _NAME_BEFORE = re.compile(
 _NOT_SECRET = re.compile(
     r"sha(?:1|256|384|512)-|/|(?:chatcmpl|call|toolu|msg|run|resp|req|thread)[_-]"
 )
-_NAME_OF_HASH, _VERSION_BEFORE = pattern("NAME_OF_HASH"), pattern("VERSION_BEFORE")
+_NAME_OF_HASH = pattern("NAME_OF_HASH")
 _DIVIDER = re.compile(r"[^\w-]")
 _SETTER = re.compile(r"(?i)(?<![A-Za-z])(?:set|with)\w{0,24}\Z")
 _READ = re.compile(r"(?i)(?:get|fetch|read|load|find|has|delete|the|no|any)[ _]?[\w.-]{0,30}\Z")
@@ -78,7 +75,6 @@ _WORDS_FOLLOW = re.compile(r"[,.]?(?: (?:[^\W\d_]|['(),.-]){1,30}){1,3}(?=\s|\Z)
 _SECRET_PART = re.compile(r"(?i)pass|pw|cred|secret|token|key|auth|prompt|input|value|default")
 _ENV = re.compile(r"[A-Z0-9_]+")
 _LINE_BEFORE, _CONSTRUCTOR = pattern("LINE_BEFORE"), pattern("CONSTRUCTOR")
-_KEY_WORD, _NOT_A_KEY = pattern("KEY_WORD"), pattern("NOT_A_KEY")
 _ARN_BEFORE = re.compile(r"\barn:[\w-]{1,20}:secretsmanager:[\w-]{0,30}:\d{0,12}:\Z")
 _FIELD_NUMBER = re.compile(r"\d{1,3}\s{0,2}[;\[]")  # of Protocol Buffers
 _FIELD_TYPE = re.compile(
@@ -98,13 +94,9 @@ _BLOCK_SCALAR = re.compile(r"[|>][-+]?\s+\Z")
 _PLAIN = re.compile(r"[\w.-]+")
 _FIELD_BEFORE = re.compile(r"[\w.]=\S{0,80}[ \t]{1,4}[\w.-]*\Z")
 _KUBERNETES_SECRET = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
-_VENDORS = dict.fromkeys(words(TABLE["words"]["VENDORS"]))
-_VENDOR = re.compile("|".join(_VENDORS), re.IGNORECASE)
-_ROUTE_BEFORE = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS|route|endpoint)\s[\"']?\Z")
-_FILE_AT_SCALE = re.compile(r"[^@]+@\dx?\.\w+", re.IGNORECASE)
 
 
-def _before(match: re.Match[str], size: int, group: str | int = 0) -> str:
+def text_before(match: re.Match[str], size: int, group: str | int = 0) -> str:
     start = match.start(group)
     return match.string[max(0, start - size) : start]
 
@@ -183,7 +175,7 @@ def is_supplied_secret(match: re.Match[str]) -> bool:
     """Return whether ``with password …`` or ``password("…")`` contains a secret."""
     value = value_of(match).strip("`")
     is_word = is_words(value.strip("[](){}<>\\&*|.,;:!?")) or "\\" in value
-    if is_word or _READ.search(_before(match, 40, "name")):
+    if is_word or _READ.search(text_before(match, 40, "name")):
         return False
     if is_password_name(match["name"]) and len(value) >= 6 and is_secret_in_prose(match):
         return has_digits(value) or is_strong_secret(value)
@@ -191,12 +183,12 @@ def is_supplied_secret(match: re.Match[str]) -> bool:
 
 
 def is_secret_call_argument(match: re.Match[str]) -> bool:
-    sets = _SETTER.search(_before(match, 24, "name") + match["name"])
+    sets = _SETTER.search(text_before(match, 24, "name") + match["name"])
     return is_secret_in_prose(match) if sets else is_supplied_secret(match)
 
 
 def is_second_argument(match: re.Match[str]) -> bool:
-    if _LISTED_BEFORE.search(_before(match, 60, "name")):
+    if _LISTED_BEFORE.search(text_before(match, 60, "name")):
         return is_strong(value_of(match))
     if _NEXT_KEY.match(match.string, match.end()):
         return False
@@ -231,7 +223,7 @@ def is_phrase_line(match: re.Match[str]) -> bool:
 
 
 def is_shell_default(match: re.Match[str]) -> bool:
-    before = _before(match, 64, "name")
+    before = text_before(match, 64, "name")
     begun = before.rpartition("${")[2].replace("_", "").isalnum() or before.endswith("${")
     return begun and is_secret_argument(match)
 
@@ -239,7 +231,7 @@ def is_shell_default(match: re.Match[str]) -> bool:
 def is_opaque_value(match: re.Match[str]) -> bool:
     """Return whether the value after any name looks random and is not a hash or id."""
     value = value_of(match)
-    name = _NAME_BEFORE.search(_before(match, 48))
+    name = _NAME_BEFORE.search(text_before(match, 48))
     if name is None or _NAME_OF_HASH.search(name[1]) or _NOT_SECRET.match(value):
         return False
     return not is_page_token(name[1]) and alternates_often(value) and not is_long_name(value)
@@ -273,13 +265,13 @@ def is_assigned_secret(match: re.Match[str]) -> bool:
         return False
     if is_page_token(name) or _is_working_folder(name, value) or is_object_name(name, value):
         return False
-    if _ARN_BEFORE.search(_before(match, 120, "name")):
+    if _ARN_BEFORE.search(text_before(match, 120, "name")):
         return False
     around = text[max(0, match.start() - 200) : match.end() + 200]
     if name.lower() in {"token", "tokens"} and is_model_token(value, around):
         return False
     is_docstring = match["value_triple"] or match["value_three"]
-    if "\n" in sign and (is_docstring or _CONDITION.search(_before(match, 48, "name"))):
+    if "\n" in sign and (is_docstring or _CONDITION.search(text_before(match, 48, "name"))):
         return False
     check = _is_bare_value if is_bare else _is_quoted_value
     return check(match, value, name, sign)
@@ -329,7 +321,7 @@ def _is_working_folder(name: str, value: str) -> bool:
 
 
 def is_flag_value(match: re.Match[str]) -> bool:
-    if _FLAG_BEFORE.search(_before(match, 48)) is None or _FONT.fullmatch(value_of(match)):
+    if _FLAG_BEFORE.search(text_before(match, 48)) is None or _FONT.fullmatch(value_of(match)):
         return False
     is_told = match["value_bare"] is not None and is_flag_word(value_of(match))
     return not is_told and is_assigned_secret(match)
@@ -340,13 +332,13 @@ def _is_quoted_value(match: re.Match[str], value: str, name: str, sign: str) -> 
     if is_password_name(name) or (is_compared_secret and "secret" in name.lower()):
         if is_compared_secret:
             return True
-        if is_label(value) and _SHOWN_TEXTS.search(_before(match, 200, "name")):
+        if is_label(value) and _SHOWN_TEXTS.search(text_before(match, 200, "name")):
             return False
     elif is_compared_secret or is_title(value):
         return is_strong_secret(value)
     if _NEXT_KEY.match(match.string, match.end()):
         return False
-    opened = _OPENED.search(_before(match, 40, "name"))  # as in ``input('Password: ', x)``
+    opened = _OPENED.search(text_before(match, 40, "name"))  # as in ``input('Password: ', x)``
     in_one_quote = opened and opened[1] == sign[-1:] and sign[0] not in "'\"`\\"
     return not (in_one_quote and _TEXT_CONTINUES.match(value))
 
@@ -444,44 +436,6 @@ def is_value_before_name(match: re.Match[str]) -> bool:
 
 
 def is_in_kubernetes_secret(match: re.Match[str]) -> bool:
-    before = _before(match, 2000).rpartition("\n---")[2]
+    before = text_before(match, 2000).rpartition("\n---")[2]
     after = match.string[match.end() : match.end() + 2000].partition("---")[0]
     return _KUBERNETES_SECRET.search(before + after) is not None and "{{" not in match["value"]
-
-
-def is_vendor_key(match: re.Match[str]) -> bool:
-    name, value = match["name"].strip(), value_of(match)
-    vendor_at = _VENDOR.match(match["name"])
-    if vendor_at is None or _NOT_A_KEY.search(name):
-        return False
-    vendor, before = vendor_at[0], _before(match, 1)  # MY_PLAID, myPlaid
-    if before.isalpha() and not (before.islower() and vendor[0].isupper()):
-        return False
-    if vendor[0].islower() and vendor[-1].isupper():
-        return False
-    alone = name.lower() in _VENDORS
-    names_key = alone or _KEY_WORD.search(name) is not None
-    return is_vendor_token(value, alone=alone, names_key=names_key)
-
-
-def is_email_address(match: re.Match[str]) -> bool:
-    """Return whether the match is an e-mail address, not ``git@host:path`` or ``icon@2x.png``."""
-    following = match.string[match.end() : match.end() + 1]
-    cloned = value_of(match).lower().startswith(("git@", "hg@", "svn@")) and following in {":", "/"}
-    return not cloned and not _FILE_AT_SCALE.fullmatch(value_of(match))
-
-
-def is_ipv4_host(match: re.Match[str]) -> bool:
-    """Return whether the match is a host's IPv4 address, not a netmask, loopback or version."""
-    octets = [int(octet) for octet in match["octets"].split(".")]
-    is_address = max(octets) < 256 and octets[0] not in {0, 127, 255}
-    return is_address and not _VERSION_BEFORE.search(_before(match, 24))
-
-
-def is_mac_address(match: re.Match[str]) -> bool:
-    digits = re.sub(r"[^0-9a-f]", "", value_of(match).lower())
-    return len(set(digits)) > 1 and not ("-" in match[0] and digits.isdecimal())
-
-
-def is_home_path(match: re.Match[str]) -> bool:
-    return not _ROUTE_BEFORE.search(_before(match, 16))

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from string import digits
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from kp_middleware.privacy import _checks, _values
+from kp_middleware.privacy import _checks, _contacts, _values
 from kp_middleware.privacy._decoding import (
     ANY_NAME,
     ESCAPING,
@@ -96,13 +96,15 @@ def _rules() -> Iterator[Rule]:
 
 
 def _check(name: str) -> Check | None:
-    """Return a check from `_checks`, or one from `_values` or python-stdnum for the value alone."""
+    """Return a check of the match, or one of its value alone from `_values` or python-stdnum."""
     if not name:
         return None
     if name.startswith("stdnum."):
         return lambda match: _values.is_valid_number(name, value_of(match))
     check = _values.CHECKS.get(name) or vars(_values).get(name)
-    return getattr(_checks, name) if check is None else lambda match: check(value_of(match))
+    if check is not None:
+        return lambda match: check(value_of(match))
+    return cast("Check", vars(_checks).get(name) or vars(_contacts)[name])
 
 
 def _pattern_rule(row: dict[str, Any], check: Check | None) -> Rule:

@@ -23,7 +23,6 @@ from kp_middleware.privacy._decoding import (
 )
 from kp_middleware.privacy._detectors import (
     DESCRIBING,
-    KnownSecrets,
     readings_of_cut,
     spans_before_cuts,
     spans_below_headings,
@@ -32,6 +31,7 @@ from kp_middleware.privacy._detectors import (
     spans_in_base64,
     spans_in_columns,
 )
+from kp_middleware.privacy._known_secrets import KnownSecrets
 from kp_middleware.privacy._policy import Policy, engine, engine_time_limit, literals
 from kp_middleware.privacy._rules import (
     DIVIDERS,

@@ -1,0 +1,132 @@
+"""What scoring waits for: the answer of a judge, and the embedding model."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from threading import Event, Thread
+from typing import Final, NamedTuple
+
+from kp_middleware import storage
+from kp_middleware.embedding import (
+    MiniLMEmbedder,
+)
+from kp_middleware.errors import KnowledgePulseError
+from kp_middleware.outcomes import LIKELY, Judge, probability
+from kp_middleware.pipeline._dispatch import (
+    ended_trace,
+)
+from kp_middleware.pipeline._threads import start_daemon
+from kp_middleware.recording import shield
+from kp_middleware.traces import ReasoningTrace
+
+logger = logging.getLogger("kp_middleware")
+
+_MAX_JUDGES: Final = 10_000  # that have not been asked
+is_judging: Final[ContextVar[bool]] = ContextVar("kp_middleware_is_judging", default=False)
+"""True in a judge: its own runs are not recorded."""
+
+
+class ScoringDelayedError(KnowledgePulseError):
+    """The run's judge has not answered, or the model is being loaded; ``on_ready`` will follow."""
+
+
+class _PendingJudgement(NamedTuple):
+    """A call of a judge; the deadline is on the monotonic clock."""
+
+    trace_id: str
+    deadline: float
+    answer: Future[float | None]
+
+
+@dataclass
+class JudgeRunner:
+    """Asks the judge of each run once, one at a time: if it hangs, one thread is lost."""
+
+    on_ready: Callable[[], None]
+    judges: dict[str, Judge] = field(default_factory=dict)  # of each thread or trace
+    pending: _PendingJudgement | None = None
+
+    def expect(self, run: str, judge: Judge) -> None:
+        """Add the judge of a run; drop the oldest if there are too many."""
+        self.judges[run] = judge
+        if len(self.judges) > _MAX_JUDGES:
+            del self.judges[next(iter(self.judges))]
+
+    def ask_judge(self, store: storage.Store, seq: int, trace: ReasoningTrace) -> None:
+        """Store the judge's answer, unless the outcome of the run is known."""
+        run = store.unconfirmed_thread(seq)
+        if run is None or run not in self.judges:
+            return
+        p = self._answer(self.judges[run], ended_trace(trace, store.ending(seq)))
+        if p is not None:
+            with store.transaction():
+                store.save_ending(seq, store.ending(seq).with_extracted(p >= LIKELY, p))
+        del self.judges[run]
+
+    def _answer(self, judge: Judge, trace: ReasoningTrace) -> float | None:
+        """Return the judge's probability of success, or None without an answer in time."""
+        pending = self.pending
+        if pending is None or (pending.answer.done() and pending.trace_id != trace.id):
+            args = judge, trace, Future[float | None]()
+            Thread(target=self._run_judge, args=args, name="kp-judge", daemon=True).start()
+            pending = _PendingJudgement(trace.id, time.monotonic() + judge.timeout_s, args[-1])
+            self.pending = pending
+        if pending.trace_id == trace.id:
+            if pending.answer.done():
+                return pending.answer.result()
+            if time.monotonic() < pending.deadline:
+                raise ScoringDelayedError("the run's judge has not answered yet")
+        shield.count("judge: no answer in time")
+        return None
+
+    def _run_judge(self, judge: Judge, trace: ReasoningTrace, answer: Future[float | None]) -> None:
+        is_judging.set(True)
+        p = None
+        try:
+            given = judge.judge(trace)
+            if isawaitable(given):
+                given = asyncio.run(asyncio.wait_for(given, judge.timeout_s))
+            p = probability(given)
+        except Exception as error:  # noqa: BLE001 - the user's own may raise anything
+            shield.swallow("judge", error, "a judge failed, and is ignored")
+        answer.set_result(p)
+        self.on_ready()
+
+
+LOADING_S: Final = 60.0
+"""The time that the exit allows for loading the model: usually two seconds."""
+
+
+class ModelLoader:
+    """Loads the embedding model on a thread of its own: meanwhile, finished runs are stored."""
+
+    def __init__(self, embedder: MiniLMEmbedder, on_ready: Callable[[], None]) -> None:
+        self._embedder = embedder
+        self._on_ready = on_ready
+        self._is_started = False
+        self._ended = Event()
+
+    def check(self) -> None:
+        """Start to load the model; raise `ScoringDelayedError` until that has ended."""
+        if self._embedder.is_loaded:
+            return
+        if not self._is_started:
+            self._is_started = True
+            try:
+                start_daemon("kp-loading", self._load, join_s=LOADING_S)
+            except RuntimeError:  # no thread can start: scoring loads it
+                self._ended.set()
+        if not self._ended.is_set():
+            raise ScoringDelayedError("the embedding model is being loaded")
+
+    def _load(self) -> None:
+        with suppress(Exception), storage.fork_lock:  # scoring meets the same error
+            logger.debug("loaded %s", self._embedder.name)  # reading its name loads it
+        self._ended.set()
+        self._on_ready()
