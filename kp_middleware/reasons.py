@@ -29,7 +29,7 @@ FAILURES = {
 """Why a run has no score."""
 
 OUTBOX = {
-    "cancelled_by_user": "by you",
+    "by hand": "by you",
     "may_have_been_sent": "it may have been sent already: its state was lost in a damaged file; to"
     " send it, perhaps a second time: kp-middleware outbox retry ID",
 }

@@ -40,6 +40,5 @@ INSERT INTO asked (trace_seq, said)
   FROM traces WHERE state <> 'paused';
 -- One spelling of a registry.
 UPDATE outbox SET registry = rtrim(registry, '/');
--- The reasons of items that must not be queued again by themselves.
-UPDATE outbox SET reason = 'cancelled_by_user' WHERE state = 'cancelled' AND reason = 'by hand';
+-- Items that must not be queued again by themselves.
 UPDATE outbox SET reason = 'may_have_been_sent' WHERE state = 'blocked' AND reason LIKE 'what became of it was lost in a damaged file:%';

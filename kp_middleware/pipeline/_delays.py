@@ -1,22 +1,21 @@
 """What scoring waits for: the answer of a judge, and the embedding model."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import isawaitable
-from threading import Event, Thread
+from threading import Thread
 from typing import Final, NamedTuple
 
 from kp_middleware import storage
 from kp_middleware.embedding import (
     MiniLMEmbedder,
 )
-from kp_middleware.errors import KnowledgePulseError
+from kp_middleware.errors import EmbedderNotReadyError, KnowledgePulseError
 from kp_middleware.outcomes import LIKELY, Judge, probability
 from kp_middleware.pipeline._dispatch import (
     ended_trace,
@@ -24,8 +23,6 @@ from kp_middleware.pipeline._dispatch import (
 from kp_middleware.pipeline._threads import start_daemon
 from kp_middleware.recording import shield
 from kp_middleware.traces import ReasoningTrace
-
-logger = logging.getLogger("kp_middleware")
 
 _MAX_JUDGES: Final = 10_000  # that have not been asked
 is_judging: Final[ContextVar[bool]] = ContextVar("kp_middleware_is_judging", default=False)
@@ -109,24 +106,33 @@ class ModelLoader:
     def __init__(self, embedder: MiniLMEmbedder, on_ready: Callable[[], None]) -> None:
         self._embedder = embedder
         self._on_ready = on_ready
-        self._is_started = False
-        self._ended = Event()
+        self._attempt: Future[str] | None = None
 
     def check(self) -> None:
-        """Start to load the model; raise `ScoringDelayedError` until that has ended."""
+        """Start to load the model; raise `ScoringDelayedError` until that has ended.
+
+        Raises:
+            EmbedderNotReadyError: If the model is being downloaded; the next call tries again.
+        """
         if self._embedder.is_loaded:
             return
-        if not self._is_started:
-            self._is_started = True
+        if self._attempt is None:
+            self._attempt = Future()
             try:
-                start_daemon("kp-loading", self._load, join_s=LOADING_S)
-            except RuntimeError:  # no thread can start: scoring loads it
-                self._ended.set()
-        if not self._ended.is_set():
+                start_daemon("kp-loading", partial(self._load, self._attempt), join_s=LOADING_S)
+            except RuntimeError as no_thread:  # scoring loads it
+                self._attempt.set_exception(no_thread)
+        if not self._attempt.done():
             raise ScoringDelayedError("the embedding model is being loaded")
+        error = self._attempt.exception()  # scoring meets any other again
+        if isinstance(error, EmbedderNotReadyError):
+            self._attempt = None
+            raise error
 
-    def _load(self) -> None:
-        with suppress(Exception), storage.fork_lock:  # scoring meets the same error
-            logger.debug("loaded %s", self._embedder.name)  # reading its name loads it
-        self._ended.set()
+    def _load(self, attempt: Future[str]) -> None:
+        try:
+            with storage.fork_lock:
+                attempt.set_result(self._embedder.name)  # reading its name loads it
+        except BaseException as error:  # noqa: BLE001 - even a panic of a library
+            attempt.set_exception(error)
         self._on_ready()

@@ -303,6 +303,10 @@ _SHOWN_TEXTS = frozenset(words(_NAMES["of_shown_texts"]))
 _SECRET_FIELDS = frozenset(words(_NAMES["of_secret"]))
 _OBJECTS, _IN_OBJECTS = (frozenset(words(_NAMES[key])) for key in ("of_object", "in_object"))
 _PERMISSIONS = {"read": {"id", "token"}, "write": {"id", "token"}, "inherit": {"secrets"}}
+_PLAIN_NAME = re.compile(
+    r"(?=.*[A-Za-z])(?:[A-Za-z]*|[\w ./@:+-]*[ ./@:-][\w ./@:+-]*)"
+)  # words, or with a separator: no weak password
+_AROUND_OBJECTS = frozenset(words("existing|image|pull|secret|secrets|name|names|ref|refs"))
 _OBJECT_NAME = re.compile(r"[a-z][a-z0-9]{0,30}(?:[-.][a-z0-9]{1,30}){0,8}")  # of Kubernetes
 _NAME_OF_VARIABLE = re.compile(r"[A-Z]{2,30}(?:_[A-Z]{2,30}){1,8}")
 _ARN = re.compile(r"arn:[\w-]{1,20}:[\w-]{1,40}:[\w-]{0,30}:\d{0,12}:\S{1,300}")
@@ -378,7 +382,8 @@ def is_secret_field(name: str, value: str) -> bool:
         return False
     if _NAME_OF_VARIABLE.fullmatch(value) or _ARN.fullmatch(value):
         return True
-    return field not in {"secrets", "keys"} and not is_strong(value)
+    is_named = _PLAIN_NAME.fullmatch(value) is not None
+    return is_named and field not in {"secrets", "keys"} and not is_strong(value)
 
 
 def describes(holder: str, name: str, value: str) -> bool:
@@ -409,9 +414,8 @@ def is_object_name(name: str, value: str) -> bool:
     if not _OBJECT_NAME.fullmatch(value) or is_strong(value):
         return False
     parts = words_of_name(name)
-    is_certain = {"existing", "secret"} <= parts or {"image", "pull"} <= parts
-    if is_certain or "-" not in value:
-        return is_certain
-    if parts & _OBJECTS and parts & {"secret", "secrets"}:
+    if not parts & {"secret", "secrets"} or not parts <= _OBJECTS | _AROUND_OBJECTS:
+        return False
+    if {"existing", "secret"} <= parts or {"image", "pull"} <= parts:
         return True
-    return parts == {"secret"} and not _IN_OBJECTS.isdisjoint(value.split("-"))
+    return not _IN_OBJECTS.isdisjoint(re.split("[-.]", value)) and "-" in value

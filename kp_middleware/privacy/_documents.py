@@ -266,7 +266,7 @@ class DocumentRedactor:
             if before != after and (label := PLACEHOLDER.search(after)):
                 self._remove(label["label"], before, place.child(index))
                 items[index] = after
-        return items
+        return items if isinstance(value, list) else tuple(items)
 
     def _string(self, text: str, place: Location) -> str:
         if is_too_large(text):

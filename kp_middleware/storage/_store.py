@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kp_middleware.storage._past_runs import PastRun
     from kp_middleware.storage._statistics import Counts
 
-CANCELLED_BY_USER: Final = "cancelled_by_user"
+CANCELLED_BY_USER: Final = "by hand"
 """The reason of an outbox item that only the user can queue again."""
 
 MAY_HAVE_BEEN_SENT: Final = "may_have_been_sent"

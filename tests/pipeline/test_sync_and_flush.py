@@ -7,6 +7,7 @@ import pytest
 from pipeline_helpers import NotReady, SideEffectEmbedder, column_of, echo, sending_to
 
 from kp_middleware import MiniLMEmbedder
+from kp_middleware.errors import EmbedderNotReadyError
 from kp_middleware.pipeline import Backlog
 from kp_middleware.testing import Answer, Fault, LocalRegistry, StandInEmbedder
 
@@ -240,3 +241,41 @@ def test_runs_are_stored_while_the_model_is_being_loaded_and_a_flush_waits_for_i
     assert (states, waits.unscored) == (["recorded"] * 2, 2)
     assert not kp.flush(timeout_s=30)
     assert column_of(db, "state") == ["scored"] * 2
+
+
+class FailsToLoad(SlowToLoad):
+    """The model, whose first attempts to load end with these errors."""
+
+    def __init__(self, *errors):
+        super().__init__()
+        self.may_load.set()
+        self.errors, self.loaded_by = [*errors], []
+
+    @property
+    def name(self):
+        if not self.is_loaded:
+            self.loaded_by.append(threading.current_thread().name)
+        if self.errors:
+            raise self.errors.pop(0)
+        return super().name
+
+
+def test_a_model_that_was_downloaded_is_loaded_apart_too(pulse, db):
+    embedder = FailsToLoad(EmbedderNotReadyError("being downloaded"))
+    agent = echo(kp := pulse(embedder=embedder))
+
+    agent("one")
+    deadline = time.monotonic() + 30
+    while not kp.stats().scored and time.monotonic() < deadline:
+        kp.flush(timeout_s=1)
+
+    assert column_of(db, "state") == ["scored"]
+    assert embedder.loaded_by == ["kp-loading"] * 2
+
+
+def test_a_library_that_panics_while_it_is_loaded_keeps_no_agent_waiting(pulse, db):
+    embedder = FailsToLoad(SystemExit("as a panic"))
+
+    echo(pulse(embedder=embedder, sync=True))("one")
+
+    assert column_of(db, "state") == ["scored"]

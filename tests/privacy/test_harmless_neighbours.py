@@ -252,6 +252,34 @@ KINDS["long names with digits"] = (
         *(("signature={}", value) for value in (made_up.TOKEN, made_up.TOKEN[::-1])),
     ],
 )
+KINDS["names of objects that hold passwords, too"] = (
+    [
+        "existingSecret: db-credentials",
+        "tlsSecret: wildcard-tls-2024",
+        {"secrets": {"name": "prod/db", "namespace": "web"}},
+        "const STORAGE_KEY = 'todo-app-items-v1';",
+        "token = user?.accessToken",
+        "cos/sin/tan: 4500",
+        "jwt.verify(token, 'keys/public.pem', {algorithms: ['RS256']})",
+        "jwt.decode(token, 'utf-8')",
+    ],
+    [
+        *(
+            (form, value)
+            for form in ("existingSecretPassword: {}", "ca_client_secret: {}", "PULL_SECRET={}")
+            for value in (WEAK, WORD + "-2024")
+        ),
+        *(('{{"secrets": {{"name": "{}"}}}}', value) for value in (WEAK, "Summer2024" + "!")),
+        ("COOKIE_KEY = '{}'", "cookie-" + "monster"),
+        ("TOKEN_KEY = '{}'", "auth-token-" + "monkey"),
+        ("password: {}", "Tiger?." + "Form"),
+        ("TAN: {}", "450" + "012"),
+        *(
+            (form, SYMBOLS * 500)
+            for form in ("net use Z: \\\\srv\\share {}", "alter user bob identified by {};")
+        ),
+    ],
+)
 KNOWN = {"a": {"token": "v1alpha2"}, "b": "foo.io/v1alpha2"}
 
 

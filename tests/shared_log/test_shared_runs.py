@@ -147,7 +147,7 @@ def test_what_is_deleted_in_the_log_waits_no_more(store, second, sql):
 
     store.shared_runs().update_items([ItemState(second, "gone", None, 0, None, None, None, None)])
 
-    assert sql("SELECT state, reason FROM outbox") == [("cancelled", "cancelled_by_user")]
+    assert sql("SELECT state, reason FROM outbox") == [("cancelled", "by hand")]
 
 
 def test_status_says_what_waits_for_the_log(sql, typed):

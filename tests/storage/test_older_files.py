@@ -141,7 +141,7 @@ LOST = (
 @pytest.mark.parametrize(
     ("state", "reason", "code"),
     [
-        ("cancelled", "by hand", "cancelled_by_user"),
+        ("cancelled", "by hand", "by hand"),
         ("blocked", LOST, "may_have_been_sent"),
         ("rejected", "by hand", "by hand"),
     ],

@@ -76,7 +76,7 @@ def test_what_a_person_cancels_neither_leaves_nor_is_queued_anew(admin, outbox, 
     cancelled = row(seq)
     outbox.add(seq, b"{}", redactor="rules 2", redactions={})
 
-    assert (cancelled["state"], cancelled["reason"]) == ("cancelled", "cancelled_by_user")
+    assert (cancelled["state"], cancelled["reason"]) == ("cancelled", "by hand")
     assert row(seq) == cancelled
     assert (outbox.claim(NOW), outbox.next_due(), outbox.any_pending()) == (None, None, False)
     assert outbox.next_unqueued(after=0) is None
