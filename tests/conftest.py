@@ -95,7 +95,7 @@ def loopback(reached_out):
 
 @pytest.fixture(autouse=True)
 def nothing_swallowed():
-    """What this process has counted and logged of failures, it has of this test."""
+    """Clear the failures that earlier tests of this process left counted and logged."""
     shield.failures.clear()
     shield.logged.clear()
 

@@ -1,4 +1,4 @@
-"""What scoring waits for: the answer of a judge, and the embedding model."""
+"""Delays of scoring: until a judge has answered, and until the embedding model is loaded."""
 
 import asyncio
 import time
@@ -12,14 +12,10 @@ from threading import Thread
 from typing import Final, NamedTuple
 
 from kp_middleware import storage
-from kp_middleware.embedding import (
-    MiniLMEmbedder,
-)
+from kp_middleware.embedding import MiniLMEmbedder
 from kp_middleware.errors import EmbedderNotReadyError, KnowledgePulseError
 from kp_middleware.outcomes import LIKELY, Judge, probability
-from kp_middleware.pipeline._dispatch import (
-    ended_trace,
-)
+from kp_middleware.pipeline._dispatch import ended_trace
 from kp_middleware.pipeline._threads import start_daemon
 from kp_middleware.recording import shield
 from kp_middleware.traces import ReasoningTrace

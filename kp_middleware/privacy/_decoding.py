@@ -303,9 +303,8 @@ _SHOWN_TEXTS = frozenset(words(_NAMES["of_shown_texts"]))
 _SECRET_FIELDS = frozenset(words(_NAMES["of_secret"]))
 _OBJECTS, _IN_OBJECTS = (frozenset(words(_NAMES[key])) for key in ("of_object", "in_object"))
 _PERMISSIONS = {"read": {"id", "token"}, "write": {"id", "token"}, "inherit": {"secrets"}}
-_PLAIN_NAME = re.compile(
-    r"(?=.*[A-Za-z])(?:[A-Za-z]*|[\w ./@:+-]*[ ./@:-][\w ./@:+-]*)"
-)  # words, or with a separator: no weak password
+# letters, or with a separator: a weak password ends in digits instead
+_PLAIN_NAME = re.compile(r"(?=[^A-Za-z]*+[A-Za-z])(?:[A-Za-z]++|\w*+[ ./@:+-][\w ./@:+-]*+)")
 _AROUND_OBJECTS = frozenset(words("existing|image|pull|secret|secrets|name|names|ref|refs"))
 _OBJECT_NAME = re.compile(r"[a-z][a-z0-9]{0,30}(?:[-.][a-z0-9]{1,30}){0,8}")  # of Kubernetes
 _NAME_OF_VARIABLE = re.compile(r"[A-Z]{2,30}(?:_[A-Z]{2,30}){1,8}")

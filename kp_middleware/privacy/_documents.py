@@ -222,11 +222,7 @@ class DocumentRedactor:
 
     def _items(self, value: Sequence[object], place: Location) -> list[Any]:
         is_pair = len(value) == 2 and place.path != () and isinstance(place.path[-1], int)
-        is_flat = place.name in {
-            "rawHeaders",
-            "raw_headers",
-            "rawheaders",
-        }  # in turn
+        is_flat = place.name.lower() in {"rawheaders", "raw_headers"}  # name, value, name …
         cleaned, before = [], None
         if any(isinstance(item, str) and item[:1] == "-" for item in value):
             value = self._arguments(value, place)

@@ -7,16 +7,8 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Final
 
-from kp_middleware.privacy._decoding import (
-    HIDDEN,
-    full_readings,
-    fully_decoded,
-)
-from kp_middleware.privacy._values import (
-    LabeledSpan,
-    is_harmless,
-    pattern,
-)
+from kp_middleware.privacy._decoding import HIDDEN, full_readings, fully_decoded
+from kp_middleware.privacy._values import LabeledSpan, is_harmless, pattern
 
 MIN_LENGTH: Final = 8
 """The minimum length in characters; shorter values occur too often by chance."""

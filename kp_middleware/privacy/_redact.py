@@ -6,22 +6,15 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._decoding import (
-    unique_members,
-)
+from kp_middleware.privacy._decoding import unique_members
+from kp_middleware.privacy._documents import DocumentRedactor, FieldTree
 from kp_middleware.privacy._known_secrets import KnownSecrets
 from kp_middleware.privacy._policy import Policy, engine_time_limit
-from kp_middleware.privacy._ruleset import (
-    RedactedTrace,
-    RedactedValue,
-)
-from kp_middleware.privacy._values import (
-    words,
-)
+from kp_middleware.privacy._ruleset import RedactedTrace, RedactedValue
+from kp_middleware.privacy._values import words
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel, ReasoningTrace
-from kp_middleware.privacy._documents import DocumentRedactor, FieldTree
 
 _NO_POLICY = Policy()
 _SKIP: FieldTree = {}

@@ -1,4 +1,4 @@
-"""What child processes ask an embedder, and how they print the answer."""
+"""Questions of child processes to an embedder, and the form of their answers."""
 
 import json
 import time

@@ -50,12 +50,12 @@ class Child:
         )
 
     def run(self, script: str) -> Any:
-        """What the script printed; it must not write to stderr."""
+        """Return the output of the script, which must not write to stderr."""
         return printed_json(self.begin(script))
 
 
 def printed_json(child: "subprocess.Popen[str]") -> Any:
-    """What a child printed, once it has ended."""
+    """Return the output of a child that has ended."""
     printed, complaints = child.communicate()
     if child.returncode or complaints:
         raise AssertionError(complaints)

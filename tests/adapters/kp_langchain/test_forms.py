@@ -1,4 +1,4 @@
-"""What is read from messages, turns and results, in each of their forms."""
+"""Messages, turns and results are read in each of their forms."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

@@ -1,4 +1,4 @@
-"""What is learned of a run after its end: the file says it."""
+"""Feedback after the end of a run, as the file shows it."""
 
 import logging
 import math

@@ -1,4 +1,4 @@
-"""What is learned of a run after its end: what leaves says it."""
+"""Feedback after the end of a run, as it changes what is sent."""
 
 import json
 from dataclasses import replace
