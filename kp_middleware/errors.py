@@ -136,10 +136,7 @@ class ProblemKind(Enum):
     It is stored by its name, in lower case, with its ``{detail}``.
     """
 
-    REFUSED = (
-        "connection refused",
-        "start the registry, or correct KP_REGISTRY_URL",
-    )
+    REFUSED = ("connection refused", "start the registry, or correct KP_REGISTRY_URL")
     UNKNOWN_HOST = (
         "there is no host named {detail}",
         "correct KP_REGISTRY_URL, or check this machine's network",
@@ -176,10 +173,7 @@ class ProblemKind(Enum):
         "the proxy in {first} refuses the connection (it answered {rest})",
         _OR_NO_PROXY,
     )
-    PROXY_UNUSABLE = (
-        "the proxy in {first} cannot be used ({rest})",
-        "correct or unset {first}",
-    )
+    PROXY_UNUSABLE = ("the proxy in {first} cannot be used ({rest})", "correct or unset {first}")
     WRONG_PATH = (
         "a server answers, but there is no registry at this address (it answered {detail})",
         "correct KP_REGISTRY_URL: leave out /v1/knowledge",
@@ -192,10 +186,7 @@ class ProblemKind(Enum):
         "the response is not from a registry ({detail})",
         "correct KP_REGISTRY_URL, or check for a login page or proxy in between",
     )
-    GATEWAY = (
-        "a gateway cannot reach the registry (it answered {detail})",
-        _ASK,
-    )
+    GATEWAY = ("a gateway cannot reach the registry (it answered {detail})", _ASK)
     TROUBLE = ("the registry failed (it answered {detail})", _ASK)
     BARRED = (
         "a firewall or login page blocks the registry (it answered {detail}, with a page)",

@@ -227,18 +227,13 @@ class Settings(BaseSettings):
     ) -> str | None:
         """Merge the sources; return why the reference CLI's key is not used, or None."""
         closer = {**file.values, **variables.values, **keywords}
-        values = login.values | closer
-        reason = locations.unused_login_reason(
-            login, str(values.get("registry_url") or PUBLIC_REGISTRY)
-        )
+        url = (login.values | closer).get("registry_url") or PUBLIC_REGISTRY
+        reason = locations.unused_login_reason(login, str(url))
         if reason is not None:
-            values = {
-                name: value
-                for name, value in values.items()
-                if name in closer or name not in {"api_key", "agent_id"}
-            }
-        try:
-            BaseModel.__init__(self, **values)  # the sources of BaseSettings know no login
+            login.values.pop("api_key", None)
+            login.values.pop("agent_id", None)
+        try:  # the sources of BaseSettings know no login
+            BaseModel.__init__(self, **login.values | closer)
         except ValidationError as error:
             raise _readable(error) from None
         return None if "api_key" in closer else reason

@@ -240,6 +240,7 @@ _CASTS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     Mapping[str, int]: lambda text: json.loads(text or "{}"),
     Mapping[str, Any]: lambda text: json.loads(text or "{}"),
     tuple[str, ...]: lambda text: tuple(json.loads(text or "[]")),
+    Any: lambda text: json.loads(text or "null"),
 }
 """Converters for types that SQLite lacks, by the annotation of a record's field."""
 DISTINCT: Final = """

@@ -82,11 +82,29 @@ def jsonable(value: object, limit_bytes: int) -> Any:
     return BoundedCopy(limit_bytes).of(value)
 
 
+def bounded_mapping(value: object, limit_bytes: int) -> tuple[dict[str, Any], int]:
+    """Return the copy of a mapping, and its size; anything else is put under ``value``."""
+    if type(value) is dict and len(value) <= _MAX_ITEMS:
+        texts, size = value.copy(), _VALUE_BYTES
+        for key, text in texts.items():
+            if type(key) is not str or type(text) is not str:
+                break
+            size += len(key) + len(text) + _VALUE_BYTES
+        else:  # as most arguments are
+            joined = "".join(texts) + "".join(texts.values())
+            if size <= limit_bytes and joined.isascii() and "\0" not in joined:
+                return texts, size
+    copy = BoundedCopy(limit_bytes)
+    copied = copy.of(value)
+    size = limit_bytes - copy.left_bytes
+    return copied if type(copied) is dict else {"value": copied}, size
+
+
 class BoundedCopy:
     """A bounded copy of a value in progress; ``left_bytes`` is the rest of its limit."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = self.left_bytes = limit_bytes
+        self.left_bytes = limit_bytes
 
     def of(self, value: object, depth: int = 0) -> Any:
         """Return the copy of a value inside ``depth`` containers."""
@@ -112,22 +130,6 @@ class BoundedCopy:
             return self._other(value, depth)
         except Exception:  # noqa: BLE001 - reading a user's object may raise anything
             return f"<unreadable {_class_name(value)}>"
-
-    def of_mapping(self, value: object) -> dict[str, Any]:
-        """Return the copy of a mapping; anything else is put under ``value``."""
-        if type(value) is dict and len(value) <= _MAX_ITEMS:
-            texts, size = value.copy(), _VALUE_BYTES
-            for key, text in texts.items():
-                if type(key) is not str or type(text) is not str:
-                    break
-                size += len(key) + len(text) + _VALUE_BYTES
-            else:  # as most arguments are
-                joined = "".join(texts) + "".join(texts.values())
-                if size <= self.left_bytes and joined.isascii() and "\0" not in joined:
-                    self.left_bytes -= size
-                    return texts
-        copied = self.of(value)
-        return copied if type(copied) is dict else {"value": copied}
 
     def _text(self, text: str) -> str:
         if len(text) <= self.left_bytes and text.isascii() and "\0" not in text:  # nearly always

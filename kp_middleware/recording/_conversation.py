@@ -100,9 +100,8 @@ class Conversation:
         self._lock = threading.RLock()  # several threads may update one conversation
         # by call id, which may repeat; a call is removed when its tool begins
         self._pending: dict[str, list[ToolCall]] = {}
-        self._running_calls: dict[
-            str, Span
-        ] = {}  # by call id; each span reports its result, if any
+        # by call id; each span reports its result, if any
+        self._running_calls: dict[str, Span] = {}
         self._reported: deque[str | None] = deque(maxlen=_MAX_CALLS)  # ids, or else tools
         self._unnamed_ids = count()
         self._model_messages: deque[str] = deque(maxlen=_MAX_REMEMBERED)
@@ -143,7 +142,7 @@ class Conversation:
         self, span: "Span", tool: str, call_id: str | None, inputs: object = None
     ) -> str | None:
         """Begin a tool, and return the id of its pending call, or None."""
-        taken = self._take(call_id, tool, inputs)
+        taken = self._take(call_id, tool, inputs) if self._pending else None
         if taken is not None:
             call_id = taken[0]
         elif call_id is None or call_id not in self._running_calls:
@@ -201,8 +200,6 @@ class Conversation:
         self, call_id: str | None, tool: str | None = None, inputs: object = None
     ) -> tuple[str, ToolCall] | None:
         """Remove and return the pending call with this id, or with this tool and inputs."""
-        if not self._pending:  # faster than to acquire the lock
-            return None
         with self._lock:
             if call_id is None:
                 for pending_id, [call, *_] in self._pending.items():

@@ -9,7 +9,7 @@ from functools import partial, wraps
 from time import perf_counter
 from typing import Any, Final, Self, TypeAlias, TypeVar, cast
 
-from kp_middleware.recording._bounds import BoundedCopy
+from kp_middleware.recording._bounds import BoundedCopy, bounded_mapping
 from kp_middleware.recording._context import (
     Place,
     current_place,
@@ -222,7 +222,7 @@ def _arguments(
     first = next(iter(named), None)
     if first == "self" or (first == "cls" and isinstance(named["cls"], type)):
         named = dict([*named.items()][1:])
-    return BoundedCopy(_ARGUMENT_BYTES).of_mapping(named)
+    return bounded_mapping(named, _ARGUMENT_BYTES)[0]
 
 
 def instrument(function: F, record: _RecordCall) -> F:

@@ -14,10 +14,10 @@ from kp_middleware.limits import Limits
 from kp_middleware.recording._bounds import (
     NAME_BYTES,
     STEP_METADATA,
-    BoundedCopy,
     ModelCall,
     StepFields,
     StepLog,
+    bounded_mapping,
     bounded_name,
     bounded_text,
     is_marker,
@@ -198,7 +198,7 @@ def _cut(part: P, limit_bytes: int) -> P:
         if isinstance(value, str):
             changes[name] = bounded_text(value, limit_bytes)
         elif isinstance(value, dict) and _json_bytes(value) > limit_bytes:
-            changes[name] = BoundedCopy(limit_bytes).of_mapping(value)
+            changes[name], _ = bounded_mapping(value, limit_bytes)
     return part.model_copy(update=changes)
 
 

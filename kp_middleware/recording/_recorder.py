@@ -5,7 +5,6 @@ bounded JSON immediately, and the worker's thread builds the document later.
 """
 
 import json
-import math
 import threading
 from asyncio import CancelledError
 from collections import deque
@@ -13,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
+from math import inf, nan
 from numbers import Real
 from time import perf_counter, time
 from typing import Any, Final, TypeAlias
@@ -22,11 +22,11 @@ from kp_middleware.limits import Limits
 from kp_middleware.recording._bounds import (
     BEGINNING,
     NAME_BYTES,
-    BoundedCopy,
     LateNote,
     ModelCall,
     StepFields,
     StepLog,
+    bounded_mapping,
     bounded_name,
     bounded_text,
     causes,
@@ -360,16 +360,15 @@ class Recorder:
                 known = self._tools.get(tool) if type(tool) is str else None
                 step["tool"] = known or self._tool(tool)
             if input is not None:
-                copy = BoundedCopy(self._limits.field_bytes)
-                step["input"] = copy.of_mapping(input)
-                step_bytes += copy.limit_bytes - copy.left_bytes
+                step["input"], size = bounded_mapping(input, self._limits.field_bytes)
+                step_bytes += size
             if output_summary is not None:
                 step["output_summary"], size = self._sized_text(output_summary)
                 step_bytes += size
             if type(took) is ModelCall:
                 step["model_call"] = took
             elif took is not None:
-                is_valid = type(took) is float and 0 <= took < math.inf  # nearly always
+                is_valid = type(took) is float and 0 <= took < inf  # nearly always
                 step |= {"latency_ms": took} if is_valid else _latency(took)
             if call_id is not None:
                 step["call_id"] = call_id if type(call_id) is str else str(call_id)
@@ -428,10 +427,10 @@ class Recorder:
 def _latency(value: object) -> dict[str, float]:
     """Return a latency as a step's field, and nothing for an invalid one."""
     try:
-        took_ms = float(value) if isinstance(value, Real) else math.nan
+        took_ms = float(value) if isinstance(value, Real) else nan
     except OverflowError:
-        took_ms = math.nan
-    return {"latency_ms": took_ms} if 0 <= took_ms < math.inf else {}
+        took_ms = nan
+    return {"latency_ms": took_ms} if 0 <= took_ms < inf else {}
 
 
 def current_trace() -> Recorder:

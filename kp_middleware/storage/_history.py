@@ -103,13 +103,14 @@ class History(Overviews, Maintenance):
     def run(self, seq: int) -> Run:
         (row,) = self._named(
             "SELECT t.*, coalesce(n.id, t.nearest_id) AS nearest_id,"
-            " n.objective AS nearest_objective"
+            " n.objective AS nearest_objective, t.scored_ms AS took_ms"
             " FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq WHERE t.seq = ?",
             (seq,),
         )
+        steps = "SELECT *, step_id AS number FROM steps WHERE trace_seq = ? ORDER BY step_id"
         return build_run(
             row,
-            self._named("SELECT * FROM steps WHERE trace_seq = ? ORDER BY step_id", (seq,)),
+            self._named(steps, (seq,)),
             self._named("SELECT * FROM outbox WHERE trace_seq = ?", (seq,)),
             self._named("SELECT * FROM feedback WHERE trace_seq = ? ORDER BY seq", (seq,)),
             EstimateTable(self._connection).for_run(seq),

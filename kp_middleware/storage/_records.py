@@ -331,7 +331,7 @@ def build_run(
         row,
         reason=reason_text(row["reason_code"], row["reason_args"]),
         scoring=None if row["score"] is None else _scoring(row),
-        steps=tuple(map(_step, steps)),
+        steps=tuple(from_row(StepRecord, step) for step in steps),
         outbox=next(map(_outbox_record, outbox), None),
         feedback=tuple(from_row(FeedbackRecord, one) for one in feedback),
         estimate=estimate,
@@ -347,15 +347,8 @@ def _scoring(row: Mapping[str, Any]) -> Scoring:
         signals=Signals(**{name: row[name] for name in SIGNALS}),
         weights=Weights(**{name: row[f"{name}_weight"] for name in SIGNALS}),
         rules=tuple(Adjustment(**rule) for rule in json.loads(row["rules"])),
-        took_ms=row["scored_ms"],
     )
 
 
 def _outbox_record(row: Mapping[str, Any]) -> OutboxRecord:
     return from_row(OutboxRecord, row, reason=outbox_reason_text(row["reason"]))
-
-
-def _step(row: Mapping[str, Any]) -> StepRecord:
-    return from_row(
-        StepRecord, row, number=row["step_id"], input=json.loads(row["input"] or "null")
-    )
