@@ -54,7 +54,7 @@ def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict
     parts = {
         "id": run.id[:_ID_CHARS],
         "objective": run.objective[:_READ_CHARS],
-        "asked_later": _later_user_turns(run.steps),
+        "asked_later": _later_user_turns(run),
         "calls": [call._asdict() for call in last],
         "result": (run.result_summary or "")[:_READ_CHARS],
     }
@@ -71,7 +71,7 @@ def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict
 def is_form(run: Run) -> bool:
     """Return True if a run is a form to fill in: few calls, each with a value from its task."""
     calls = _calls(run.steps)
-    named = " ".join([run.objective, *_later_user_turns(run.steps)])
+    named = " ".join([run.objective, *_later_user_turns(run)])
     return 0 < len(calls) <= _CALLS_OF_FORM and all(
         any(_is_named(value, named) for value in _values(call.input)) for call in calls
     )
@@ -215,9 +215,9 @@ def _calls(steps: Sequence[StepRecord]) -> list[CallRecord]:
     return calls
 
 
-def _later_user_turns(steps: Sequence[StepRecord]) -> list[str]:
-    texts = (step.content for step in steps if step.type == "observation" and step.tool is None)
-    return [text[:_READ_CHARS] for text in [*filter(None, texts)][:4]]
+def _later_user_turns(run: Run) -> list[str]:
+    texts = (step.content for step in run.steps if step.type == "observation" and not step.tool)
+    return [text[:_READ_CHARS] for text in texts if text and text != run.objective][:4]
 
 
 def _bounded(value: Any) -> Any:

@@ -172,7 +172,8 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
     delta, logged = trace.knowledge_graph_delta, log.steps()
     is_large = delta is None or len(delta.model_dump_json()) > field_bytes
     is_whole = logged == [step.model_dump(exclude={"step_id"}) for step in trace.steps]
-    metadata = _cut(trace.metadata, NAME_BYTES)
+    source = trace.metadata.success_source or "said"
+    metadata = _cut(trace.metadata, NAME_BYTES).model_copy(update={"success_source": None})
     if (validators := metadata.validated_by) is not None:
         names = tuple(map(bounded_name, validators[:_MOST_VALIDATORS]))
         metadata = metadata.model_copy(update={"validated_by": names})
@@ -188,7 +189,7 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
         trace=_cut(trace, field_bytes).model_copy(update=changes),
         shape=log.shape(),
         confidence_source="assumed" if trace.outcome.confidence == assumed else "said",
-        success_source=trace.metadata.success_source or "said",
+        success_source=source,
     )
 
 

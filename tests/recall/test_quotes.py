@@ -174,6 +174,7 @@ TASKS_VALUES = {"order": "A1", "lines": [{"count": 12, "part": "x"}], "fast": Tr
     [
         pytest.param(
             [
+                {"type": "observation", "content": "Refund order A1."},  # the task itself
                 {"type": "tool_call", "tool": "get", "input": {"n": 1}, "call_id": "a"},
                 {"type": "tool_call", "tool": "get", "input": {"n": 2}, "call_id": "b"},
                 {"type": "error_recovery", "tool": "get", "content": "gone", "call_id": "b"},

@@ -343,6 +343,10 @@ def test_conversations_come_back_through_messages_with_the_same_steps(
 
 def test_traces_come_back_byte_for_byte_with_their_ids(conversations, db, type_command, tmp_path):
     documents = "SELECT body FROM documents ORDER BY trace_seq"
+    with conversations.open("a") as file:  # nobody knows whether it succeeded
+        file.write(
+            '[{"role": "user", "content": "Sing."}, {"role": "assistant", "content": "La."}]'
+        )
     type_command("import", "messages", str(conversations), "--shareable")
     first, second, again = (tmp_path / name for name in ("1.jsonl", "2.jsonl", "again.db"))
 
@@ -352,4 +356,4 @@ def test_traces_come_back_byte_for_byte_with_their_ids(conversations, db, type_c
 
     assert rows_in(again, documents) == rows_in(db, documents)
     assert first.read_bytes() == second.read_bytes()
-    assert len(first.read_bytes().splitlines()) == 20
+    assert len(first.read_bytes().splitlines()) == 21
