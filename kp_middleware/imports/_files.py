@@ -62,7 +62,7 @@ FORMATS: Final = {
     "claude-code": Format(read_claude_code, (".jsonl",)),
     "codex": Format(read_codex, (".jsonl",)),
     "messages": Format(read_messages, (".jsonl", ".json", ".sqlite", ".sqlite3", ".db")),
-    "swe_agent": Format(read_swe_agent, (".traj", ".json", ".jsonl")),
+    "swe-agent": Format(read_swe_agent, (".traj", ".json", ".jsonl")),
     "atif": Format(read_atif),
     "otlp": Format(read_otlp),
     "langsmith": Format(read_langsmith),
@@ -102,7 +102,7 @@ def find_files(format_: str, path: Path, context: ImportContext) -> Iterator[Pat
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name not in skipped)
         for name in sorted(names):
-            if name.endswith(suffixes):
+            if name.removesuffix(".gz").endswith(suffixes):
                 yield from _check_file(Path(folder) / name, context)
         for name in folders:
             if (Path(folder) / name).is_symlink():
@@ -144,8 +144,8 @@ def _detect_value(value: object) -> str | None:
         ("langfuse", has("trace_id") and (has("parent_observation_id") or has("trace_name"))),
         ("atif", str(line.get("schema_version", "")).startswith("ATIF")),
         ("claude-code", has("sessionId") or (has("leafUuid") and has("summary"))),
-        ("swe_agent", has("trajectory") or has("trajectory_format")),
-        ("swe_agent", has("messages") and "exit_status" in as_dict(line, "info")),
+        ("swe-agent", has("trajectory") or has("trajectory_format")),
+        ("swe-agent", has("messages") and "exit_status" in as_dict(line, "info")),
         ("messages", has("messages") or has("traj")),
         ("messages", has_messages(value)),
     )

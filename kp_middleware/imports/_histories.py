@@ -91,7 +91,8 @@ def read_session(path: Path, context: ImportContext) -> Iterator[SourceRun]:
                 yield from context.start_turn(f"{session_id}:{item_id}", session_id)
                 session = session_id
             if context.run is not None:
-                context.run.add_message(message, as_time_s(at))
+                at_s = as_time_s(at) if message.role == "user" else None  # the SDK stores them late
+                context.run.add_message(message, at_s)
     yield from context.end_run()
 
 
@@ -106,6 +107,8 @@ def read_atif(values: Iterable[object], context: ImportContext) -> Iterator[Sour
         run = SourceRun(context, key, session)
         for step in as_dicts(document.get("steps")):
             _read_step(run, step, as_name(agent.get("model_name")))
+        totals = as_dict(document, "final_metrics")
+        run.count_total(totals, "total_prompt_tokens", "total_completion_tokens")
         run.recorder.success = _read_atif_verdict(document, context.path)
         yield run
 
@@ -160,6 +163,7 @@ def read_swe_agent(values: Iterable[object], context: ImportContext) -> Iterator
         success = verdict(document)
         run.recorder.success = verdict(info) if success is None else success
         run.result = as_text(info.get("submission")) or run.result
+        run.count_total(as_dict(info, "model_stats"), "tokens_sent", "tokens_received")
         status = as_text(info.get("exit_status")) or as_text(document.get("exit_status"))
         if status and not status.lower().startswith("submitted"):
             run.recorder.success, run.recorder.error_type = bool(run.recorder.success), status
@@ -193,33 +197,31 @@ def _read_steps(run: SourceRun, document: Json, steps: list[object]) -> None:
 def _read_messages(run: SourceRun, messages: list[object]) -> None:
     """Add mini-swe-agent's messages; user messages after the task are outputs of commands."""
     for message in as_dicts(messages):
-        extra, parsed = as_dict(message, "extra"), parse_message(message)
+        extra, answer = as_dict(message, "extra"), as_dict(message, "extra", "response")
+        facts = {"model": answer.get("model"), "usage": answer.get("usage")}
+        parsed = parse_message({**facts, **message})
         at_s = as_time_s(message.get("timestamp")) or as_time_s(extra.get("timestamp"))
-        text = text_of(message.get("content"))
         if parsed is None:
             continue
+        text = "\n".join(parsed.texts)
         if parsed.role == "assistant":
-            calls = [
-                ToolCall(_SHELL, {"command": command}, call_id)
-                for command, call_id in _commands(message, extra, text)
-            ]
-            parsed = parsed._replace(calls=(*calls,))
+            parsed = parsed._replace(calls=parsed.calls or (*_commands(extra, text),))
         elif parsed.role == "tool" or (parsed.role == "user" and run.recorder.objective):
-            code, match = as_number(extra.get("returncode")), _RETURN_CODE.search(text)
+            result = next(iter(parsed.results), Result(text))
+            code, match = (
+                as_number(extra.get("returncode")),
+                _RETURN_CODE.search(str(result.output)),
+            )
             code = float(match[1]) if code is None and match else code
-            result = Result(text, as_name(message.get("tool_call_id")), failed=bool(code))
-            parsed = ChatMessage("tool", results=(result,))
+            parsed = ChatMessage("tool", results=(result._replace(failed=bool(code)),))
         run.add_message(parsed, at_s)
 
 
-def _commands(message: Json, extra: Json, text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the commands of a message with their ids, from its actions, calls or code blocks."""
-    if actions := as_list(extra.get("actions")):
-        for action in actions:
-            if command := as_text(action) or as_text(as_dict(action).get("command")):
-                yield command, as_name(as_dict(action).get("tool_call_id"))
-    elif calls := as_dicts(message.get("tool_calls")):
-        for call in calls:
-            yield as_text(as_dict(call, "function").get("arguments")), as_name(call.get("id"))
-    else:
-        yield from ((command, None) for command in _CODE_BLOCK.findall(text))
+def _commands(extra: Json, text: str) -> Iterator[ToolCall]:
+    """Yield the commands of a message, from its actions or code blocks."""
+    actions = (
+        as_text(one) or as_text(as_dict(one).get("command"))
+        for one in as_list(extra.get("actions"))
+    )
+    for command in [*filter(None, actions)] or _CODE_BLOCK.findall(text):
+        yield ToolCall(_SHELL, {"command": command})

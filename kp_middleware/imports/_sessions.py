@@ -20,6 +20,7 @@ from kp_middleware.spans.messages import (
     as_number,
     as_text,
     as_time_s,
+    first_text,
     parse_json,
     parse_message,
     sum_tokens,
@@ -36,13 +37,18 @@ _INJECTED_TAGS: Final = re.compile(
     re.DOTALL,
 )
 _INTERRUPTED: Final = "[Request interrupted by user"
+_NO_MODEL: Final = "<synthetic>"  # Claude Code itself: an error of the API, or filling
 _HIDDEN_FLAGS: Final = ("isMeta", "isSidechain", "isCompactSummary", "isVisibleInTranscriptOnly")
 
 
 def read_claude_code(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
     """Yield the runs of a session: one begins at each message of a person."""
-    session = _ClaudeSession(context)
+    session, ids = _ClaudeSession(context), set[str]()
     for line in _with_subagents(values, context):
+        id = as_text(line.get("uuid"))
+        if id and id in ids:
+            continue  # a line written twice
+        ids.add(id)
         match as_text(line.get("type")):
             case "user":
                 yield from session.user(line)
@@ -82,23 +88,22 @@ class _ClaudeSession:
     def __init__(self, context: ImportContext) -> None:
         self._context = context
         self._starts: list[tuple[str | None, str]] = []  # parents of first lines, and run ids
-        self._counted_ids: set[str] = set()
+        self._counted: dict[str, tuple[int, int]] = {}  # tokens by answer
 
     def user(self, line: Json) -> Iterator[SourceRun]:
         """Read a line of a person or of tools; yield the run that it ends."""
         context, message = self._context, as_dict(line, "message")
         at_s = as_time_s(line.get("timestamp"))
-        parsed = parse_message(message, "user")
-        if parsed is not None and parsed.results:
-            if context.run is not None:
-                context.run.add_message(parsed._replace(texts=()), at_s, place=_place(line))
-            return
-        text = _INJECTED_TAGS.sub("", text_of(message.get("content"))).strip()
+        parsed = parse_message(message, "user") or ChatMessage("user")
+        if parsed.results and context.run is not None:
+            context.run.add_message(parsed._replace(texts=()), at_s, place=_place(line))
+        text = _INJECTED_TAGS.sub("", "\n".join(parsed.texts)).strip()
         if not text or any(line.get(flag) is True for flag in _HIDDEN_FLAGS):
             return
-        if text.startswith(_INTERRUPTED):
-            if context.run is not None:
-                context.run.interrupted = True
+        is_interruption = text.startswith(_INTERRUPTED)
+        if is_interruption and context.run is not None:
+            context.run.interrupted = True
+        if is_interruption or parsed.results:
             return
         previous, parent = context.run, as_name(line.get("parentUuid"))
         session = as_name(line.get("sessionId"))
@@ -124,14 +129,27 @@ class _ClaudeSession:
         parsed = parse_message(message, "assistant")
         if run is None or parsed is None:
             return
-        call, id, usage = ModelCall(), as_text(message.get("id")), as_dict(message, "usage")
-        if usage and id not in self._counted_ids:
-            self._counted_ids.add(id)
-            kinds = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-            counts = sum_tokens(*map(usage.get, kinds)), sum_tokens(usage.get("output_tokens"))
-            call = ModelCall(as_name(message.get("model")), *counts)
-        parsed = parsed._replace(role="assistant")
+        if message.get("model") == _NO_MODEL:
+            if line.get("isApiErrorMessage") is True:
+                run.interrupted = run.has_activity = True
+            return
+        call, parsed = self._new_tokens(line, message), parsed._replace(role="assistant")
         run.add_message(parsed, as_time_s(line.get("timestamp")), call=call, place=_place(line))
+
+    def _new_tokens(self, line: Json, message: Json) -> ModelCall:
+        """Return the tokens of an answer beyond those of its earlier lines."""
+        usage, id = (
+            as_dict(message, "usage"),
+            first_text(message, "id") or as_text(line.get("uuid")),
+        )
+        kinds = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        read, wrote = sum_tokens(*map(usage.get, kinds)), sum_tokens(usage.get("output_tokens"))
+        before = self._counted.get(id, (0, 0))
+        now = max(before[0], read or 0), max(before[1], wrote or 0)
+        if now == before:
+            return ModelCall()
+        self._counted[id] = now
+        return ModelCall(as_name(message.get("model")), now[0] - before[0], now[1] - before[1])
 
 
 def _place(line: Json) -> Place | None:
@@ -151,6 +169,7 @@ _INJECTED_PREFIXES: Final = (
     "<user_shell_command>",
     "<skill>",
 )
+_IDE_REQUEST: Final = "## My request for Codex:\n"  # after the context from an editor
 
 
 def read_codex(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
@@ -176,7 +195,7 @@ def read_codex(values: Iterable[object], context: ImportContext) -> Iterator[Sou
 class _CodexSession:
     def __init__(self, context: ImportContext) -> None:
         self._context = context
-        self.id: str | None = None
+        self.id = None if context.path is None else context.path.stem
         self.model: str | None = None
         self._run_count = 0
         self._is_complete = False
@@ -189,9 +208,11 @@ class _CodexSession:
         if parsed is None:
             return
         if parsed.role == "user":
-            text = "\n".join(parsed.texts).strip()
-            if not text or text.startswith(_INJECTED_PREFIXES):
+            texts = [text for text in parsed.texts if not text.startswith(_INJECTED_PREFIXES)]
+            text = "\n".join(texts).rpartition(_IDE_REQUEST)[2].strip()
+            if not text:
                 return
+            parsed = parsed._replace(texts=(text,))
             self._run_count += 1
             yield from context.start_turn(f"{self.id}:{self._run_count}", self.id)
             self._is_complete = False

@@ -19,7 +19,7 @@ from uuid import UUID, uuid5
 from kp_middleware.limits import Limits
 from kp_middleware.recording import ModelCall, Place, Recorder, assemble, jsonable
 from kp_middleware.runs import RecordedRun
-from kp_middleware.spans.messages import ChatMessage, Json, Result, as_number
+from kp_middleware.spans.messages import ChatMessage, Json, Result, as_number, sum_tokens
 from kp_middleware.spans.replay import BufferedSpan, replay
 from kp_middleware.traces import PrivacyLevel, StepType, Visibility
 
@@ -113,6 +113,8 @@ class SourceRun:
         took_ms: float | None = None,
     ) -> None:
         """Add a message at an epoch second; ``call`` overrides its own model and tokens."""
+        if message.role == "assistant":
+            self._add_turn(message, call, at_s, place)
         for result in message.results:
             self._add_result(result, at_s, place, took_ms)
         if message.role == "user" and message.texts:
@@ -121,18 +123,21 @@ class SourceRun:
                 self.recorder.set_objective(text)
             self._note("observation", at_s, content=text)
             self._has_answered = self.interrupted = False
-        elif message.role == "assistant":
-            call = call or ModelCall(message.model, message.input_tokens, message.output_tokens)
-            self.count_tokens(call)
-            for thought in filter(None, message.thoughts):
-                took = None if call == ModelCall() else call
-                self._note("thought", at_s, content=thought, took=took, place=place)
-                call = ModelCall()
-                if place is None:
-                    self._has_answered, self.result = True, thought
-            for tool, arguments, call_id, _ in message.calls:
-                self._add_call(tool, dict(arguments), call_id or "", at_s, place)
-            self.has_activity = True
+
+    def _add_turn(
+        self, message: ChatMessage, call: ModelCall | None, at_s: float | None, place: Place | None
+    ) -> None:
+        call = call or ModelCall(message.model, message.input_tokens, message.output_tokens)
+        self.count_tokens(call)
+        for thought in filter(None, message.thoughts):
+            took = None if call == ModelCall() else call
+            self._note("thought", at_s, content=thought, took=took, place=place)
+            call = ModelCall()
+            if place is None:
+                self._has_answered, self.result = True, thought
+        for tool, arguments, call_id, _ in message.calls:
+            self._add_call(tool, dict(arguments), call_id or "", at_s, place)
+        self.has_activity = True
 
     def count_tokens(self, call: ModelCall) -> None:
         if call.model is not None:
@@ -141,6 +146,11 @@ class SourceRun:
             self.recorder.used_tokens(
                 input_tokens=call.input_tokens or 0, output_tokens=call.output_tokens or 0
             )
+
+    def count_total(self, totals: Json, *keys: str) -> None:
+        """Count the tokens of the whole run if those of its steps are unknown."""
+        if self.recorder.input_tokens is None:
+            self.count_tokens(ModelCall(None, *map(sum_tokens, map(totals.get, keys))))
 
     def _add_call(
         self, tool: Tool, arguments: Json, call_id: str, at_s: float | None, place: Place | None
@@ -159,10 +169,15 @@ class SourceRun:
     def _add_result(
         self, result: Result, at_s: float | None, place: Place | None, took_ms: float | None
     ) -> None:
-        """Add the result of the oldest pending call with its id."""
+        """Add the result of the oldest pending call with its id; without one, of its tool or any."""
         call_id, tool = result.call_id, cast("Tool | None", result.tool)
-        if pending := self._pending_calls.get(call_id or ""):
-            call_id, tool, called_s = pending.popleft()
+        pending = self._pending_calls
+        ids = [id for id in ([call_id] if call_id else pending) if id in pending]
+        if ids:
+            key = min(ids, key=lambda id: pending[id][0][1] != tool)
+            call_id, tool, called_s = pending[key].popleft()
+            if not pending[key]:
+                del pending[key]
             if took_ms is None and at_s is not None and called_s is not None:
                 took_ms = max(0.0, (at_s - called_s) * 1000)
         kind: StepType = "error_recovery" if result.failed else "observation"
@@ -182,7 +197,7 @@ class SourceRun:
             recorder.outcome(self.result)
             has_end = self._has_answered or not self._requires_answer
             recorder.finish(complete=has_end and not self.interrupted)
-            took_ms = round((max(times_s) - min(times_s)) * 1000) if times_s else None
+            took_ms = round((max(times_s) - min(times_s)) * 1000) if len(times_s) > 1 else None
             recorder.duration_ms = took_ms
         run = assemble(recorder, **defaults._asdict())
         update = {} if recorder.is_success_assumed else {"success_source": "verdict"}

@@ -45,6 +45,7 @@ class ImportRequest(NamedTuple):
     @classmethod
     def from_paths(cls, format_: str, paths: Iterable[str | Path], **options: Any) -> Self:
         """Check the format and paths, by default where the tool stores its runs."""
+        format_ = format_.replace("_", "-")
         if format_ not in {"auto", *FORMATS}:
             raise ValueError(f"unknown format {format_!r}: use {', '.join([*FORMATS, 'auto'])}")
         named, defaults = [*map(Path, paths)], default_folders(format_)

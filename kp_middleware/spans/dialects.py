@@ -41,6 +41,8 @@ _KINDS: Final[dict[str, dict[str, Kind]]] = {
     "gen_ai.operation.name": {
         "invoke_agent": "agent",
         "invoke_workflow": "agent",
+        "invoke_graph": "agent",  # of Strands, as is a swarm
+        "invoke_swarm": "agent",
         "chat": "model",
         "generate_content": "model",
         "text_completion": "model",
@@ -110,6 +112,7 @@ class SpanContent(NamedTuple):
     turn: Turn | None = None
     request: str = ""  # the user's texts since the model's last turn
     results: tuple[Result, ...] = ()  # the tools' results since then
+    hosted_results: tuple[Result, ...] = ()  # of tools that the model's provider ran
     call_id: str | None = None
     arguments: Mapping[str, object] | None = None  # of a tool; None if the span has none
     result: object = None
@@ -141,7 +144,8 @@ def model_content(
         thoughts=tuple(thought for message in outputs for thought in message.thoughts),
     )
     results = tuple(result for message in after_last_answer(inputs) for result in message.results)
-    return SpanContent("model", turn.model or "", turn, latest_request(inputs), results)
+    hosted = tuple(result for message in outputs for result in message.results)
+    return SpanContent("model", turn.model or "", turn, latest_request(inputs), results, hosted)
 
 
 def handoff_content(agent: str) -> SpanContent:

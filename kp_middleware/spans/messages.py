@@ -36,8 +36,9 @@ _ROLES: Final = {
     "function": "tool",
     "developer": "system",
 }
-_CALL_TYPES: Final = frozenset({"tool_use", "tool_call"})
-_RESULT_TYPES: Final = frozenset({"tool_result", "tool_call_response"})
+_CALL_TYPES: Final = ("tool_use", "tool_call")  # also of a server's tools, with a prefix
+_RESULT_TYPES: Final = ("tool_result", "tool_call_response")
+_CONTENT_KEYS: Final = ("parts", "contents", "content", "refusal")
 _REASONING_TYPES: Final = frozenset({"reasoning", "thinking", "redacted_thinking"})
 _FAILED_STATUSES: Final = frozenset({"error", "failed", "incomplete"})
 
@@ -174,6 +175,8 @@ def parse_message(value: object, role: str = "") -> ChatMessage | None:
     """
     message = _unwrap(as_dict(value))
     kind = as_text(message.get("type"))
+    if message.get("object") == "response":  # a response of the Responses API
+        return _parse_response(message)
     if kind.endswith("_call_output"):
         return ChatMessage("tool", results=(_parse_result(message),))
     if kind == "reasoning":
@@ -183,7 +186,10 @@ def parse_message(value: object, role: str = "") -> ChatMessage | None:
     if kind.endswith("_call"):
         call_id = as_name(message.get("call_id")) or as_name(message.get("id"))
         call = {"name": kind.removesuffix("_call"), "arguments": message.get("action")}
-        return ChatMessage("assistant", calls=(_parse_call({**call, **message, "id": call_id}),))
+        calls = (_parse_call({**call, **message, "id": call_id}),)
+        has_result = first_value(message, "output", "error") is not None  # of a hosted MCP tool
+        results = (_parse_result({**message, "id": call_id}),) if has_result else ()
+        return ChatMessage("assistant", calls=calls, results=results)
     known_roles = (_ROLES.get(as_text(message.get(key))) for key in ("role", "type"))
     own_role = next(filter(None, known_roles), None) or as_text(message.get("role"))
     if not own_role and (not role or not message.keys() & {"content", "parts", "tool_calls"}):
@@ -191,8 +197,19 @@ def parse_message(value: object, role: str = "") -> ChatMessage | None:
     return _parse_parts(message, own_role or role)
 
 
+def _parse_response(response: Json) -> ChatMessage:
+    items = parse_messages(response, "assistant")
+    message = _parse_parts({**response, "content": None}, "assistant")
+    return message._replace(
+        thoughts=tuple(thought for item in items for thought in item.thoughts),
+        texts=tuple(text for item in items for text in item.texts),
+        calls=tuple(call for item in items for call in item.calls),
+        results=tuple(result for item in items for result in item.results),
+    )
+
+
 def _parse_parts(message: Json, role: str) -> ChatMessage:
-    content = message.get("parts") or message.get("contents") or message.get("content")
+    content = next(filter(None, map(message.get, _CONTENT_KEYS)), None)
     blocks = [content] if isinstance(content, str) else as_list(content)
     if role == "tool" and not any(_is_result(block) for block in blocks):
         return ChatMessage("tool", results=(_parse_result(message),))
@@ -223,7 +240,7 @@ def _parse_block(value: object, role: str) -> ChatMessage:
     block, kind = as_dict(value), as_text(as_dict(value).get("type"))
     if isinstance(value, str):
         return _text_part(value)
-    if kind in _CALL_TYPES or "toolUse" in block:
+    if kind.endswith(_CALL_TYPES) or "toolUse" in block:
         return ChatMessage(role, calls=(_parse_call(as_dict(block, "toolUse") or block),))
     if _is_result(block):
         return ChatMessage(role, results=(_parse_result(as_dict(block, "toolResult") or block),))
@@ -250,7 +267,8 @@ def _unwrap(message: Json) -> Json:
 
 
 def _is_result(block: object) -> bool:
-    return as_text(as_dict(block).get("type")) in _RESULT_TYPES or "toolResult" in as_dict(block)
+    kind = as_text(as_dict(block).get("type"))
+    return kind.endswith(_RESULT_TYPES) or "toolResult" in as_dict(block)
 
 
 def _block_text(block: Json) -> str:
@@ -273,7 +291,7 @@ def _parse_call(call: Json) -> ToolCall:
 
 
 def _parse_result(message: Json) -> Result:
-    output = first_value(message, "content", "response", "result", "output")
+    output = first_value(message, "content", "response", "result", "output", "error")
     ids = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "id")
     failed = message.get("is_error") is True or as_text(message.get("status")) in _FAILED_STATUSES
     return Result(

@@ -298,7 +298,7 @@ SAMPLES = {
     "claude-code": lines(*claude_session()),
     "codex": lines(*codex_session()),
     "messages": lines({"messages": conversation()}, conversation("other")),
-    "swe_agent": json.dumps(TRAJECTORY, indent=2),
+    "swe-agent": json.dumps(TRAJECTORY, indent=2),
     "atif": json.dumps(ATIF),
     "langsmith": lines(*langsmith_runs("t1"), *langsmith_runs("t2", 1)),
     "langfuse": lines(*langfuse_observations()),

@@ -56,7 +56,7 @@ def mutated(value, data):
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_wrong_types_anywhere_are_no_traceback(read, format_, data):
-    whole = [SAMPLES[format_]] if format_ == "swe_agent" else SAMPLES[format_].splitlines()
+    whole = [SAMPLES[format_]] if format_ == "swe-agent" else SAMPLES[format_].splitlines()
     values = [*map(json.loads, whole)]
     at = data.draw(st.integers(0, len(values) - 1))
     values[at] = mutated(values[at], data)

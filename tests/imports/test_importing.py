@@ -93,7 +93,7 @@ def test_options_change_what_is_imported(import_all, rows, how, columns, expecte
 
 @pytest.mark.parametrize("format_", SAMPLES)
 def test_what_is_imported_again_is_the_same_run(import_all, folder, rows, format_):
-    suffix = {"swe_agent": ".traj", "atif": ".json"}.get(format_, ".jsonl")
+    suffix = {"swe-agent": ".traj", "atif": ".json"}.get(format_, ".jsonl")
     (folder / f"sample{suffix}").write_text(SAMPLES[format_])
 
     first = import_all(format_)
@@ -226,7 +226,7 @@ def test_counts_tell_runs_sessions_dates_and_what_was_skipped(import_all, folder
 
 
 def test_auto_detects_the_format_of_each_file(import_all, folder):
-    suffixes = {"swe_agent": ".traj", "atif": ".json"}
+    suffixes = {"swe-agent": ".traj", "atif": ".json"}
     for name, content in SAMPLES.items():
         (folder / f"{name}{suffixes.get(name, '.jsonl')}").write_text(content)
     (folder / "other.json").write_text('{"a": 1}')

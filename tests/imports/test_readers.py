@@ -223,7 +223,7 @@ def test_a_bare_list_of_messages_is_one_run(read):
 
 
 def test_a_trajectory_of_swe_agent_has_its_task_and_commands(read):
-    (run,), _ = read("swe_agent", json.dumps(TRAJECTORY, indent=2))
+    (run,), _ = read("swe-agent", json.dumps(TRAJECTORY, indent=2))
 
     assert run.trace.task.objective == "Mend the parser."
     assert step_tuples(run)[1:4] == [
@@ -236,7 +236,7 @@ def test_a_trajectory_of_swe_agent_has_its_task_and_commands(read):
 
 
 def test_a_run_of_mini_swe_agent_that_ran_out_of_steps_has_failed(read):
-    (run,), _ = read("swe_agent", json.dumps(MINI))
+    (run,), _ = read("swe-agent", json.dumps(MINI))
 
     assert step_tuples(run)[2:] == [
         ("tool_call", "bash", ""),
