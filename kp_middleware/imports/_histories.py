@@ -208,10 +208,8 @@ def _read_messages(run: SourceRun, messages: list[object]) -> None:
             parsed = parsed._replace(calls=parsed.calls or (*_commands(extra, text),))
         elif parsed.role == "tool" or (parsed.role == "user" and run.recorder.objective):
             result = next(iter(parsed.results), Result(text))
-            code, match = (
-                as_number(extra.get("returncode")),
-                _RETURN_CODE.search(str(result.output)),
-            )
+            match = _RETURN_CODE.search(as_text(result.output))
+            code = as_number(extra.get("returncode"))
             code = float(match[1]) if code is None and match else code
             parsed = ChatMessage("tool", results=(result._replace(failed=bool(code)),))
         run.add_message(parsed, at_s)
@@ -219,9 +217,7 @@ def _read_messages(run: SourceRun, messages: list[object]) -> None:
 
 def _commands(extra: Json, text: str) -> Iterator[ToolCall]:
     """Yield the commands of a message, from its actions or code blocks."""
-    actions = (
-        as_text(one) or as_text(as_dict(one).get("command"))
-        for one in as_list(extra.get("actions"))
-    )
-    for command in [*filter(None, actions)] or _CODE_BLOCK.findall(text):
+    actions = as_list(extra.get("actions"))
+    commands = (as_text(one) or as_text(as_dict(one).get("command")) for one in actions)
+    for command in [*filter(None, commands)] or _CODE_BLOCK.findall(text):
         yield ToolCall(_SHELL, {"command": command})

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kp_middleware.imports._source import ImportContext, SourceRun, read_values
-from kp_middleware.recording import ModelCall, Place, text_of
+from kp_middleware.recording import ModelCall, Place
 from kp_middleware.spans.messages import (
     ChatMessage,
     Json,

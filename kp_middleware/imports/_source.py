@@ -169,7 +169,7 @@ class SourceRun:
     def _add_result(
         self, result: Result, at_s: float | None, place: Place | None, took_ms: float | None
     ) -> None:
-        """Add the result of the oldest pending call with its id; without one, of its tool or any."""
+        """Add the result of the oldest pending call with its id, else of its tool, else of any."""
         call_id, tool = result.call_id, cast("Tool | None", result.tool)
         pending = self._pending_calls
         ids = [id for id in ([call_id] if call_id else pending) if id in pending]

@@ -372,7 +372,7 @@ def _read_observation(row: Json) -> SpanContent:
         values = {"input.value": row.get("input"), "output.value": row.get("output")}
         attributes = {"session.id": session, **values, **attributes}
         return read_span(_row_name(row), attributes, kind=kind, failed=failed, description=message)
-    usage = as_dict(parse_json(_field(row, ("usage_details", "usageDetails"))))
+    usage = as_dict(parse_json(_field(row, ("usage_details", "usageDetails", "usage"))))
     return _span_content(
         kind,
         _row_name(row),

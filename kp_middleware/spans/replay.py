@@ -237,13 +237,14 @@ class _Replay:
         try:
             recorder.at(root.started_s)
             content = root.content
+            self._owner.agent_name = bounded_name(content.name) or None
             in_models = any(one.content.request for one in self._spans if one.kind == "model")
             if request := content.task or ("" if in_models else content.request):
                 self._owner.record_history((Message("user", request),), top)
                 self._has_objective = True
             opened = [span for span in self._spans if span is not root and self._write(span)]
             for span in reversed(opened):
-                self._tree.finish(span.id)
+                self._tree.end(span.id)
             self._end()
         finally:
             if not self._owns_run:
