@@ -36,13 +36,13 @@ CANCELLED: Final = frozenset({"CancelledError", "GeneratorExit"})
 
 _LLM_KEY: Final = "llm.request.type"
 _OPENINFERENCE_KEY: Final = "openinference.span.kind"
+_GROUPS: Final = ("invoke_graph", "invoke_swarm")  # of agents, by Strands
 _SAME_NAMES: Final[tuple[Kind, ...]] = ("agent", "tool", "retriever", "chain")
 _KINDS: Final[dict[str, dict[str, Kind]]] = {
     "gen_ai.operation.name": {
         "invoke_agent": "agent",
         "invoke_workflow": "agent",
-        "invoke_graph": "agent",  # of Strands, as is a swarm
-        "invoke_swarm": "agent",
+        **dict.fromkeys(_GROUPS, "agent"),
         "chat": "model",
         "generate_content": "model",
         "text_completion": "model",
@@ -65,6 +65,7 @@ _MAX_LITERAL: Final = 4096  # characters
 _KEPT_PREFIXES: Final = (
     *("gen_ai.", "openinference.", "traceloop.", "llm.", "input.", "output.", "tool", "agent."),
     *("graph.node.id", "session.id", "final_result", "error.type", "strands."),
+    "pydantic_ai.all_messages",
 )
 _DROPPED_PREFIXES: Final = (
     *("gen_ai.tool.definitions", "gen_ai.system_instructions", "gen_ai.tool.description"),
@@ -278,11 +279,13 @@ def _genai(kind: Kind, name: str, attributes: Attributes, events: Sequence[Event
         )
     answer = as_text(attributes.get("final_result")) and parse_json(attributes["final_result"])
     is_pydantic_ai = "final_result" in attributes or "gen_ai.agent.call.id" in attributes
+    request = latest_request(_messages(attributes, events, "input"))
     return SpanContent(
         kind,
-        first_text(attributes, "gen_ai.agent.name"),
+        first_text(attributes, "gen_ai.agent.name", "gen_ai.workflow.name"),
         answer=answer or last_text(_messages(attributes, events, "output")) or None,
-        request=latest_request(_messages(attributes, events, "input")),
+        request=request,
+        task=request if attributes.get("gen_ai.operation.name") in _GROUPS else "",
         conversation=conversation,
         complete="final_result" in attributes if is_pydantic_ai else None,
     )
@@ -290,7 +293,8 @@ def _genai(kind: Kind, name: str, attributes: Attributes, events: Sequence[Event
 
 def _messages(attributes: Attributes, events: Iterable[Event], direction: str) -> list[ChatMessage]:
     key = f"gen_ai.{direction}.messages"
-    messages = parse_json(attributes.get(key))
+    whole = attributes.get("pydantic_ai.all_messages") if direction == "input" else None
+    messages = parse_json(attributes.get(key, whole))
     legacy: list[ChatMessage] = []
     for event in events:
         if event.name == _DETAILS_EVENT and key in event.attributes:

@@ -123,7 +123,8 @@ def _has_work(root: BufferedSpan) -> bool:
 def _split(root: BufferedSpan) -> list[BufferedSpan]:
     """Return the roots of several runs that a root only groups, as the SDK's trace does."""
     parts = [span for span in root.children.values() if span.kind in ROOT_KINDS]
-    if len(parts) < 2 or root.kind != "agent" or root.ended_s is None or root.content.name:
+    is_asked = root.content.name or root.content.request
+    if len(parts) < 2 or root.kind != "agent" or root.ended_s is None or is_asked:
         return [root]
     parts.sort(key=lambda span: span.number)
     requested = [part for part in parts if part.first_request()]
@@ -233,14 +234,14 @@ class _Replay:
         if not self._owns_run:
             now = clock()
             recorder.clock = lambda: now  # keep the start of the outer run
-        top = self._tree.open(root.id, self._owner)
+        self._top = self._tree.open(root.id, self._owner)
         try:
             recorder.at(root.started_s)
             content = root.content
             self._owner.agent_name = bounded_name(content.name) or None
             in_models = any(one.content.request for one in self._spans if one.kind == "model")
             if request := content.task or ("" if in_models else content.request):
-                self._owner.record_history((Message("user", request),), top)
+                self._owner.record_history((Message("user", request),), self._top)
                 self._has_objective = True
             opened = [span for span in self._spans if span is not root and self._write(span)]
             for span in reversed(opened):
@@ -288,9 +289,9 @@ class _Replay:
         request = "" if self._has_objective else content.request
         messages = (Message("user", request),) if request and self._owns_run else ()
         self._has_objective = self._has_objective or bool(request)
-        live = self._tree.start(
-            span.id, parent.id, "model", content.name, messages=messages, at_s=span.started_s
-        )
+        self._recorder.at(span.started_s)
+        self._owner.record_history(messages, self._top)
+        live = self._tree.start(span.id, parent.id, "model", content.name, at_s=span.started_s)
         if live is not None and live.place == self._root.place and not self._has_tools:
             self._write_results(content.results, None, self._root.place)
         turn = None if content.turn is None else self._assign_ids(content.turn, span.enclosing_tool)
