@@ -259,7 +259,8 @@ class SpanBuffer:
         scope = root.scope
         if shield.count(f"a run without content ({scope.name})"):
             logger.warning(
-                "the spans of %s have no message texts, so its runs are not recorded: set %s",
+                "a run of %s has no message texts, so it is not recorded: set %s, unless its model "
+                "failed at once",
                 scope.name,
                 scope.content_setting,
             )

@@ -126,6 +126,34 @@ MINI = {
     ],
 }
 
+MINI_RESPONSES = {
+    "trajectory_format": "mini-swe-agent-1.1",
+    "info": {"exit_status": "Submitted", "submission": "diff --git a b"},
+    "messages": [
+        {"role": "user", "content": "Mend the parser."},
+        {
+            "object": "response",
+            "model": "a-model",
+            "usage": {"input_tokens": 7, "output_tokens": 2},
+            "output": [
+                {"type": "reasoning", "summary": [{"text": "Look."}]},
+                {
+                    "type": "function_call",
+                    "call_id": "c1",
+                    "name": "bash",
+                    "arguments": '{"command": "ls"}',
+                },
+            ],
+        },
+        {
+            "type": "function_call_output",
+            "call_id": "c1",
+            "output": "no",
+            "extra": {"returncode": 1},
+        },
+    ],
+}
+
 ATIF = {
     "schema_version": "ATIF-v1.7",
     "session_id": "h1",

@@ -4,7 +4,9 @@ import pytest
 from import_samples import (
     ATIF,
     MINI,
+    MINI_RESPONSES,
     TRAJECTORY,
+    call,
     claude,
     claude_answer,
     claude_session,
@@ -100,6 +102,29 @@ def test_what_sub_agents_did_is_in_the_run_that_began_them(read, tmp_path):
     assert context.skipped == {"not_json": 1, "link": 1}
 
 
+def test_a_line_written_twice_counts_once_and_tokens_are_those_of_the_last_line(read):
+    usage = {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 40}
+    session = [line for line in claude_session() for _ in range(2)]
+    session[8]["message"] = session[8]["message"] | {"usage": usage}
+
+    (first, second), _ = read("claude-code", lines(*session))
+
+    assert (len(first.trace.steps), first.output_tokens) == (5, 40)
+    assert second.trace.task.objective == "Then tomorrow."
+
+
+def test_an_error_of_the_api_is_no_answer(read):
+    session = [
+        claude("user", "Do it.", 1, id="u1"),
+        claude_answer("API Error: 500", 2, id="a1", parent="u1", message={"model": "<synthetic>"},
+            isApiErrorMessage=True),
+    ]  # fmt: skip
+
+    (run,), _ = read("claude-code", lines(*session))
+
+    assert (len(run.trace.steps), run.complete, run.model) == (1, False, None)
+
+
 def test_a_branch_that_was_abandoned_is_no_run(read):
     session = [
         *claude_session(),
@@ -126,6 +151,24 @@ def test_a_session_of_codex_is_what_the_model_saw(read):
     assert first.trace.steps[3].latency_ms == 1000
     assert (first.complete, second.complete) == (True, False)
     assert (first.thread_id, context.skipped) == ("s2", {})
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["# AGENTS.md instructions", "<environment_context>x</environment_context>", "Mend it."],
+        ["# Context from my IDE setup:\n## Open tabs:\n\n## My request for Codex:\nMend it.\n"],
+    ],
+)
+def test_what_codex_puts_before_a_request_is_not_part_of_it(read, texts):
+    content = [{"type": "input_text", "text": text} for text in texts]
+    asked = {"type": "message", "role": "user", "content": content}
+    answered = {"type": "message", "role": "assistant", "content": "Done."}
+    session = [{"type": "response_item", "payload": item} for item in (asked, answered)]
+
+    (run,), _ = read("codex", lines(*session))
+
+    assert (run.trace.task.objective, run.thread_id) == ("Mend it.", "sample")
 
 
 @pytest.mark.parametrize(("format_", "session"), [
@@ -204,6 +247,43 @@ def test_blocks_of_anthropic_and_items_of_responses_are_messages_too(read):
     ]
 
 
+CALLED = {"role": "assistant", "content": None, "tool_calls": [call("c1"), call("c2", "ask")]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "last"),
+    [
+        ([{"role": "assistant", "content": None, "refusal": "No."}], ("thought", "", "No.")),
+        ([CALLED, {"role": "tool", "content": "12"}], ("observation", "look_up", "12")),
+        (
+            [CALLED, {"role": "tool", "name": "ask", "content": "yes"}],
+            ("observation", "ask", "yes"),
+        ),
+        (
+            [{"type": "mcp_call", "id": "m1", "name": "find", "arguments": "{}", "output": "here"}],
+            ("observation", "find", "here"),
+        ),
+        (
+            [
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "server_tool_use", "id": "s1", "name": "search", "input": {}},
+                        {"type": "web_search_tool_result", "tool_use_id": "s1", "content": "here"},
+                    ],
+                }
+            ],
+            ("observation", "search", "here"),
+        ),
+    ],
+    ids=["a refusal", "no id", "no id but a name", "a hosted MCP tool", "a server's tool"],
+)
+def test_rarer_messages_are_steps_too(read, messages, last):
+    (run,), _ = read("messages", [{"role": "user", "content": "Refund."}, *messages])
+
+    assert step_tuples(run)[-1] == last
+
+
 @pytest.mark.parametrize("indent", [None, 1], ids=["one line", "many lines"])
 @pytest.mark.parametrize("as_list", [False, True], ids=["a document", "an array"])
 def test_a_file_may_be_one_document_or_an_array_of_them(read, indent, as_list):
@@ -235,6 +315,18 @@ def test_a_trajectory_of_swe_agent_has_its_task_and_commands(read):
     assert (run.success_source, run.trace.outcome.result_summary) == ("assumed", "diff --git a b")
 
 
+def test_a_run_of_mini_swe_agent_may_hold_responses_of_openai(read):
+    (run,), _ = read("swe-agent", json.dumps(MINI_RESPONSES))
+
+    assert step_tuples(run)[1:] == [
+        ("thought", "", "Look."),
+        ("tool_call", "bash", ""),
+        ("error_recovery", "bash", "no"),
+    ]
+    assert run.trace.steps[2].input == {"command": "ls"}
+    assert (run.model, run.input_tokens) == ("a-model", 7)
+
+
 def test_a_run_of_mini_swe_agent_that_ran_out_of_steps_has_failed(read):
     (run,), _ = read("swe-agent", json.dumps(MINI))
 
@@ -257,6 +349,12 @@ def test_a_trajectory_of_atif_has_its_calls_results_and_reward(read):
         ("observation", "sh", "3"),
     ]
     assert (run.success_source, run.input_tokens, run.duration_ms) == ("verdict", 8, 2000)
+
+    totals = {"total_prompt_tokens": 90, "total_completion_tokens": 9}
+    steps = [{**step, "metrics": None} for step in ATIF["steps"]]
+    (run,), _ = read("atif", json.dumps(ATIF | {"steps": steps, "final_metrics": totals}))
+
+    assert (run.input_tokens, run.output_tokens) == (90, 9)
 
 
 def test_spans_of_langsmith_become_runs_in_the_order_of_their_events(read):

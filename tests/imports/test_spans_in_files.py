@@ -87,6 +87,18 @@ def test_what_is_no_agents_and_what_has_no_content_is_counted(read):
     assert context.skipped == {"no_agent": 1, "no_content": 1, "unknown_type": 1}
 
 
+def test_a_tool_that_never_ended_has_no_result(read):
+    trace = otlp_spans()
+    first, last = (batch["resourceSpans"][0]["scopeSpans"][0] for batch in trace)
+    last["spans"] = last["spans"][1:]
+    for span in (first["spans"][1], *last["spans"]):
+        del span["endTimeUnixNano"]
+
+    (run,), _ = read("otlp", lines(*trace))
+
+    assert (step_tuples(run), run.complete) == (REFUND[:3], False)
+
+
 def test_results_of_tools_without_spans_are_in_what_the_model_was_given(read):
     """Langfuse's and LangSmith's wrappers of a client tell models alone."""
     asked = [{"role": "user", "content": "Refund order A1."}]

@@ -68,6 +68,49 @@ def test_rule_11_a_model_in_a_model_and_a_tool_in_the_same_tool_are_parts(tracer
     ]
 
 
+def test_a_tool_that_the_models_provider_ran_is_answered_by_the_model(tracer, collector):
+    result = {"type": "tool_call_response", "id": "w1", "result": "a page"}
+    with agent(tracer):
+        model(tracer, call("web_search", "w1", q="egg"), result, text("Yes."), asked="An egg?")
+
+    [run] = collector.runs
+    assert (step_lines(run)[-1], run.complete) == ("observation web_search a page", True)
+
+
+@pytest.mark.parametrize(
+    ("operation", "more", "asked", "beside"),
+    [
+        ("invoke_workflow", {"gen_ai.workflow.name": "desk"}, "A draft?", ["cook", "critic"]),
+        (
+            "invoke_swarm",
+            {"gen_ai.input.messages": messages_json(text("Eggs!"), role="user")},
+            "Eggs!",
+            [None, "critic"],
+        ),
+    ],
+)
+def test_agents_one_after_another_are_one_run(tracer, collector, operation, more, asked, beside):
+    group = {"gen_ai.operation.name": operation, **more}
+    with tracer.start_as_current_span(operation, attributes=group):
+        for name, request in (("cook", "A draft?"), ("critic", "Is it good?")):
+            with agent(tracer, name):
+                model(tracer, text("Yes."), asked=request)
+
+    [run] = collector.runs
+    assert (run.trace.task.objective, [one.agent for one in run.facts]) == (asked, [None, *beside])
+
+
+def test_pydantic_ai_tells_the_request_of_a_model_that_failed_at_once_at_the_end(tracer, collector):
+    asked = messages_json(text("An egg?"), role="user")
+    with agent(tracer, **{"pydantic_ai.all_messages": asked}) as own:
+        with chat(tracer) as failed:
+            fail(failed, ConnectionError("away"))
+        fail(own, ConnectionError("away"))
+
+    [run] = collector.runs
+    assert (run.trace.task.objective, run.error_type) == ("An egg?", "ConnectionError")
+
+
 def test_rule_11_of_two_dialects_the_one_that_began_is_heard(provider, tracer, collector):
     other = provider.get_tracer(OPENINFERENCE)
     twice = {
