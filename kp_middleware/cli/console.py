@@ -18,6 +18,7 @@ import click
 
 from kp_middleware.storage import COUNTED, RunSummary
 from kp_middleware.views.wording import (
+    cut,
     day,
     distance,
     duration,
@@ -124,7 +125,7 @@ class Output(NamedTuple):
         all_columns: bool = False,
         widths: Mapping[str, int] | None = None,
     ) -> None:
-        """Stream the rows, JSON with every key; a table without ``widths`` needs all of them."""
+        """Stream the rows, JSON with every key; a table without fixed ``widths`` needs them all."""
         rows = iter(rows)
         first = next(rows, None)
         for name in self.columns:
@@ -135,11 +136,11 @@ class Output(NamedTuple):
         shown = self.columns or tuple(columns)
         selected = ({name: row[name] for name in self.columns or row} for row in rows)
         if self.format == "table":
-            wide, headers = all_columns or bool(self.columns), self.headers
-            humanized = map(humanize, rows)
-            for batch in ([row] for row in humanized) if widths else ([*humanized],):
-                print_table(batch, shown, headers=headers, all_columns=wide, widths=widths)
-                headers = False
+            wide, humanized = all_columns or bool(self.columns), map(humanize, rows)
+            if widths is None:
+                print_table([*humanized], shown, headers=self.headers, all_columns=wide)
+            else:
+                self._print_lines(humanized, shown, widths)
         elif self.format == "json":
             prefix = "["
             for row in selected:
@@ -157,6 +158,15 @@ class Output(NamedTuple):
         """Exit with 4 if there are no rows and ``--fail-empty`` was given."""
         if is_empty and self.fail_empty:
             sys.exit(EMPTY)
+
+    def _print_lines(
+        self, rows: Iterable[Row], columns: Sequence[str], widths: Mapping[str, int]
+    ) -> None:
+        headings = {name: _HEADINGS.get(name, name) for name in columns}
+        for row in chain([headings] if self.headers else [], rows):
+            texts = (cell(row[name], name) for name in columns)
+            padded = map(str.ljust, texts, (widths.get(name, len(headings[name])) for name in columns))
+            click.echo(cut("  ".join(padded).rstrip(), screen_width()))
 
     def _print_text(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
         is_csv = self.format == "csv"
@@ -271,11 +281,11 @@ def indented(text: str, first: str = "", indent: int = 0) -> "Table":
     return table
 
 
-def safe_text(text: str) -> "Text":
+def safe_text(text: str, **style: Any) -> "Text":
     """Return a text without markup or control characters."""
     from rich.text import Text
 
-    return Text(printable(text))
+    return Text(printable(text), **style)
 
 
 def print_table(
@@ -284,9 +294,8 @@ def print_table(
     *,
     headers: bool = True,
     all_columns: bool = False,
-    widths: Mapping[str, int] | None = None,
 ) -> None:
-    """Print a table that fits the terminal; pass ``widths`` to print row by row.
+    """Print a table that fits the terminal.
 
     Drops columns from the right until the rest fits, and truncates text in the last column alone.
     """
@@ -296,39 +305,35 @@ def print_table(
     known = {} if all_columns else _HEADINGS
     headings = {name: one_line(known.get(name, name)) for name in columns}
     cells = {name: [cell(row[name], name) for row in rows] for name in columns}
-    if rows and widths is None and may_drop:
+    if rows and may_drop:
         columns = [name for name in columns if any(cells[name])]
     fitted = {name: max(map(width_of, [headings[name], *cells[name]])) for name in columns}
-    fitted |= widths or {}
-    last, least = columns[-1], int(available * _TEXT_SHARE)
+    last = columns[-1]
     is_id = last in {"", "id"} or last.endswith("_id")
     has_text = not is_id and any(type(row[last]) is str for row in rows)
-    full_width = fitted[last]
     if has_text:
-        fitted[last] = min(full_width, least)
+        fitted[last] = min(fitted[last], int(available * _TEXT_SHARE))
     shown = [*columns]
-    while may_drop and len(shown) > 2 and _total(shown, fitted) - _GAP > available:
+    while (width := sum(fitted[name] + _GAP for name in shown) - _GAP) > available:
+        if not may_drop or len(shown) <= 2:
+            break
         shown.pop(-2 if has_text else -1)
-    if has_text:
-        fitted[last] = min(full_width, max(available - _total(shown[:-1], fitted), least))
-    elif dropped := [one_line(name) for name in columns if name and name not in shown]:
+    dropped = [one_line(name) for name in columns if name and name not in shown]
+    if dropped and not has_text:
         message = f"no room for {', '.join(dropped)}: --json shows them"
         hint(render(safe_text(message), width=available).rstrip())
-    fields = (_column(rows, name, headings[name], fitted[name]) for name in shown)
+    fields = (_column(rows, name, headings[name]) for name in shown)
     table = grid(*fields, headers=headers)
+    table.columns[-1].no_wrap = not has_text  # rich then shrinks this column alone
     for line in zip(*(cells[name] for name in shown), strict=True):
-        table.add_row(*map(safe_text, line))
-    print_rich(table, width=max(available, _total(shown, fitted)))
+        table.add_row(*(safe_text(text, no_wrap=True, overflow="ellipsis") for text in line))
+    print_rich(table, width=max(available, width))
 
 
-def _total(columns: Iterable[str], widths: Mapping[str, int]) -> int:
-    return sum(widths[name] + _GAP for name in columns)
-
-
-def _column(rows: Sequence[Row], name: str, heading: str, width: int) -> dict[str, Any]:
+def _column(rows: Sequence[Row], name: str, heading: str) -> dict[str, Any]:
     is_number = any(isinstance(row[name], int | float | Figure) for row in rows)
     side = "right" if is_number else "left"
-    return {"header": safe_text(heading), "justify": side, "no_wrap": True, "width": width}
+    return {"header": safe_text(heading), "justify": side, "no_wrap": True}
 
 
 def cell(value: Any, column: str) -> str:

@@ -28,7 +28,8 @@ _COLUMNS: Final = (  # a narrow terminal drops columns, but never the objective
     *("id", "score", "success", "state", "started_at", "duration_ms", "tokens", "domain"),
     "objective",
 )
-_TAIL_WIDTHS: Final = dict(zip(_COLUMNS, (8, 5, 9, 10, 12, 8, 7, 12), strict=False))
+_TAIL_WIDTHS: Final = {"id": 8, "score": 5, "success": 9, "state": 10}
+_TAIL_COLUMNS: Final = (*_TAIL_WIDTHS, "objective")
 _SORTABLE: Final = {  # with its column
     "started": "started_at",
     "score": "score",
@@ -97,7 +98,8 @@ def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
     if output.format == "json":
         output = output._replace(format="nl")
     ended = map(console.run_row, follow(db, first=limit, follows=follows))
-    output.print(ended, _COLUMNS, humanize=console.humanize_run, widths=_TAIL_WIDTHS)
+    columns = _TAIL_COLUMNS if output.format == "table" else _COLUMNS
+    output.print(ended, columns, humanize=console.humanize_run, widths=_TAIL_WIDTHS)
 
 
 def _weights(db: Path, profile: str) -> Weights:

@@ -56,15 +56,17 @@ def test_without_following_it_ends_with_the_last_ones(db, type_command, words, p
     assert type_command("tail", "--no-follow", "-n", "1", *words).stdout == printed
 
 
-def test_a_person_sees_a_line_for_each(db):
-    keep(db, "How high is \x1b[2J Mont Blanc?")
+def test_a_person_sees_a_line_for_each_one_below_the_other(db):
+    keep(db, "How high is \x1b[2J Mont Blanc? " + "Say it in metres. " * 9)
+    keep(db, "Thanks!")
 
-    heading, line = typed("--db", str(db), "tail", "--no-follow").splitlines()
+    heading, *lines = typed("--db", str(db), "tail", "--no-follow").splitlines()
 
-    assert (
-        " ".join(heading.split()) == "id score outcome state started took tokens domain objective"
-    )
-    assert line.endswith("general       How high is ?[2J Mont Blanc?")
+    assert heading.split() == ["id", "score", "outcome", "state", "objective"]
+    at = heading.index("objective")
+    assert [line[at : at + 7] for line in lines] == ["How hig", "Thanks!"]
+    assert "?[2J Mont" in lines[0]
+    assert lines[0].endswith("…")
 
 
 def test_a_real_one_tells_each_at_once_and_ends_with_ctrl_c(db):
