@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from kp_middleware.cli import console, options
-from kp_middleware.cli.console import Figure, Output, Progress, Row, print_table, safe_text
+from kp_middleware.cli.console import Figure, Output, Progress, Row, hint, print_table, safe_text
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import exact
 from kp_middleware.instants import epoch_s
@@ -63,6 +63,7 @@ def calibrate(
             reach=bar.update,
         )
         outcomes = history.success_record(), history.review_backlog()
+        last_gate = history.last_decisions().gate
     successes = gate.successes_as_json(*outcomes)
     if output.columns or output.format not in {"json", "table"}:
         rows = [view._asdict() for view in calibration.settings]
@@ -71,8 +72,10 @@ def calibrate(
         console.print_json(calibration.as_json() | {"successes": successes})
     else:
         _print_calibration(calibration)
-        sentences = filter(None, (successes["in_words"], successes["warning"]))
-        console.print_rich("", *map(safe_text, sentences))
+        for sentence in filter(None, (successes["in_words"], successes["warning"])):
+            console.print_rich("", safe_text(sentence))
+        if last_gate not in {"", settings.gate.name}:
+            hint(f"(now) is {settings.gate.name}, of your settings; the last run used {last_gate}")
     output.fail_if_empty(not calibration.runs)
 
 

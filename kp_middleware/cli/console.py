@@ -18,6 +18,7 @@ import click
 
 from kp_middleware.storage import COUNTED, RunSummary
 from kp_middleware.views.wording import (
+    NO_OBJECTIVE,
     cut,
     day,
     distance,
@@ -165,7 +166,9 @@ class Output(NamedTuple):
         headings = {name: _HEADINGS.get(name, name) for name in columns}
         for row in chain([headings] if self.headers else [], rows):
             texts = (cell(row[name], name) for name in columns)
-            padded = map(str.ljust, texts, (widths.get(name, len(headings[name])) for name in columns))
+            padded = map(
+                str.ljust, texts, (widths.get(name, len(headings[name])) for name in columns)
+            )
             click.echo(cut("  ".join(padded).rstrip(), screen_width()))
 
     def _print_text(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
@@ -227,6 +230,7 @@ def run_row(run: RunSummary) -> dict[str, Any]:
 def humanize_run(row: Row) -> dict[str, Any]:
     """Return a row for a table: short id, start to the minute, signed margin."""
     row = {**row, "id": short_id(row["id"]), "success": outcome(row["success"])}
+    row["objective"] = row["objective"].strip() or NO_OBJECTIVE
     if started := row.get("started_at"):
         is_this_year = started[:4] == time.strftime("%Y")
         date = day(started, year=not is_this_year)
@@ -322,18 +326,22 @@ def print_table(
     if dropped and not has_text:
         message = f"no room for {', '.join(dropped)}: --json shows them"
         hint(render(safe_text(message), width=available).rstrip())
-    fields = (_column(rows, name, headings[name]) for name in shown)
+    fields = (
+        {
+            "header": safe_text(headings[name]),
+            "justify": "right" if _has_numbers(rows, name) else "left",
+            "no_wrap": name != last or not has_text,  # rich shrinks the last text alone
+        }
+        for name in shown
+    )
     table = grid(*fields, headers=headers)
-    table.columns[-1].no_wrap = not has_text  # rich then shrinks this column alone
     for line in zip(*(cells[name] for name in shown), strict=True):
         table.add_row(*(safe_text(text, no_wrap=True, overflow="ellipsis") for text in line))
     print_rich(table, width=max(available, width))
 
 
-def _column(rows: Sequence[Row], name: str, heading: str) -> dict[str, Any]:
-    is_number = any(isinstance(row[name], int | float | Figure) for row in rows)
-    side = "right" if is_number else "left"
-    return {"header": safe_text(heading), "justify": side, "no_wrap": True}
+def _has_numbers(rows: Sequence[Row], name: str) -> bool:
+    return any(isinstance(row[name], int | float | Figure) for row in rows)
 
 
 def cell(value: Any, column: str) -> str:
@@ -350,8 +358,8 @@ def cell(value: Any, column: str) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as text: None is empty, lists and mappings are JSON."""
-    if isinstance(value, dict | list):
+    """Return a value as text: None is empty; lists, mappings, true and false are JSON."""
+    if isinstance(value, dict | list | bool):
         return json.dumps(value, ensure_ascii=False)
     return "" if value is None else str(value)
 

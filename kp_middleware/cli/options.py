@@ -430,5 +430,5 @@ def _replacing(path: Path) -> Iterator[Path]:
             yield temporary
             temporary.replace(path)
     except OSError as error:
-        message = f"cannot write {path}: {error.strerror}; free disk space, or choose another path"
+        message = f"cannot write {path}: {error.strerror}; choose another path"
         raise click.ClickException(message) from error

@@ -18,6 +18,7 @@ from kp_middleware.views.trace import (
     view_trace,
 )
 from kp_middleware.views.wording import (
+    NO_OBJECTIVE,
     cut,
     distance,
     in_words,
@@ -43,7 +44,7 @@ _CONTEXT_STEPS: Final = 2  # equal steps shown around a difference
 def render_run(run: Run, *, steps: int | None, width: int, cost: str = "") -> "Renderables":
     """Yield a run's objective, score, delivery and steps; ``steps=None`` shows all."""
     view = view_trace(run)
-    yield safe_text(cut(one_line(run.objective), 3 * width))
+    yield safe_text(cut(one_line(run.objective) or NO_OBJECTIVE, 3 * width))
     line = view.id
     for fact in filter(None, map(one_line, (*view.facts, cost))):
         if width_of(f"{line}  {fact}") > width:  # break lines between facts

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _COUNTS: Final = ("recorded", "cleared", "queued", "sent", "blocked", "rejected")
 _GROUPINGS: Final = ("domain", "tool", "day", "week", "model", "state", "gate", "recalled")
+_MAX_TOOLS: Final = 10
 _MIN_KNOWN: Final = 30  # known outcomes, to compare
 _TOOL_KEYS: Final = ("tool", "calls", "failures", "traces", "mean_ms", "max_ms")
 
@@ -55,7 +56,7 @@ def stats(
             _print_groups(_grouped(history, by, domain)[:limit], by, output)
             return
         scores, funnel = history.scores(), history.funnel()
-        bins = _bins(scores, 10)
+        bins, tools = _bins(scores, 10), history.tools(counts_runs=False)
         totals = {
             **{name: getattr(funnel, name) for name in (*_COUNTS, "private", "if_not_private")},
             "domains": _grouped(history, "domain"),
@@ -64,13 +65,15 @@ def stats(
             "gates": _grouped(history, "gate"),
             "tools": [
                 {name: getattr(tool, name) for name in _TOOL_KEYS if name != "traces"}
-                for tool in islice(history.tools(counts_runs=False), 10)
+                for tool in tools[:_MAX_TOOLS]
             ],
         }
     if output.format == "json":
         console.print_json(totals)
     else:
         _print_totals(totals, scores)
+        if len(tools) > _MAX_TOOLS:
+            hint(f"the {_MAX_TOOLS} most used of {len(tools):,} tools: --by tool shows all")
     output.fail_if_empty(not totals["recorded"])
 
 

@@ -127,7 +127,7 @@ _PRIVATE: Final = """
 _DAY: Final = "substr(started_at, 1, 10)"
 _GROUPS: Final = """
     SELECT {group} AS of, sum(runs) AS runs, sum(cleared), round(sum(score) / sum(scored), 4),
-           round(max(best), 4), round(sum(novelty) / sum(measured), 4)
+           max(best), round(sum(novelty) / sum(measured), 4)
     FROM (SELECT {key} AS key, count(*) AS runs, coalesce(sum(verdict = 'forwarded'), 0) AS cleared,
                  sum(score) AS score, count(*) AS scored, max(score) AS best,
                  sum(novelty) AS novelty, count(novelty) AS measured

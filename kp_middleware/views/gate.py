@@ -1,11 +1,10 @@
 """Views of the gate: the outcomes of forwarded runs, and a calibration of thresholds."""
 
 import math
-from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
-from operator import and_, itemgetter, sub
+from operator import and_, itemgetter
 from statistics import median
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -94,7 +93,6 @@ _TRIED: Final[Sequence[float | str]] = (
     *(DEFAULT_THRESHOLD, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4),
     *("top 5%", _BEST_TENTH, "top 20%"),
 )
-_BINS: Final = 20
 _Group: TypeAlias = tuple[str, int, int | None]
 _group: Final[Callable[[ScoredRun], _Group]] = itemgetter(0, -2, -1)
 """The domain of a run, whether it is private, and its success."""
@@ -114,26 +112,20 @@ class SettingView(NamedTuple):
 
 
 class DomainScores(NamedTuple):
-    """The scores of one domain; ``bins`` count them in steps of 0.05."""
+    """The scores of one domain."""
 
     domain: str
     runs: int
     median: float
     top_tenth: float
     best: float
-    bins: tuple[int, ...]
 
     @classmethod
     def of(cls, domain: str, scores: Sequence[float]) -> "DomainScores":
         """Summarize these scores."""
         ordered = sorted(scores)
-        starts = [bisect_left(ordered, number, key=_bin) for number in range(_BINS + 1)]
-        tenth, bins = ordered[-math.ceil(len(ordered) / 10)], map(sub, starts[1:], starts)
-        return cls(domain, len(ordered), median(ordered), tenth, ordered[-1], (*bins,))
-
-
-def _bin(score: float) -> int:
-    return min(int(score * _BINS + 1e-9), _BINS - 1)
+        tenth = ordered[-math.ceil(len(ordered) / 10)]
+        return cls(domain, len(ordered), median(ordered), tenth, ordered[-1])
 
 
 class Calibration(NamedTuple):

@@ -12,6 +12,7 @@ from kp_middleware.storage import FeedbackRecord, Run, Scoring, StepRecord
 from kp_middleware.views.gate import estimate_in_words
 from kp_middleware.views.steps import StepView, view_step
 from kp_middleware.views.wording import (
+    NO_OBJECTIVE,
     counted,
     distance,
     duration,
@@ -90,7 +91,7 @@ def view_trace(run: Run) -> TraceView:
     counts = (run.outbox and run.outbox.redactions) or run.redactions  # sent, else stored
     return TraceView(
         id=run.id,
-        title=f"{title} …" if is_long else title if title.strip() else "(no objective)",
+        title=f"{title} …" if is_long else title if title.strip() else NO_OBJECTIVE,
         objective=run.objective if is_long else "",
         facts=tuple(fact for fact in facts if fact),
         estimate="" if run.estimate is None else estimate_in_words(run.estimate),

@@ -27,6 +27,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+NO_OBJECTIVE: Final = "(no objective)"
 OUTCOMES: Final = ("succeeded", "failed", "not known")
 """The outcomes of a run, as in `Filters`."""
 
@@ -97,7 +98,7 @@ def shortened(text: str, most: int) -> str:
     """Cut a text between two words, marked with …; never blank."""
     text = " ".join(text.split())
     if len(text) <= most:
-        return text or "(no objective)"
+        return text or NO_OBJECTIVE
     return f"{text[: most - 1].rpartition(' ')[0] or text[: most - 2]} …"
 
 

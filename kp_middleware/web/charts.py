@@ -78,7 +78,7 @@ def state_bars(found: storage.Funnel, links: Links) -> Chart:
             segments = (_segment(number, found.recorded, colour),)
             bars.append(BarRow(label, f"{number:,}", working, segments, href))
             rows.append(TableRow((label, f"{number:,}", part), href))
-    return Chart(", ".join(findings), Table(("State", "Traces", "Share of all"), rows), bars)
+    return Chart(", ".join(findings), Table(("State", "Runs", "Share of all"), rows), bars)
 
 
 def tool_bars(overview: storage.Overview, links: Links) -> Chart:
@@ -334,28 +334,6 @@ def score_histogram(scores: storage.ScoreSlices, links: Links) -> Chart:
         marks += threshold_line(f"threshold {reach}", x, 22, 186)
         names, where = ("Score", "Below", "At or above"), f"at or above {reach}"
     return Chart(_ratio_text(scores, where), Table(names, rows), marks=marks, height=208)
-
-
-def scores_by_domain(scores: storage.ScoreSlices, links: Links) -> Chart:
-    """Draw the share of each domain's runs that reach the threshold."""
-    if not scores.domains:
-        return Chart(_NO_SCORES)
-    threshold, groups = scores.threshold, {name: scores.of(name) for name in scores.domains}
-    best = max(groups, key=lambda name: groups[name].above / groups[name].traces)
-    what = "passes its threshold" if threshold is None else f"reaches {exact(threshold)}"
-    often = share(groups[best].above, groups[best].traces)
-    caption = f"{best} {what} most often: {often} of {groups[best].traces:,}"
-    if len(groups) > _MAX_BARS:
-        caption += f"; the {_MAX_BARS} most frequent of {len(groups)} are shown"
-    colours = colours_of(scores.domains)
-    bars, rows = [], []
-    for name, scored in groups.items():
-        href, part = links.runs(domain=name, sort="score"), share(scored.above, scored.traces)
-        rows.append(TableRow((name, f"{scored.traces:,}", f"{scored.above:,}", part), href))
-        segment = BarSegment(0, 100 * scored.above / scored.traces, colours[name])
-        bars.append(BarRow(name, part, f"{scored.above:,} of {scored.traces:,}", (segment,), href))
-    columns = ("Domain", "Scored", "Cleared" if threshold is None else "At or above", "Share")
-    return Chart(caption, Table(columns, rows), bars[:_MAX_BARS])
 
 
 def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:

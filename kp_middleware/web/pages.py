@@ -87,7 +87,6 @@ def overview_html(
         states=charts.state_bars(overview.funnel, links),
         curve=charts.threshold_curve(scores, links),
         private=_private(scores),
-        domains=charts.scores_by_domain(scores, links) if len(scores.domains) > 1 else None,
         tools=charts.tool_bars(overview, links),
         novelty=charts.novelty_band(overview.novelty),
         map=trace_map(overview.points, scores.domains, links),
@@ -146,7 +145,6 @@ def gate_html(scores: storage.ScoreSlices, last: storage.LastDecisions, links: L
         curve=charts.threshold_curve(scores, links),
         private=_private(scores),
         is_fixed=scores.threshold is not None,
-        domains=charts.scores_by_domain(scores, links),
     )
 
 

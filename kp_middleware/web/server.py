@@ -189,17 +189,13 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
     first_page, port = Addresses(datasette, name).to(), listener.getsockname()[1]
     link_file = LinkFile()
     guard = Guard(datasette.app(), port=port, first_page=first_page, on_open=link_file.close)
-    shows = opens and (
-        any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
-        or (sys.platform in {"darwin", "win32"} and not os.environ.get("SSH_CONNECTION"))
-    )
+    screens = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")  # else a browser would take the terminal
+    shows = opens and (sys.platform != "linux" or any(map(os.environ.get, screens)))
     note = "The link works once, in one browser. Press Ctrl-C to stop."
     click.echo(f"{guard.link}\n\n{note}", err=True)
     if os.environ.get("SSH_CONNECTION"):
         tunnel = f"ssh -L {port}:127.0.0.1:{port} …"
         click.echo(f"From your own machine, forward the same port: {tunnel}", err=True)
-    elif opens and not shows:
-        click.echo("No display found, so no browser was started: open the link yourself.", err=True)
     options: Any = {"proxy_headers": False, "server_header": False, "ws": "none"}
     config = uvicorn.Config(guard, log_level="warning", timeout_graceful_shutdown=3, **options)
     server = _Server(config)

@@ -8,7 +8,7 @@ from kp_middleware.storage import History
 
 GROUPS = """
     SELECT {key}, count(*) AS traces, coalesce(sum(decision = 'forward'), 0) AS cleared,
-           round(avg(score), 4) AS mean_score, round(max(score), 4) AS best_score,
+           round(avg(score), 4) AS mean_score, max(score) AS best_score,
            round(avg(novelty), 4) AS mean_novelty
     FROM traces NOT INDEXED GROUP BY 1
 """

@@ -6,8 +6,6 @@ from kp_middleware.web.pages import overview_html
 
 
 def test_the_overview_has_every_picture_of_the_file(work, overview_page):
-    work("one domain needs no picture by domain")
-    assert "Scores by domain" not in titles_of_cards(overview_page())
     for number in range(4):
         work(f"fix test {number}")
         work(f"sum up trial {number}", "medical", 0.2)
@@ -19,7 +17,6 @@ def test_the_overview_has_every_picture_of_the_file(work, overview_page):
         "Nearest to the threshold",
         "Delivery",
         "Share by threshold",
-        "Scores by domain",
         "Tools",
         "Map",
     ]

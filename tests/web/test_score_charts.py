@@ -6,7 +6,7 @@ import pytest
 from page_reading import EchoLinks, NoLinks, groups, places
 
 from kp_middleware.storage import ScoreSlices, Slice
-from kp_middleware.web.charts import score_histogram, scores_by_domain, threshold_curve
+from kp_middleware.web.charts import score_histogram, threshold_curve
 
 
 def slices(threshold=0.75, **domains):
@@ -98,34 +98,12 @@ def test_the_words_beside_the_threshold_stay_in_the_chart(threshold):
         assert left + wide <= 364, label.text
 
 
-@pytest.mark.parametrize("chart", [score_histogram, scores_by_domain, threshold_curve])
+@pytest.mark.parametrize("chart", [score_histogram, threshold_curve])
 def test_without_scores_there_are_words_in_place_of_a_chart(chart):
     found = chart(ScoreSlices(None), EchoLinks())
 
     assert not found.is_drawn
     assert found.caption.startswith("no scored runs yet: ")
-
-
-def test_each_domain_has_a_bar_of_what_reaches_the_threshold():
-    scores = slices(code={50: 600, 80: 200}, law={50: 2, 80: 2})
-
-    chart = scores_by_domain(scores, EchoLinks())
-
-    assert chart.caption == "law reaches 0.75 most often: 50.0\xa0% of 4"
-    assert [row.cells[:3] for row in chart.table.rows] == [
-        ("code", "800", "200"),
-        ("law", "4", "2"),
-    ]
-    code, law = chart.bars
-    assert [bar.segments[0].width for bar in (code, law)] == [25, 50]
-    assert (code.href, code.working) == ("/runs?domain=code&sort=score", "200 of 800")
-
-
-def test_of_many_domains_the_table_has_all_and_the_chart_the_first():
-    chart = scores_by_domain(slices(**{f"d{number}": {0: 1} for number in range(12)}), EchoLinks())
-
-    assert (len(chart.bars), len(chart.table.rows)) == (8, 12)
-    assert chart.caption.endswith("; the 8 most frequent of 12 are shown")
 
 
 def test_the_curve_says_what_each_threshold_would_let_through():
@@ -147,14 +125,12 @@ def test_the_curve_says_what_each_threshold_would_let_through():
 def test_where_the_bar_is_another_for_each_run_no_line_is_drawn():
     scores = slices(None, law={5: 3, 80: 4})
     charts = [each(scores, NoLinks()) for each in (score_histogram, threshold_curve)]
-    domains = scores_by_domain(scores, NoLinks())
 
     marks = [mark for chart in charts for mark in chart.marks]
     assert not [mark for mark in marks if "threshold" in str(mark)]
-    assert [chart.caption for chart in (*charts, domains)] == [
+    assert [chart.caption for chart in charts] == [
         "4 of 7 passed the threshold at the time (57.1\xa0%)",
         "4 of 7 passed the threshold at the time (57.1\xa0%)",
-        "law passes its threshold most often: 57.1\xa0% of 7",
     ]
     assert charts[0].table.columns[1:] == ("Withheld", "Cleared")
 

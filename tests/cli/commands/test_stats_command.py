@@ -99,6 +99,12 @@ def test_a_narrow_terminal_keeps_the_counts_and_says_what_has_no_room(db, column
     assert (f"no room for {left_out}:" in " ".join(said.split())) == bool(left_out)
 
 
+def test_more_tools_than_are_listed_are_told(db, type_command):
+    put(db, run("one", *(step("tool_call", f"t{n}") for n in range(12))), with_value(0.9))
+
+    assert "the 10 most used of 12 tools: --by tool" in type_command("stats").stderr
+
+
 @pytest.mark.parametrize("columns", [60, 80])
 def test_gates_are_told_apart_and_have_no_column_of_noughts(db, columns):
     for threshold in (0.655, 0.656, 0.75):

@@ -183,7 +183,6 @@ def test_where_there_is_no_screen_no_browser_takes_the_terminal_or_the_link(serv
 
     page = serve("--open", **NOWHERE, PATH=f"{tmp_path}:{os.environ['PATH']}")
 
-    assert "no browser was started" in page.process.stderr.readline()
     assert page.enter()[0].status_code == 200
     page.end()
     assert not browser.with_name("w3m.was-started").exists()
