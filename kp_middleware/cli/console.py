@@ -19,10 +19,11 @@ import click
 from kp_middleware.storage import COUNTED, RunSummary
 from kp_middleware.views.wording import (
     NO_OBJECTIVE,
+    as_text,
+    cell,
     cut,
     day,
     distance,
-    duration,
     one_line,
     outcome,
     printable,
@@ -342,26 +343,6 @@ def print_table(
 
 def _has_numbers(rows: Sequence[Row], name: str) -> bool:
     return any(isinstance(row[name], int | float | Figure) for row in rows)
-
-
-def cell(value: Any, column: str) -> str:
-    """Format a value for a table: on one line, three decimals, durations with a unit.
-
-    >>> cell(12345, "calls"), cell(1234.5, "mean_ms"), cell(0.75, "score"), cell(None, "score")
-    ('12,345', '1.2 s', '0.750', '')
-    """
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return one_line(as_text(value))
-    if column.endswith("_ms"):
-        return one_line(duration(value))
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
-
-
-def as_text(value: Any) -> str:
-    """Return a value as text: None is empty; lists, mappings, true and false are JSON."""
-    if isinstance(value, dict | list | bool):
-        return json.dumps(value, ensure_ascii=False)
-    return "" if value is None else str(value)
 
 
 class Progress:

@@ -13,13 +13,13 @@ import click
 
 from kp_middleware import storage
 from kp_middleware.cli import console, options
-from kp_middleware.cli.console import cell, hint, indented, render, safe_text, screen_width
+from kp_middleware.cli.console import hint, indented, render, safe_text, screen_width
 from kp_middleware.cli.run_text import render_run
 from kp_middleware.core.gates import SettingsGate
 from kp_middleware.errors import EmbedderUnavailableError
 from kp_middleware.views.gate import p_in_words
 from kp_middleware.views.trace import delivery_status, listed_state
-from kp_middleware.views.wording import cut, minute, one_line, outcome, short_id
+from kp_middleware.views.wording import cell, cut, minute, one_line, outcome, short_id
 
 if TYPE_CHECKING:
     from kp_middleware.pipeline import Reevaluation

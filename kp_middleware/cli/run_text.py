@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kp_middleware.cli.console import cell, grid, indented, safe_text
+from kp_middleware.cli.console import grid, indented, safe_text
 from kp_middleware.storage import Run, StepRecord
 from kp_middleware.views.explanation import Comparison, Explanation, compared
 from kp_middleware.views.steps import STEP_NAMES, view_step
@@ -19,6 +19,7 @@ from kp_middleware.views.trace import (
 )
 from kp_middleware.views.wording import (
     NO_OBJECTIVE,
+    cell,
     cut,
     distance,
     in_words,

@@ -21,9 +21,6 @@ from kp_middleware.views.explanation import compared, explain_score
 from kp_middleware.views.prices import read_prices
 from kp_middleware.views.wording import short_id
 
-_SIMILAR_KEYS: Final = (
-    *("seq", "id", "started_at", "domain", "score", "success", "success_source", "objective"),
-)
 _COLUMNS: Final = (  # a narrow terminal drops columns, but never the objective
     *("id", "score", "success", "state", "started_at", "duration_ms", "tokens", "domain"),
     "objective",
@@ -201,13 +198,11 @@ def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
             run = history.run(seq)
             why = "scored without a model" if run.state == "scored" else f"its state is {run.state}"
             raise click.ClickException(f"run {short_id(run.id)} has no embedding: {why}")
-    listed = []
-    for similarity, other in matches:
-        row = {**console.run_row(other), "seq": other.seq}
-        selected = {name: row[name] for name in _SIMILAR_KEYS}
-        listed.append({"similarity": round(similarity, 6), **selected})
     output.print(
-        listed,
+        (
+            {"similarity": round(similarity, 6), "seq": other.seq, **console.run_row(other)}
+            for similarity, other in matches
+        ),
         ("id", "similarity", "score", "success", "domain", "objective"),
         humanize=console.humanize_run,
     )

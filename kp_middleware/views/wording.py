@@ -1,7 +1,8 @@
 """Words for numbers, ids and counts; texts that are safe to print."""
 
+import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 _NBSP: Final = "\N{NO-BREAK SPACE}"  # no line break between a number and its unit
 _MONTHS: Final = (
@@ -115,6 +116,26 @@ def signed(amount: float, digits: int = 3) -> str:
 def short_id(trace_id: str) -> str:
     """Shorten an id for people."""
     return trace_id.removeprefix("kp:trace:")[:8]
+
+
+def cell(value: Any, column: str) -> str:
+    """Format a value for a table: on one line, three decimals, durations with a unit.
+
+    >>> cell(12345, "calls"), cell(1234.5, "mean_ms"), cell(0.75, "score"), cell(None, "score")
+    ('12,345', '1.2 s', '0.750', '')
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return one_line(as_text(value))
+    if column.endswith("_ms"):
+        return one_line(duration(value))
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
+
+
+def as_text(value: Any) -> str:
+    """Return a value as text: None is empty; lists, mappings, true and false are JSON."""
+    if isinstance(value, dict | list | bool):
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else str(value)
 
 
 def width_of(line: str) -> int:

@@ -17,6 +17,7 @@ from kp_middleware.views.prices import read_prices
 from kp_middleware.views.steps import view_step
 from kp_middleware.views.wording import (
     OUTCOMES,
+    cell,
     counted,
     duration,
     minute,
@@ -278,11 +279,7 @@ def conversation(request: "PageRequest") -> Page:
 
 
 def _cell_text(name: str, value: Any) -> str:
-    if value is None:
-        return "–"
-    if name == "duration_ms":
-        return duration(value)
-    return f"{value:.3f}" if isinstance(value, float) else shortened(str(value), 120)
+    return shortened(cell(value, name) or "–", _TITLE)
 
 
 def _row(pair: Pair, left: Run, right: Run) -> Values:
