@@ -225,6 +225,7 @@ def run_row(run: RunSummary) -> dict[str, Any]:
     """Return a run as a row of JSON: ``success`` is 0, 1, or None if unknown."""
     row = {name: getattr(run, name) for name in _FIELDS}
     row |= {"success": zero_or_one(run.known_success), "tokens": run.tokens, "novelty": run.novelty}
+    row |= {} if run.pod is None else {"pod": run.pod}
     return row if run.snippet is None else row | {"snippet": run.snippet}
 
 

@@ -70,7 +70,8 @@ def list_(
         costs = prices.costs(history, [run.seq for run in runs])
     sort_key = "margin" if near else _SORTABLE.get(sort or "", "score")
     text = "objective" if filters.text is None or near or sort else "snippet"
-    columns = [*dict.fromkeys(("id", "score", sort_key, *_COLUMNS[:-1], text))]
+    pod = ["pod"] if any(run.pod for run in runs) else []
+    columns = [*dict.fromkeys(("id", "score", sort_key, *_COLUMNS[:-1], *pod, text))]
     listed = (console.run_row(run) | prices.as_json(costs.get(run.seq)) for run in runs)
     output.print(listed, columns, humanize=console.humanize_run)
     if prices.problem:

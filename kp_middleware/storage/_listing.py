@@ -85,7 +85,7 @@ _COLUMNS: Final = (
     " h.success, h.step_count, h.tool_count, t.duration_ms, h.state, h.reason,"
     " t.reason_code, h.objective, {snippet}, t.threshold, h.seq,"
     " coalesce(t.success_source, 'assumed'), t.input_tokens + t.output_tokens,"
-    " t.novelty, t.reason_args"
+    " t.novelty, t.pod, t.reason_args"
 )
 FROM: Final = "FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq"
 _ANYWHERE: Final = "(t.objective LIKE :{0} ESCAPE '!' OR t.result_summary LIKE :{0} ESCAPE '!')"

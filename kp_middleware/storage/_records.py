@@ -35,6 +35,7 @@ class RunSummary(NamedTuple):
         success_source: The source of ``success``; ``assumed`` if it is not known.
         tokens: The input and output tokens of its models; None if they were not reported.
         novelty: The novelty from 0 to 1; None if it was not measured.
+        pod: The host that recorded it, in a copy of the shared log; else None.
     """
 
     id: str
@@ -56,6 +57,7 @@ class RunSummary(NamedTuple):
     success_source: str = "assumed"
     tokens: int | None = None
     novelty: float | None = None
+    pod: str | None = None
 
     @property
     def known_success(self) -> bool | None:

@@ -156,6 +156,7 @@ def run_rows(
             "steps": f"{run.step_count:,}",
             "started": minute(run.started_at),
             "domain": run.domain,
+            "pod": run.pod or "",
             "state": run.state,
             # every second piece is a match
             "snippet": re.split("[\x02\x03]", run.snippet or ""),

@@ -1,5 +1,6 @@
 """A copy of the shared log on this machine: every command that reads works on it."""
 
+import json
 import shlex
 import sqlite3
 from contextlib import closing
@@ -68,7 +69,7 @@ def rows(file, sql):
 
 
 def test_the_copy_has_every_run_with_its_pod_and_its_decision_and_once_more_is_the_same(
-    pull, shared, ask
+    fleet, pull, shared, ask
 ):
     asked = "SELECT id, pod, decision, score FROM"
 
@@ -77,6 +78,10 @@ def test_the_copy_has_every_run_with_its_pod_and_its_decision_and_once_more_is_t
     assert copied == ask(shared, f"{asked} kp.log ORDER BY id")
     assert len(copied) == 12
     assert len({pod for _, pod, _, _ in copied}) == 2
+    listed = fleet[0].command("list", "--db", str(pull()), "--json", "-c", "id,pod").stdout
+    assert sorted((run["id"], run["pod"]) for run in json.loads(listed)) == [
+        row[:2] for row in copied
+    ]
     assert rows(pull(), f"{asked} traces ORDER BY id") == copied
     for table in ("traces", "vectors", "documents"):
         assert rows(pull(), f"SELECT count(*) FROM {table}") == [(12,)]
