@@ -81,7 +81,7 @@ def import_(
 
     Imported runs are private and never sent.
 
-    FORMAT is claude-code, codex, messages (chat JSONL, tau-bench, Agents SDK sessions), swe-agent,
+    FORMAT is claude-code, codex, swe-agent, messages (chat JSONL, tau-bench, Agents SDK sessions),
     atif, otlp (also Phoenix' spans), langsmith, langfuse, traces (kp-middleware export), or auto,
     which detects the format. Without PATH, looks in the default folders of Claude Code and Codex.
 

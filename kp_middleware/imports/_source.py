@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, cast
 from uuid import UUID, uuid5
 
 from kp_middleware.limits import Limits
-from kp_middleware.recording import ModelCall, Place, Recorder, assemble, jsonable
+from kp_middleware.recording import ModelCall, Place, Recorder, ToolCall, assemble, jsonable
 from kp_middleware.runs import RecordedRun
 from kp_middleware.spans.messages import ChatMessage, Json, Result, as_number, sum_tokens
 from kp_middleware.spans.replay import BufferedSpan, replay
@@ -113,8 +113,6 @@ class SourceRun:
         took_ms: float | None = None,
     ) -> None:
         """Add a message at an epoch second; ``call`` overrides its own model and tokens."""
-        if message.role == "assistant":
-            self._add_turn(message, call, at_s, place)
         for result in message.results:
             self._add_result(result, at_s, place, took_ms)
         if message.role == "user" and message.texts:
@@ -123,21 +121,24 @@ class SourceRun:
                 self.recorder.set_objective(text)
             self._note("observation", at_s, content=text)
             self._has_answered = self.interrupted = False
-
-    def _add_turn(
-        self, message: ChatMessage, call: ModelCall | None, at_s: float | None, place: Place | None
-    ) -> None:
-        call = call or ModelCall(message.model, message.input_tokens, message.output_tokens)
-        self.count_tokens(call)
-        for thought in filter(None, message.thoughts):
-            took = None if call == ModelCall() else call
-            self._note("thought", at_s, content=thought, took=took, place=place)
-            call = ModelCall()
-            if place is None:
-                self._has_answered, self.result = True, thought
-        for tool, arguments, call_id, _ in message.calls:
-            self._add_call(tool, dict(arguments), call_id or "", at_s, place)
-        self.has_activity = True
+        elif message.role == "assistant":
+            call = call or ModelCall(message.model, message.input_tokens, message.output_tokens)
+            self.count_tokens(call)
+            for step in message.served:
+                if isinstance(step, ToolCall):
+                    self._add_call(step.name, dict(step.args), "", at_s, place)
+                else:
+                    served = Result(step.output, tool=step.name, failed=step.failed)
+                    self._add_result(served, at_s, place, None)
+            for thought in filter(None, message.thoughts):
+                took = None if call == ModelCall() else call
+                self._note("thought", at_s, content=thought, took=took, place=place)
+                call = ModelCall()
+                if place is None:
+                    self._has_answered, self.result = True, thought
+            for tool, arguments, call_id, _ in message.calls:
+                self._add_call(tool, dict(arguments), call_id or "", at_s, place)
+            self.has_activity = True
 
     def count_tokens(self, call: ModelCall) -> None:
         if call.model is not None:

@@ -25,6 +25,7 @@ from kp_middleware.spans.messages import (
     parse_message,
     parse_messages,
     sum_tokens,
+    take_served,
 )
 
 Kind: TypeAlias = Literal["agent", "model", "tool", "retriever", "chain"]
@@ -113,7 +114,6 @@ class SpanContent(NamedTuple):
     turn: Turn | None = None
     request: str = ""  # the user's texts since the model's last turn
     results: tuple[Result, ...] = ()  # the tools' results since then
-    hosted_results: tuple[Result, ...] = ()  # of tools that the model's provider ran
     call_id: str | None = None
     arguments: Mapping[str, object] | None = None  # of a tool; None if the span has none
     result: object = None
@@ -137,16 +137,19 @@ def model_content(
     if counts == [None, None]:
         read = sum_tokens(*(message.input_tokens for message in outputs))
         counts = [read, sum_tokens(*(message.output_tokens for message in outputs))]
+    calls = [call for message in outputs for call in message.calls]
+    served = [step for message in outputs for step in message.served]
+    served += take_served(calls, [result for message in outputs for result in message.results])
     turn = Turn(
         text=last_text(outputs),
-        calls=tuple(call for message in outputs for call in message.calls),
+        calls=tuple(calls),
+        served=tuple(served),
         model=model or next((message.model for message in outputs if message.model), None),
         tokens=None if counts == [None, None] else (counts[0] or 0, counts[1] or 0),
         thoughts=tuple(thought for message in outputs for thought in message.thoughts),
     )
     results = tuple(result for message in after_last_answer(inputs) for result in message.results)
-    hosted = tuple(result for message in outputs for result in message.results)
-    return SpanContent("model", turn.model or "", turn, latest_request(inputs), results, hosted)
+    return SpanContent("model", turn.model or "", turn, latest_request(inputs), results)
 
 
 def handoff_content(agent: str) -> SpanContent:

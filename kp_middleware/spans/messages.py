@@ -6,11 +6,11 @@ messages, and the parts of OpenTelemetry's GenAI conventions.
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kp_middleware.recording import ToolCall, bounded_text, text_of
+from kp_middleware.recording import ServedResult, ToolCall, bounded_text, text_of
 
 Json: TypeAlias = dict[str, Any]
 
@@ -38,6 +38,10 @@ _ROLES: Final = {
 }
 _CALL_TYPES: Final = ("tool_use", "tool_call")  # also of a server's tools, with a prefix
 _RESULT_TYPES: Final = ("tool_result", "tool_call_response")
+_SERVED_CALLS: Final = frozenset(  # of the Responses API, by the provider's own tools
+    f"{tool}_call" for tool in ("web_search", "file_search", "code_interpreter", "mcp")
+)
+_OPENINFERENCE_SEARCH: Final = "web_search_call"  # without a result
 _CONTENT_KEYS: Final = ("parts", "contents", "content", "refusal")
 _REASONING_TYPES: Final = frozenset({"reasoning", "thinking", "redacted_thinking"})
 _FAILED_STATUSES: Final = frozenset({"error", "failed", "incomplete"})
@@ -163,6 +167,7 @@ class ChatMessage(NamedTuple):
     model: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    served: tuple[ToolCall | ServedResult, ...] = ()  # calls and results of the provider's tools
 
 
 def parse_message(value: object, role: str = "") -> ChatMessage | None:
@@ -176,7 +181,7 @@ def parse_message(value: object, role: str = "") -> ChatMessage | None:
     message = _unwrap(as_dict(value))
     kind = as_text(message.get("type"))
     if message.get("object") == "response":  # a response of the Responses API
-        return _parse_response(message)
+        return _parse_parts(message, "assistant")
     if kind.endswith("_call_output"):
         return ChatMessage("tool", results=(_parse_result(message),))
     if kind == "reasoning":
@@ -185,11 +190,14 @@ def parse_message(value: object, role: str = "") -> ChatMessage | None:
         return ChatMessage("assistant", tuple(filter(None, texts)))
     if kind.endswith("_call"):
         call_id = as_name(message.get("call_id")) or as_name(message.get("id"))
-        call = {"name": kind.removesuffix("_call"), "arguments": message.get("action")}
-        calls = (_parse_call({**call, **message, "id": call_id}),)
-        has_result = first_value(message, "output", "error") is not None  # of a hosted MCP tool
-        results = (_parse_result({**message, "id": call_id}),) if has_result else ()
-        return ChatMessage("assistant", calls=calls, results=results)
+        arguments = first_value(message, "action", "queries", "code")
+        defaults = {"name": kind.removesuffix("_call"), "arguments": arguments}
+        call = _parse_call({**defaults, **message, "id": call_id})
+        if kind not in _SERVED_CALLS:
+            return ChatMessage("assistant", calls=(call,))
+        output = first_value(message, "output", "error", "results", "outputs")
+        result = ServedResult(call.name, output, failed=message.get("error") is not None)
+        return ChatMessage("assistant", served=(call,) if output is None else (call, result))
     known_roles = (_ROLES.get(as_text(message.get(key))) for key in ("role", "type"))
     own_role = next(filter(None, known_roles), None) or as_text(message.get("role"))
     if not own_role and (not role or not message.keys() & {"content", "parts", "tool_calls"}):
@@ -197,23 +205,13 @@ def parse_message(value: object, role: str = "") -> ChatMessage | None:
     return _parse_parts(message, own_role or role)
 
 
-def _parse_response(response: Json) -> ChatMessage:
-    items = parse_messages(response, "assistant")
-    message = _parse_parts({**response, "content": None}, "assistant")
-    return message._replace(
-        thoughts=tuple(thought for item in items for thought in item.thoughts),
-        texts=tuple(text for item in items for text in item.texts),
-        calls=tuple(call for item in items for call in item.calls),
-        results=tuple(result for item in items for result in item.results),
-    )
-
-
 def _parse_parts(message: Json, role: str) -> ChatMessage:
     content = next(filter(None, map(message.get, _CONTENT_KEYS)), None)
     blocks = [content] if isinstance(content, str) else as_list(content)
     if role == "tool" and not any(_is_result(block) for block in blocks):
         return ChatMessage("tool", results=(_parse_result(message),))
-    parts = [_parse_block(block, role) for block in blocks]
+    items = parse_messages(message, role) if message.get("object") == "response" else []
+    parts = items or [_parse_block(block, role) for block in blocks]
     if "contents" in message and not any(part.texts for part in parts):
         parts.append(_text_part(as_text(message.get("content"))))
     reasoning = first_text(message, "reasoning_content", "reasoning")
@@ -224,16 +222,33 @@ def _parse_parts(message: Json, role: str) -> ChatMessage:
         calls.append(_parse_call(message["function_call"]))
     usage = as_dict(message, "usage_metadata") or as_dict(message, "usage")
     model = as_dict(message, "response_metadata").get("model_name")
+    results = [result for part in parts for result in part.results]
+    served = [step for part in parts for step in part.served]
+    if role == "assistant":  # results in its own message are those of the provider's tools
+        served += take_served(calls, results)
     return ChatMessage(
         role,
         tuple([reasoning, *thoughts] if reasoning else thoughts),
         tuple(text for part in parts for text in part.texts),
         tuple(calls),
-        tuple(result for part in parts for result in part.results),
+        tuple(results),
         as_name(model) or as_name(message.get("model")),
         sum_tokens(usage.get("input_tokens", usage.get("prompt_tokens"))),
         sum_tokens(usage.get("output_tokens", usage.get("completion_tokens"))),
+        tuple(served),
     )
+
+
+def take_served(calls: list[ToolCall], results: list[Result]) -> Iterator[ToolCall | ServedResult]:
+    """Remove the calls that have their results beside them, and yield both."""
+    for call in [*calls]:
+        result = next((one for one in results if one.call_id and one.call_id == call.id), None)
+        if result is not None or call.name == _OPENINFERENCE_SEARCH:
+            calls.remove(call)
+            yield call
+        if result is not None:
+            results.remove(result)
+            yield ServedResult(call.name, result.output, result.failed)
 
 
 def _parse_block(value: object, role: str) -> ChatMessage:
@@ -291,7 +306,7 @@ def _parse_call(call: Json) -> ToolCall:
 
 
 def _parse_result(message: Json) -> Result:
-    output = first_value(message, "content", "response", "result", "output", "error")
+    output = first_value(message, "content", "response", "result", "output")
     ids = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "id")
     failed = message.get("is_error") is True or as_text(message.get("status")) in _FAILED_STATUSES
     return Result(

@@ -1,7 +1,7 @@
 """Buffered spans, the trees they form, and their replay as the steps of a run."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Final, NamedTuple
@@ -18,7 +18,6 @@ from kp_middleware.recording import (
     bounded_name,
 )
 from kp_middleware.spans.dialects import CANCELLED, Kind, SpanContent, SpanError
-from kp_middleware.spans.messages import Result
 
 ROOT_KINDS: Final = frozenset({"agent", "chain"})
 _WORK_KINDS: Final = frozenset({"model", "tool", "retriever"})
@@ -293,22 +292,18 @@ class _Replay:
         self._owner.record_history(messages, self._top)
         live = self._tree.start(span.id, parent.id, "model", content.name, at_s=span.started_s)
         if live is not None and live.place == self._root.place and not self._has_tools:
-            self._write_results(content.results, None, self._root.place)
+            self._write_results(content)
         turn = None if content.turn is None else self._assign_ids(content.turn, span.enclosing_tool)
         error = None if content.error is None else self._error(content.error)
         # ADK ends a model's span after its sibling tools
         tool_s = self._next_tool_s.get(span, span.ended_s)
         at_s = tool_s and span.ended_s and min(span.ended_s, tool_s)
         self._tree.finish(span.id, turn=turn, error=error, at_s=at_s)
-        if live is not None:
-            self._write_results(content.hosted_results, span.enclosing_tool, live.place)
 
-    def _write_results(
-        self, results: Iterable[Result], tool: BufferedSpan | None, place: Place | None
-    ) -> None:
-        """Record the results of tools that have no spans."""
-        pending = self._pending[tool]
-        for result in results:
+    def _write_results(self, content: SpanContent) -> None:
+        """Record the results in a model's input of tools that have no spans."""
+        pending = self._pending[None]
+        for result in content.results:
             call = next((call for call in pending if call.id == result.call_id), None)
             if call is not None:
                 pending.remove(call)
@@ -317,7 +312,7 @@ class _Replay:
                     "error_recovery" if result.failed else "observation",
                     tool=call.name,
                     output_summary=result.output,
-                    place=place,
+                    place=self._root.place,
                     call_id=call.id,
                 )
 

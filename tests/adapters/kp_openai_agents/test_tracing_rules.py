@@ -53,6 +53,23 @@ def test_the_group_of_a_trace_is_the_thread_of_its_runs(collector):
     assert (run.input_tokens, run.output_tokens) == (2, 3)
 
 
+def test_a_search_by_the_provider_needs_no_result(collector):
+    search = {
+        "type": "web_search_call",
+        "id": "w1",
+        "status": "completed",
+        "action": {"query": "q"},
+    }
+    asked = model_span(2, 1, "An egg?", "Yes.")
+    asked.span_data.output.insert(0, search)
+
+    send_spans(KPTracingProcessor(collector), span(1, None, "agent", name="cook"), asked)
+
+    [run] = collector.runs
+    assert [step.tool and step.tool.name for step in run.trace.steps] == [None, "web_search", None]
+    assert run.complete
+
+
 @pytest.mark.parametrize("broken", [None, SimpleNamespace(), SimpleNamespace(span_data=3)])
 def test_nothing_is_raised_into_the_agent(collector, broken):
     processor = KPTracingProcessor(collector)

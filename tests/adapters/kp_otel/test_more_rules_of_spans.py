@@ -74,7 +74,8 @@ def test_a_tool_that_the_models_provider_ran_is_answered_by_the_model(tracer, co
         model(tracer, call("web_search", "w1", q="egg"), result, text("Yes."), asked="An egg?")
 
     [run] = collector.runs
-    assert (step_lines(run)[-1], run.complete) == ("observation web_search a page", True)
+    assert step_lines(run)[2:] == ["observation web_search a page", "thought Yes."]
+    assert run.complete
 
 
 @pytest.mark.parametrize(
