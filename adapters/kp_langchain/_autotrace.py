@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, partial
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 from kp_langchain._handler import KPCallbackHandler
 from kp_langchain._runs import Scope
@@ -18,8 +18,6 @@ from kp_middleware.recording import Extractors, NullRecording, Recording, shield
 
 _YES: Final = {"1", "on", "t", "true", "y", "yes"}
 _NO: Final = {"0", "f", "false", "n", "no", "off"}
-
-_Source: TypeAlias = Callable[[], KPCallbackHandler | None]
 
 logger: Final = logging.getLogger("kp_middleware")
 _in_block: Final[ContextVar[KPCallbackHandler | None]] = ContextVar("kp_langchain", default=None)
@@ -50,7 +48,7 @@ def enable(
 
 def disable() -> None:
     """Undo `enable` and ``KP_TRACING``; runs in progress are recorded to their end."""
-    _switch.process_handler = _no_handler
+    _switch.process_handler = None
 
 
 @contextmanager
@@ -84,21 +82,17 @@ def recording_runs(
             _in_block.reset(token)
 
 
-def _no_handler() -> None:
-    return None
-
-
 class _Switch:
     """A substitute for the ContextVar that LangChain expects; LangChain only calls ``get``.
 
     A real ContextVar could not be set for running threads.
     """
 
-    process_handler: _Source = staticmethod(_no_handler)
+    process_handler: Callable[[], KPCallbackHandler | None] | None = None
 
     def get(self) -> KPCallbackHandler | None:
         """Return the handler of the current block, else that of the process, or None."""
-        return _in_block.get() or self.process_handler()
+        return _in_block.get() or (self.process_handler and self.process_handler())
 
 
 @cache

@@ -8,14 +8,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import LLMResult
 
-from kp_middleware.recording import (
-    Message,
-    ServedResult,
-    ToolCall,
-    Turn,
-    fields_of,
-    text_of,
-)
+from kp_middleware.recording import Message, ServedResult, ToolCall, Turn, fields_of, text_of
 from kp_middleware.spans.messages import ANSWER_KEYS, TASK_KEYS
 
 QUOTE: Final = "kp_past_run"

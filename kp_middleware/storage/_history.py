@@ -118,10 +118,7 @@ class History(Overviews, Maintenance):
 
     def document(self, seq: int) -> str | None:
         """Return the recorded ReasoningTrace as JSON; None if it was lost in a damaged file."""
-        sql = (
-            f"SELECT {document_sql('d.body')} FROM documents d JOIN traces t ON t.seq = d.trace_seq"
-        )
-        return self._text(f"{sql} WHERE d.trace_seq = ?", (seq,))
+        return next((found.document for found in self.documents([seq])), None)
 
     def documents(self, seqs: Sequence[int]) -> Iterator[RunDocument]:
         """Yield the documents of these runs in this order, without removed runs."""
@@ -387,10 +384,9 @@ class FreeQuery:
 def _authorize(action: int, what: str | None, setting: str | None, *_: object) -> int:
     """Deny other files and settings; SQLite itself enforces read-only access."""
     is_query = setting is None or (what or "").startswith(_SUBJECT_PRAGMAS)
-    is_setting = action == sqlite3.SQLITE_PRAGMA and not is_query
-    return (
-        sqlite3.SQLITE_DENY if is_setting or action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
-    )
+    if action == sqlite3.SQLITE_ATTACH or (action == sqlite3.SQLITE_PRAGMA and not is_query):
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK
 
 
 _COMPLETION_LIMIT_S: Final = 0.2

@@ -41,11 +41,9 @@ _CLOSE: Final = f"""
       remote_id = :remote_id, claimed_by = NULL
     WHERE {_OF_RUN} AND (:anyway OR (state = 'pending' AND claimed_by = {_UNCHANGED}))
 """
-_DETACH: Final = f"""
-    UPDATE outbox SET claimed_by = NULL
-    WHERE {_OF_RUN} AND (state IN ('cancelled', 'blocked')
-      OR state = 'pending' AND claimed_by <> {_UNCHANGED})
-"""
+_WITHDRAWN: Final = f"""(o.state IN ('cancelled', 'blocked')
+  OR o.state = 'pending' AND o.claimed_by <> {_UNCHANGED})"""
+_DETACH: Final = f"UPDATE outbox AS o SET claimed_by = NULL WHERE {_OF_RUN} AND {_WITHDRAWN}"
 _TAKE_LEASE: Final = """
     INSERT INTO meta (key, value) VALUES (:key, json_array(:us, :now + :s))
     ON CONFLICT (key) DO UPDATE SET value = excluded.value
@@ -122,9 +120,8 @@ class SharedRuns(Queries):
         )
 
     def mark(self, seq: int, *, is_local: bool) -> None:
-        self._run(
-            "UPDATE traces SET shared_seq = ? WHERE seq = ?", (0 if is_local else _TO_SHIP, seq)
-        )
+        place = 0 if is_local else _TO_SHIP
+        self._run("UPDATE traces SET shared_seq = ? WHERE seq = ?", (place, seq))
 
     def decision_requests(self, limit: int) -> list[DecisionRequest]:
         rows = self._run(
@@ -232,13 +229,11 @@ class SharedRuns(Queries):
     def appended(self, after: int, limit: int) -> list[tuple[int, str]]:
         """Return the ``seq`` and id of appended runs after a ``seq``."""
         shared = "(shared_seq > 0 OR shared_seq < -2)"
-        first = (
-            f"iif(EXISTS (SELECT 1 FROM traces WHERE {shared}), ?, (SELECT max(seq) FROM traces))"
-        )
-        return self._run(  # if there are none, an index says so at once
-            f"SELECT seq, id FROM traces WHERE seq > {first} AND {shared} ORDER BY seq LIMIT ?",
-            (after, limit),
-        ).fetchall()
+        # if there are none, an index says so at once
+        last = "SELECT max(seq) FROM traces"
+        first = f"iif(EXISTS (SELECT 1 FROM traces WHERE {shared}), ?, ({last}))"
+        sql = f"SELECT seq, id FROM traces WHERE seq > {first} AND {shared} ORDER BY seq LIMIT ?"
+        return self._run(sql, (after, limit)).fetchall()
 
     def backlog(self) -> SharedBacklog:
         row = self._row(
@@ -287,8 +282,7 @@ class SharedRuns(Queries):
         """Return the ids of items in the shared outbox that must not be sent in that version."""
         return self._column(
             "SELECT t.id FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
-            f" WHERE o.{_SHARED} AND (o.state IN ('cancelled', 'blocked')"
-            f" OR o.state = 'pending' AND o.claimed_by <> {_UNCHANGED}) ORDER BY t.seq LIMIT ?",
+            f" WHERE o.{_SHARED} AND {_WITHDRAWN} ORDER BY t.seq LIMIT ?",
             (limit,),
         )
 

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kp_middleware.core.evaluation import Ending
+from kp_middleware.core.evaluation import Ending, Evaluation
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.core.gates import DAY_S
 from kp_middleware.database import (
@@ -45,7 +45,6 @@ from kp_middleware.storage._store import (
 )
 
 if TYPE_CHECKING:
-    from kp_middleware.core.evaluation import Evaluation
     from kp_middleware.runs import RecordedRun, StepFacts
     from kp_middleware.traces import Step
 
@@ -304,7 +303,7 @@ class SqliteStore(Queries):
     def save_evaluation(
         self,
         seq: int,
-        evaluation: "Evaluation",
+        evaluation: Evaluation,
         *,
         took_ms: float | None = None,
         p_success: float | None = None,
@@ -404,10 +403,8 @@ class SqliteStore(Queries):
         if row is None:
             return None
         seq, state, success, *rest = row
-        sql = (
-            "SELECT success, confidence FROM feedback WHERE trace_seq = ? ORDER BY seq DESC LIMIT 1"
-        )
-        return StoredOutcome(seq, state, Ending(bool(success), *rest), self._row(sql, (seq,)))
+        last = "SELECT success, confidence FROM feedback WHERE trace_seq = ? ORDER BY seq DESC"
+        return StoredOutcome(seq, state, Ending(bool(success), *rest), self._row(last, (seq,)))
 
     def add_feedback(
         self,

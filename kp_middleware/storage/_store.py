@@ -11,18 +11,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kp_middleware.core.evaluation import Ending
+from kp_middleware.core.evaluation import Ending, Evaluation
+from kp_middleware.core.gates import DAY_S, GateHistory
+from kp_middleware.database import VectorTable
 from kp_middleware.instants import instant, to_milliseconds
 from kp_middleware.outbox_items import Outbox
 from kp_middleware.storage._learning import EstimateTable
+from kp_middleware.storage._statistics import Counts
 
 if TYPE_CHECKING:
-    from kp_middleware.core.evaluation import Evaluation
-    from kp_middleware.core.gates import GateHistory
-    from kp_middleware.database import VectorTable
     from kp_middleware.runs import RecordedRun, ThreadPart
     from kp_middleware.storage._past_runs import PastRun
-    from kp_middleware.storage._statistics import Counts
 
 CANCELLED_BY_USER: Final = "by hand"
 """The reason of an outbox item that only the user can queue again."""
@@ -221,7 +220,7 @@ class Store(Protocol):
     def unconfirmed_thread(self, seq: int) -> str | None:
         """Return the thread id of a run, else its own id; None unless its success is assumed."""
 
-    def history(self, seq: int, domain: str, *, let_through_at: str | None = None) -> "GateHistory":
+    def history(self, seq: int, domain: str, *, let_through_at: str | None = None) -> GateHistory:
         """Return the earlier runs of the domain for the gate.
 
         ``let_through_at`` is when a run that is evaluated again was forwarded before.
@@ -230,7 +229,7 @@ class Store(Protocol):
     def save_evaluation(
         self,
         seq: int,
-        evaluation: "Evaluation",
+        evaluation: Evaluation,
         *,
         took_ms: float | None = None,
         p_success: float | None = None,
@@ -266,7 +265,7 @@ class Store(Protocol):
     def scored(self, seq: int) -> "PastRun | None":
         """Return the stored facts to evaluate a run again; None if it is not scored."""
 
-    def vectors(self) -> "VectorTable | None":
+    def vectors(self) -> VectorTable | None:
         """Return the stored vectors of runs; None to hold vectors only in memory."""
 
     def outbox(self, destination: str, agent_id: str | None) -> StoreOutbox:
@@ -278,14 +277,13 @@ class Store(Protocol):
     def forwarding_warning(self, now_s: float) -> str | None:
         """Return why no recent run was forwarded; None if one was, or after a warning today."""
 
-    def counts(self) -> "Counts":
+    def counts(self) -> Counts:
         """Count the runs by state; may be called from any thread."""
 
 
 _random: Final = random.Random().random  # noqa: S311 - no secret; a program may have seeded the shared one
 _GRACE_S: Final = 1.0
 _HOUR_S: Final = 3600.0
-_DAY_S: Final = 86_400.0
 _MAX_OWN: Final = 10_000  # the file has the rest
 _MAX_CACHED: Final = 16  # documents in memory at once: 20 KB each, 1 MiB at most
 
@@ -384,8 +382,8 @@ class Retention:
         now_s = self._monotonic()
         if self._days is None or now_s < self._next_s:
             return False
-        now = min(self._clock(), now_s + self._offset_s + _DAY_S)
-        if self._store.prune(instant(max(0.0, now - self._days * _DAY_S))):
+        now = min(self._clock(), now_s + self._offset_s + DAY_S)
+        if self._store.prune(instant(max(0.0, now - self._days * DAY_S))):
             return True
         self._next_s = now_s + _HOUR_S
         return False

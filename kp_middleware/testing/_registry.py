@@ -44,7 +44,7 @@ def _over_limit(wait_s: int, **headers: str) -> Answer:
 
 
 def _limits(*, limit: int, remaining: int) -> dict[str, str]:
-    return {"X_RateLimit_Limit": str(limit), "X_RateLimit_Remaining": str(remaining)}
+    return {"X-RateLimit-Limit": str(limit), "X-RateLimit-Remaining": str(remaining)}
 
 
 _NO_KEY: Final = _error(401, "Authentication required")
@@ -87,7 +87,7 @@ class _WriteLimit:
         return _over_limit(wait_s, **self.headers())
 
     def headers(self) -> dict[str, str]:
-        """Return the rate limit headers of each answer, with underscores for hyphens."""
+        """Return the rate limit headers of each answer."""
         return _limits(limit=round(60 / self._refill_s), remaining=int(self._tokens))
 
 
@@ -338,8 +338,7 @@ class LocalRegistry:
         answer = self._replayable.get(name) or self._validate(received.body)
         if self._replays and name and answer.status < 500:
             self._replayable[name] = answer
-        limits = {name.replace("_", "-"): text for name, text in self._limit.headers().items()}
-        return replace(answer, headers={**answer.headers, **limits})
+        return replace(answer, headers={**answer.headers, **self._limit.headers()})
 
     def _validate(self, body: bytes) -> Answer:
         if len(body) > _LARGEST_BYTES:
