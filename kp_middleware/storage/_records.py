@@ -142,10 +142,8 @@ class StepRecord:
         agent: The subagent that took the step.
         call_id: The id of the tool call that it makes or answers, the same on both.
         parent: The enclosing ``call_id`` of a tool call, or the name of an agent.
-        model: The language model, on the first step of each model call.
-        input_tokens: The input tokens of that call.
-        output_tokens: The output tokens of that call.
-        model_latency_ms: The latency of that call.
+        model, input_tokens, output_tokens, model_latency_ms: Of its model call;
+            only the first step of a call has them.
     """
 
     number: int
@@ -235,8 +233,7 @@ class Run:
         started_at: When it began: ``2026-11-01T09:14:03.120Z``.
         duration_ms: The duration; None if it was not measured.
         domain: The domain, which selects the weights of the score.
-        objective: The objective of the task.
-        result_summary: A summary of the result.
+        objective, result_summary: What was asked, and a summary of the result.
         success: Whether its task was done.
         confidence: The confidence in ``success``, 0 to 1.
         success_source: Its source: ``said``, ``extracted``, ``feedback``, ``verdict`` or
@@ -244,8 +241,7 @@ class Run:
         confidence_source: That of the confidence: one of these, or ``estimated``.
         error_type: The exception that ended it.
         framework: The framework: ``python``, ``langgraph`` …
-        agent_id: The id of the agent.
-        agent_name: The name of the agent.
+        agent_id, agent_name: The id and the name of the agent.
         model: The language model that it used.
         thread_id: The conversation that it belongs to.
         owner: The fingerprint of its owner, such as a customer; None if it has none.
@@ -256,12 +252,10 @@ class Run:
         step_count: The number of steps, including those that a long run does not store.
         tool_count: The number of distinct tools.
         recovery_count: The number of errors it recovered from.
-        input_tokens: The input tokens of the model.
-        output_tokens: The output tokens of the model.
+        input_tokens, output_tokens: The tokens that its models read and wrote.
         redactions: The number of secrets redacted before storage, by kind.
         reason: Why it was forwarded, withheld or not scored, in words.
-        reason_code: The code of the reason, for comparisons.
-        reason_args: The arguments of the reason.
+        reason_code, reason_args: The code of the reason, for comparisons, and its arguments.
         scoring: The score and the gate's decision; None if there is none.
         steps: The steps, in order.
         outbox: The outbox item; None if it was never queued.
