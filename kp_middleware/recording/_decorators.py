@@ -170,28 +170,24 @@ class _FunctionRecording(CallRecording):
 
 class _ToolRecording(CallRecording):
     def __init__(self, recorder: Recorder, name: str, arguments: dict[str, Any]) -> None:
-        self._recorder, self._name, self._started = recorder, name, perf_counter()
-        self._call_id, self._place = recorder.new_call_id(), current_place() or Place()
-        super().__init__(recorder, Place(self._place.agent, self._call_id))
-        place, call_id = self._place, self._call_id
-        recorder.note("tool_call", tool=name, input=arguments, place=place, call_id=call_id)
+        self._recorder, self._started = recorder, perf_counter()
+        place, call_id = current_place() or Place(), recorder.new_call_id()
+        super().__init__(recorder, Place(place.agent, call_id))
+        self._of_call: dict[str, Any] = {"tool": name, "place": place, "call_id": call_id}
+        recorder.note("tool_call", input=arguments, **self._of_call)
 
     @shield
     def returned(self, result: object) -> None:
-        result = self._output(result)
-        output, took_ms = "None" if result is None else result, self._latency_ms()
-        note, place, call_id = self._recorder.note, self._place, self._call_id
-        note("observation", None, self._name, output, took_ms, place, call_id)
+        output = self._output(result)
+        summary, took_ms = "None" if output is None else output, self._latency_ms()
+        self._recorder.note("observation", output_summary=summary, took=took_ms, **self._of_call)
 
     @shield
     def raised(self, error: BaseException) -> None:
         if isinstance(error, GeneratorExit):
             self.returned(None)  # the caller stopped iterating
         elif not self._recorder.already_recorded(error):
-            took_ms, place, call_id = self._latency_ms(), self._place, self._call_id
-            self._recorder.error(
-                error, tool=self._name, latency_ms=took_ms, place=place, call_id=call_id
-            )
+            self._recorder.error(error, latency_ms=self._latency_ms(), **self._of_call)
 
     def _latency_ms(self) -> float:
         return (perf_counter() - self._started) * 1000

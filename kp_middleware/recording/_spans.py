@@ -25,9 +25,6 @@ from kp_middleware.recording._recorder import GIVEN_UP, Recorder
 from kp_middleware.traces import StepType
 
 _MAX_ERRORS: Final = 20
-_RESULT: Final[dict[bool, StepType]] = {False: "observation", True: "error_recovery"}
-"""The step type of a result, by whether the tool failed."""
-
 SpanId: TypeAlias = int | str
 """An id of a span, unique in its process."""
 
@@ -270,7 +267,8 @@ class RootSpan:
             if role == "user":
                 note("observation", text, place=place, call_id=call_id)
             else:
-                note(_RESULT[bool(failed)], None, name, text, None, place, call_id)
+                kind: StepType = "error_recovery" if failed else "observation"
+                note(kind, None, name, text, None, place, call_id)
 
     def record_history(self, messages: Sequence[Message], span: Span) -> None:
         """Record the new messages given to a model; the first ones may set the objective."""
@@ -315,7 +313,7 @@ class RootSpan:
             if isinstance(step, ToolCall):
                 self.recorder.note("tool_call", None, step.name, None, None, place, None, step.args)
             else:
-                kind = _RESULT[bool(step.failed)]
+                kind: StepType = "error_recovery" if step.failed else "observation"
                 output = str(step.output) if step.failed else step.output
                 self.recorder.note(kind, None, step.name, output, None, place)
 
@@ -331,11 +329,9 @@ class RootSpan:
 
     def record_result(self, result: object, span: Span, *, failed: bool = False) -> None:
         """Record the result of a tool or a retriever, or its failure."""
-        output = str(result) if failed else result
-        took_ms, place = span.latency_ms, span.place
-        self.recorder.note(
-            _RESULT[bool(failed)], None, span.tool, output, took_ms, place, span.step_call_id
-        )
+        kind: StepType = "error_recovery" if failed else "observation"
+        output, took_ms = str(result) if failed else result, span.latency_ms
+        self.recorder.note(kind, None, span.tool, output, took_ms, span.place, span.step_call_id)
 
     def record_recovery(self, error: BaseException, span: Span) -> None:
         """Record an exception raised inside; a recovery, unless it ends the run."""
