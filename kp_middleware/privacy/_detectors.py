@@ -4,10 +4,8 @@ Valid JSON is walked instead. These cover the rest: JSON after a log prefix, JSO
 JSON, ``NaN``, duplicate keys, a Python ``repr``.
 """
 
-import base64
 import re
 from bisect import bisect_right
-from codecs import utf_8_decode, utf_16_le_decode
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import accumulate
@@ -22,6 +20,7 @@ from kp_middleware.privacy._decoding import (
 from kp_middleware.privacy._rules import IndexedText, occurrences
 from kp_middleware.privacy._values import (
     LabeledSpan,
+    decoded_text,
     is_common_word,
     is_description,
     is_dummy,
@@ -235,7 +234,6 @@ def _is_harmless_cell(value: str) -> bool:
     return " " in value or (is_words(value) and value.isalpha() and len(value) < 5)
 
 
-_MIN_ENCODED = 20
 _CHARACTER = r"[\w+/-]"  # of both alphabets
 _LINES = "|".join(  # as programs break them
     rf"(?:{_CHARACTER}{{{size}}}\r?\n[ \t]{{0,12}}){{1,20000}}+{_CHARACTER}+"
@@ -244,8 +242,6 @@ _LINES = "|".join(  # as programs break them
 _RUN = re.compile(rf"(?<!{_CHARACTER})(?:{_LINES}|{_CHARACTER}{{18,}}+)={{0,2}}", re.ASCII)
 _LINE = re.compile(rf"{_CHARACTER}{{18,}}+={{0,2}}", re.ASCII)
 _PART = re.compile(r"[\w+-]{18,}={0,2}", re.ASCII)
-_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_STANDARD_ALPHABET = str.maketrans("-_", "+/")
 _BETWEEN = f"\n{HIDDEN}\n"
 
 
@@ -267,25 +263,13 @@ def spans_in_base64(
 def _pieces(text: str) -> Iterator[tuple[tuple[int, int], str]]:
     """Yield the span and content of base64: a whole block, a line, or a part of a path."""
     for run in _RUN.finditer(text):
-        if content := _decoded_text(run[0]):
+        if content := decoded_text(run[0]):
             yield run.span(), content
             continue
         for line in _LINE.finditer(text, *run.span()):
-            for part in [line] if _decoded_text(line[0]) else _PART.finditer(text, *line.span()):
-                if content := _decoded_text(part[0]):
+            for part in [line] if decoded_text(line[0]) else _PART.finditer(text, *line.span()):
+                if content := decoded_text(part[0]):
                     yield part.span(), content
-
-
-def _decoded_text(encoded: str) -> str:
-    signs = "".join(encoded.split()).rstrip("=").translate(_STANDARD_ALPHABET)
-    if len(encoded) < _MIN_ENCODED or len(signs) % 4 == 1:
-        return ""
-    data = base64.b64decode(signs + "=" * (-len(signs) % 4))
-    try:  # a truncated text may end within a character
-        text, _ = utf_8_decode(data) if any(data[1::2]) else utf_16_le_decode(data)
-    except UnicodeDecodeError:
-        return ""
-    return "" if _NO_TEXT.search(text) else text
 
 
 _ARGUMENT = (

@@ -5,6 +5,7 @@ import math
 import re
 import socket
 import tomllib
+from codecs import utf_8_decode, utf_16_le_decode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache, partial
@@ -120,9 +121,14 @@ _MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 
 _HUMPS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _SPOKEN = pattern("SPOKEN_WORD")
-_DASH = re.compile(r"[-_./+=~]|(?<=[a-z])(?=[A-Z][a-z])")
-_NAME_PART = re.compile(r"v?\d+|(?:[A-Z]?[a-z]+|[A-Z]*)\d{0,4}")  # MyService-2024, releases/V2
+_DASH = re.compile(r"[-_./+=~]|(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]\d)(?=[A-Z][a-z]{2})")
+_NAME_PART = re.compile(
+    r"v?\d+[A-Za-z]{0,2}|(?:[A-Z]?[a-z]+|[A-Z]*)\d{0,4}|[a-z]*(?:[A-Z][a-z]+)+[A-Z]{0,3}\d?"
+)  # MyService-2024, releases/V2
 _TITLE_WORD = re.compile(r"[A-Za-z]?[a-z'.,-]*|[A-Z]+[.,]?|\W+")
+_MIN_ENCODED = 20
+_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_STANDARD_ALPHABET = str.maketrans("-_", "+/")
 _HEX_KEY = re.compile(rf"(?:[0-9a-fA-F]{{20,}}|{_UUID})\Z")
 
 
@@ -235,6 +241,19 @@ def is_kubernetes_secret_data(value: str) -> bool:
     return not value.isdecimal() and all(sign.isprintable() or sign.isspace() for sign in decoded)
 
 
+def decoded_text(encoded: str) -> str:
+    """Return the text in base64 of either alphabet, or an empty string."""
+    signs = "".join(encoded.split()).rstrip("=").translate(_STANDARD_ALPHABET)
+    if len(encoded) < _MIN_ENCODED or len(signs) % 4 == 1:
+        return ""
+    data = base64.b64decode(signs + "=" * (-len(signs) % 4))
+    try:  # a truncated text may end within a character
+        text, _ = utf_8_decode(data) if any(data[1::2]) else utf_16_le_decode(data)
+    except UnicodeDecodeError:
+        return ""
+    return "" if _NO_TEXT.search(text) else text
+
+
 def is_credential(value: str) -> bool:
     """Return whether the value after ``Bearer`` or similar is not a word or placeholder."""
     words = [word.strip(".,:;!?()") for word in value.split()]
@@ -309,13 +328,17 @@ def is_issued_token(value: str) -> bool:
     return len(longest) >= 16 and has_digits(longest, 5) and entropy(longest) > 3
 
 
+def is_made_of_words(value: str) -> bool:
+    """Return whether a value is a path, an id or a class of words: ``all-MiniLM-L6-v2``."""
+    return all(map(_NAME_PART.fullmatch, _DASH.split(value)))
+
+
 def is_vendor_token(value: str, *, alone: bool, names_key: bool) -> bool:
     """Return whether a value is a key, after only a vendor's name or one that mentions keys."""
     if _HEX_KEY.match(value):
         return names_key and len(set(value)) > 6
     digits = sum(map(str.isdigit, value))
-    is_made_of_words = all(map(_NAME_PART.fullmatch, _DASH.split(value)))
-    if is_made_of_words or digits == len(value) or entropy(value) < 3:
+    if is_made_of_words(value) or digits == len(value) or entropy(value) < 3:
         return False
     if has_both_cases(value):
         many_changes = case_changes(value) * 3 > sum(map(str.isalpha, value))
@@ -413,6 +436,7 @@ CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "is_flag_password": lambda value: is_strong_mix(value) and not is_hexadecimal(value),
     "is_user_password": lambda value: is_strong(value.partition(":")[2]),
     "is_short_phone": partial(is_phone, least=9, most=12),
+    "is_random_key": lambda value: is_random(value) and not is_long_name(value),
     "is_unlike_words": lambda value: has_digits(value) or case_changes(value) >= 3,
 }
 """The checks that only rules use."""

@@ -280,6 +280,43 @@ KINDS["names of objects that hold passwords, too"] = (
         ),
     ],
 )
+FINGERPRINT = made_up.characters(16, "0123456789ABCDEF")
+KINDS["what people, tools and logs say"] = (
+    [
+        *("Enter your login and password here", "your login or password is wrong"),
+        *("test_ResetPasswordTokenIsSingleUse PASSED", "def test_IntegerDivisionError(self):"),
+        *("weight_decay_scheduler_with_linear_warmup_steps = 3", '"AzureCogsText2SpeechTool"'),
+        *("glibc-langpack-en-2.28-251.el8_10.5.x86_64", "PASS: tests/auth/test_login2.py"),
+        *("usermod -a -G docker bob", "7z x a.7z -aoa", "docker run -u node:node x # http"),
+        *("redis-cli -p 6379 ping", "git log -p -S<text>", "gcloud x --secret=my-secret"),
+        *(f"user.signingkey={FINGERPRINT}", f"Signing key: {FINGERPRINT}"),
+        *(f"Public key: {made_up.base64_of(44)}", f"fun:_ZN2v8{made_up.characters(30)}E"),
+        *('{"Key": "uploads/2024/report.pdf"}', {"Key": "logs/2024/01/part-00001.parquet"}),
+        *('log {"key":3145,"texas":3146,"token":12}', '{"@types/jsonwebtoken": "^9.0.6"}'),
+        *('<a accesskey="f" href="/forgot-password">Forgot password?</a>', 'token = "#dddddd"'),
+        *(".key-home:before{padding-right:.4em;content:1}", '"cls_token": "[CLS]"'),
+        *('log("token=%r", token)', 'print("Error: token=" + token)\nprint("x")', "token=11098"),
+        *("token (:obj:`str`): The token", "secrets (`dict[str]`): Names", "token is Name.Tag"),
+        *('credential: use git_prompt instead of "getpass"', "el token es inválido: token: roto"),
+        *("token check (CVE-2026-68376)", 'read("/etc/passwd", "utf8")', 'hf="Xenova/ms-L-4-v2"'),
+        *("login(password:$p){token}", "https://user:pass@sub.example.com:8080/p/a/t/h?query=x#y"),
+        *('await read.password("New password: ")', "authorization=dest.authorization, x=1"),
+        *("const UNEXPECTED_TOKEN = /^Unexpected token/", "Update jwt to 1.0.0"),
+        {"content": base64.b64encode(b"# Read me\nfirst, then Build 2 of it\n").decode()},
+    ],
+    [
+        *(("default login bob password {}", value) for value in (WEAK, WORD, SYMBOLS)),
+        *(("we saw test_{} there", value) for value in (made_up.TOKEN, made_up.HEX)),
+        *(("redis-cli -a {} ping", value) for value in (WEAK, SYMBOLS)),
+        *((form, WEAK) for form in ("docker login -u a -p {} x", "mysql -p{} x")),
+        *(('{{"key": "{}"}}', value) for value in (made_up.TOKEN, made_up.characters(20) + "/9")),
+        *(('log {{"password":{},"n":3}}', value) for value in ("31459265", "9876543210")),
+        *(("token: {}", value) for value in (made_up.TOKEN, "314159265", "Xk4" + WORD)),
+        *(('<p class="password">{}</p>', value) for value in (WEAK, SYMBOLS)),
+        *(("curl -u bob:{} https://x", value) for value in (WEAK, WORD, SYMBOLS)),
+        ('content: "{}"', base64.b64encode(made_up.TOKEN[:31].encode()).decode()[:41]),
+    ],
+)
 KNOWN = {"a": {"token": "v1alpha2"}, "b": "foo.io/v1alpha2"}
 
 
