@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from kp_middleware.cli import console, options
+from kp_middleware.cli.config import write_setting
 from kp_middleware.cli.console import Figure, Output, Progress, Row, hint, print_table, safe_text
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import exact
@@ -26,6 +27,7 @@ _DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best")
     metavar="THRESHOLD",
     help='Also try this: a score, or a share such as "top 15%". Repeatable.',
 )
+@click.option("--set", "chosen", metavar="THRESHOLD", help="Write this to settings.toml first.")
 @click.option("--max-per-day", type=click.IntRange(0), help="Also apply this limit per 24 hours.")
 @options.domain
 @options.since
@@ -35,6 +37,7 @@ def calibrate(
     db: Path,
     *,
     thresholds: Sequence[str],
+    chosen: str | None,
     max_per_day: int | None,
     domain: str | None,
     since: str | None,
@@ -43,16 +46,18 @@ def calibrate(
     """Show how many runs each threshold would have let through.
 
     Replays the gate over all stored runs in recording order, without changing them. Leaves out
-    private runs, which are never sent. To set one, run kp-middleware config set threshold.
+    private runs, which are never sent.
 
     \b
     kp-middleware calibrate
     kp-middleware calibrate --threshold 0.62 --threshold "top 15%" -d code
-    kp-middleware config set threshold "top 10%"
+    kp-middleware calibrate --set "top 10%"
     """
-    settings = options.read_settings(db)
-    most = settings.max_per_day if max_per_day is None else max_per_day
     with History.open(db) as history, Progress("settings tried") as bar:
+        if chosen is not None:
+            hint(write_setting("threshold", chosen)[1])
+        settings = options.read_settings(db)
+        most = settings.max_per_day if max_per_day is None else max_per_day
         calibration = gate.calibrated(
             history.scored_runs(domain if most is None else None),  # a limit is for all domains
             now=settings.threshold,
@@ -93,7 +98,7 @@ def _print_calibration(calibration: gate.Calibration) -> None:
     console.print_rich("", safe_text(_recommendation(calibration)))
     best = calibration.recommended
     if best not in {None, calibration.now}:
-        click.echo(f"\n  kp-middleware config set threshold {_as_typed(best or '')}")
+        click.echo(f"\n  kp-middleware calibrate --set {_as_typed(best or '')}")
 
 
 def _setting_row(view: gate.SettingView, calibration: gate.Calibration) -> Row:

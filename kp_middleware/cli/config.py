@@ -97,15 +97,8 @@ def set_(*, name: str, value: str) -> None:
     kp-middleware config set threshold "top 10%"
     kp-middleware config set redact_deny '["Bluebird", "/ACME-[0-9]+/"]'
     """
-    value.encode()  # raise here if it is not UTF-8; TOML would escape it
-    path = locations.settings_file()
-    written = _write(path, name, value)
-    literal = json.dumps(written, ensure_ascii=False)
-    text = f"{name} = {literal} in {path}: programs read it when they start"
-    console.print_result({"setting": name, "value": written, "path": str(path)}, text)
-    variable = next((one for one in os.environ if one.upper() == f"KP_{name.upper()}"), "")
-    if os.environ.get(variable):
-        console.warn(f"{variable} is set, and overrides the file")
+    result, text = write_setting(name, value)
+    console.print_result(result, text)
 
 
 @config.command()
@@ -118,6 +111,19 @@ def path() -> None:
     """
     file = locations.settings_file()
     console.print_result({"path": str(file), "exists": file.exists()}, str(file))
+
+
+def write_setting(name: str, text: str) -> tuple[Row, str]:
+    """Check a setting, write it to settings.toml, and return what was written, as JSON and text."""
+    text.encode()  # raise here if it is not UTF-8; TOML would escape it
+    path = locations.settings_file()
+    value = _write(path, name, text)
+    variable = next((one for one in os.environ if one.upper() == f"KP_{name.upper()}"), "")
+    if os.environ.get(variable):
+        console.warn(f"{variable} is set, and overrides the file")
+    literal = json.dumps(value, ensure_ascii=False)
+    words = f"{name} = {literal} in {path}: programs read it when they start"
+    return {"setting": name, "value": value, "path": str(path)}, words
 
 
 def _descriptions() -> dict[str, str]:

@@ -3,7 +3,6 @@
 import csv
 import json
 import logging
-import math
 import os
 import re
 import shutil
@@ -347,11 +346,11 @@ def _has_numbers(rows: Sequence[Row], name: str) -> bool:
 
 
 class Progress:
-    """A progress bar on standard error, shown after half a second."""
+    """A progress bar with the rate, on standard error, shown after half a second."""
 
     def __init__(self, label: str) -> None:
-        is_shown = sys.stderr.isatty() and not (has_flag("quiet") or has_flag("no_progress"))
-        self._shown_after_s = time.monotonic() + _PROGRESS_DELAY_S if is_shown else math.inf
+        self._is_shown = sys.stderr.isatty() and not (has_flag("quiet") or has_flag("no_progress"))
+        self._began_s = time.monotonic()
         self._label = label
         self._bar: Bar | None = None
 
@@ -364,7 +363,8 @@ class Progress:
 
     def update(self, done: int, total: int | None = None) -> None:
         """Update the bar; ``total`` may be unknown."""
-        if time.monotonic() < self._shown_after_s:
+        took_s = time.monotonic() - self._began_s
+        if not self._is_shown or took_s < _PROGRESS_DELAY_S:
             return
         if self._bar is None:
             from rich.console import Console
@@ -375,7 +375,8 @@ class Progress:
             self._bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
             self._bar.add_task(self._label)
             self._bar.start()
-        self._bar.update(self._bar.task_ids[0], completed=done, total=total)
+        words = f"{self._label}, {done / took_s:,.1f} a second"
+        self._bar.update(self._bar.task_ids[0], completed=done, total=total, description=words)
 
 
 def progress(

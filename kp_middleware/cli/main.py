@@ -9,8 +9,12 @@ from typing import Any, Final
 import click
 
 from kp_middleware.cli import options
-from kp_middleware.cli.console import BROKEN_PIPE, INTERRUPTED
-from kp_middleware.errors import KnowledgePulseError, describe_os_error
+from kp_middleware.cli.console import BROKEN_PIPE, INTERRUPTED, UNREACHABLE, warn
+from kp_middleware.errors import (
+    KnowledgePulseError,
+    RegistryUnavailableError,
+    describe_os_error,
+)
 from kp_middleware.storage import DATABASE_ERRORS, to_database_error
 from kp_middleware.views.wording import printable
 
@@ -65,6 +69,9 @@ class _Main(options.DefaultGroup):
             sys.stdout.flush()  # so that a broken pipe is raised here, not at exit
         except KnowledgePulseError as error:
             message = "\n".join(map(printable, str(error).splitlines()))  # it may quote input
+            if isinstance(error, RegistryUnavailableError):
+                warn(f"Error: {message}")
+                sys.exit(UNREACHABLE)
             raise click.ClickException(message) from error
         except DATABASE_ERRORS as error:  # the file is damaged or locked, or the disk fails
             message = str(to_database_error(options.find_file(ctx)[0], error))

@@ -267,7 +267,7 @@ def _render_backlog(report: Row) -> "Iterator[RenderableType]":
 @click.command()
 @click.argument("out", type=options.FILE, default="kp-report.html")
 @options.since
-@click.option("--as-recorded", "raw", is_flag=True, help="Do not redact texts.")
+@click.option("--as-recorded", "--raw", "raw", is_flag=True, help="Do not redact texts.")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
 @options.pass_db

@@ -229,7 +229,7 @@ _EMPTY_REASONS: Final = {
 )
 @options.limit(None, help_text="Maximum number of runs, newest first.")
 @click.option("--with-cut", is_flag=True, help="Include runs that were truncated when recorded.")
-@click.option("--as-recorded", is_flag=True, help="Do not redact them again.")
+@click.option("--as-recorded", "--raw", is_flag=True, help="Do not redact them again.")
 @click.option(
     "--arguments",
     type=click.Choice(["text", "object"]),

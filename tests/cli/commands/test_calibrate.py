@@ -85,6 +85,13 @@ def test_another_setting_of_today_is_tried_too_with_its_daily_limit(fill, as_jso
     assert (row_of(found, 0.85)["let_through"], row_of(typed_limit, 0.85)["let_through"]) == (3, 5)
 
 
+def test_a_setting_is_written_on_demand(fill, as_json):
+    fill([0.5])
+
+    assert as_json("calibrate", "--set", "Top 10 %")["now"] == "top 10%"
+    assert as_json("calibrate")["now"] == "top 10%"
+
+
 def test_other_thresholds_and_shares_are_tried_too(fill, as_json):
     fill([0.5] * 24 + [0.625])
 
@@ -194,7 +201,7 @@ def test_a_person_sees_it_with_the_command_to_type(fill, db, columns):
     assert tenth.split()[:6] == ["top", "10%", "11", "18.3%", "4.5", "4"]
     assert "0.75 (now) " in told
     assert 'Recommended: "top 10%", which lets through 11 of 60 runs' in told
-    assert '\n  kp-middleware config set threshold "top 10%"\n' in told
+    assert '\n  kp-middleware calibrate --set "top 10%"\n' in told
     assert max(map(len, told.splitlines())) <= columns
     assert "\x1b[2J" not in told
 

@@ -101,7 +101,7 @@ def test_what_cannot_be_redacted_is_left_out_and_said_to_be_unless_it_is_as_reco
 
 
 @pytest.mark.usefixtures("traces")
-@pytest.mark.parametrize("words", [[], ["--as-recorded"]], ids=str)
+@pytest.mark.parametrize("words", [[], ["--raw"]], ids=str)
 def test_what_cannot_be_read_is_left_out_too(type_command, db, words):
     with closing(connect(db)) as connection:
         connection.execute("UPDATE documents SET body = '{}' WHERE trace_seq < 3")

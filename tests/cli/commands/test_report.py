@@ -52,7 +52,9 @@ def test_the_report_is_one_file_that_fetches_and_runs_nothing(agent, write):
     assert policy.get("content").startswith("default-src 'none'; style-src 'unsafe-inline'")
 
 
-@pytest.mark.parametrize(("words", "is_told"), [((), False), (("--as-recorded",), True)])
+@pytest.mark.parametrize(
+    ("words", "is_told"), [([], False), (["--as-recorded"], True), (["--raw"], True)]
+)
 def test_the_name_of_the_file_is_redacted_as_its_texts_are(
     type_command, tmp_path, out, words, is_told
 ):
