@@ -55,6 +55,7 @@ class Stats(NamedTuple):
         sent: Accepted by the registry.
         rejected: Never to be accepted by the registry.
         blocked: Perhaps not clean, or given up after too many attempts.
+        recalled: For which earlier runs were recalled.
         in_memory: Runs of this process that are not in the file yet.
         dropped: Runs of this process lost because the queue was full.
         swallowed: Counts by kind of recording failures in this process, hidden from the agent.
@@ -72,6 +73,7 @@ class Stats(NamedTuple):
     sent: int
     rejected: int
     blocked: int
+    recalled: int
     in_memory: int
     dropped: int
     swallowed: Mapping[str, int]

@@ -28,6 +28,7 @@ class Counts(NamedTuple):
     sent: int = 0
     rejected: int = 0
     blocked: int = 0
+    recalled: int = 0
 
 
 class Backlog(NamedTuple):
@@ -104,7 +105,8 @@ _COUNTS: Final = f"""
            (SELECT count(*) {_UNSCORED} 'incomplete'), (SELECT count(*) {_UNSCORED} 'failed'),
            (SELECT count(*) {_OPEN}), (SELECT count(*) FROM outbox WHERE state = 'sent'),
            (SELECT count(*) FROM outbox WHERE state = 'rejected'),
-           (SELECT count(*) FROM outbox WHERE state = 'blocked')
+           (SELECT count(*) FROM outbox WHERE state = 'blocked'),
+           (SELECT count(*) FROM traces WHERE recalled IS NOT NULL)
 """  # one statement, and so one snapshot
 _NOT_QUEUED: Final = """
     SELECT count(*) FROM traces

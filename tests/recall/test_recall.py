@@ -180,6 +180,7 @@ def test_a_run_notes_what_it_was_told_of_and_is_not_known_by_it(kp):
     )
 
     assert run.recalled == (known,)
+    assert kp.stats().recalled == 1
     assert "voucher" not in embedded_text(trace)
     assert embedded_text(trace).startswith("Go on")
 
