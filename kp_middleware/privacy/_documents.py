@@ -295,7 +295,7 @@ class DocumentRedactor:
                 text, self._rules, cue=cue, numbers=self._numbers, known=self._known
             )
         except RedactionError as error:
-            if error.reason not in {"redactor_error", "timeout"}:
+            if error.reason not in {"redactor_error", "redactor_timeout"}:
                 raise
             raise RedactionError(error.reason, f"{place} {error.where}".strip()) from None
         self.found += (Found(str(place), span.label, span.end - span.start) for span in removed)

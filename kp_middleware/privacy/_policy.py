@@ -110,7 +110,7 @@ def engine_time_limit() -> Iterator[None]:
         _ends_at.reset(token)
 
 
-ENGINE_TROUBLE = frozenset(("engine_missing", "engine_failed", "timeout"))
+ENGINE_TROUBLE = frozenset(("engine_missing", "engine_failed", "redactor_timeout"))
 """The reasons of a RedactionError that an engine causes, not the text."""
 
 _CACHE_SIZE = 10_000
@@ -137,7 +137,7 @@ class Engine:
             try:
                 hits = [*self._search(text)]
             except TimeoutError:
-                raise RedactionError("timeout", f"{self.name} ({len(text)} chars)") from None
+                raise RedactionError("redactor_timeout", f"{self.name} ({len(text)} chars)") from None
             except Exception:  # noqa: BLE001  # fail closed, whatever it is
                 raise RedactionError("engine_failed", self.name) from None  # the cause may quote
             if len(self._cache) >= _CACHE_SIZE:

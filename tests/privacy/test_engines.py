@@ -161,7 +161,7 @@ def raising(error):
 
 NONSENSE = {
     "it raises": (raising(KeyError), "engine_failed"),
-    "it is late": (raising(TimeoutError), "timeout"),
+    "it is late": (raising(TimeoutError), "redactor_timeout"),
     "before the text": (lambda _: [(-1, 2)], "engine_failed"),
     "beyond its piece": (lambda text: [(0, len(text) + 1)], "engine_failed"),
     "backwards": (lambda _: [(2, 1)], "engine_failed"),
@@ -233,12 +233,14 @@ def test_an_engine_is_stopped_between_two_pieces_when_the_time_of_its_document_i
         cleaned(f"the {number}", "phonenumbers:slow")
     assert len(shown) == 9
 
-    assert refusal(redact_text, "a " * 10_000) == "timeout at phonenumbers:slow (20000 chars)"
+    assert (
+        refusal(redact_text, "a " * 10_000) == "redactor_timeout at phonenumbers:slow (20000 chars)"
+    )
     assert len(shown) == 12
 
     values = ["the one", "the two", "the three", "the four"]
-    assert refusal(redact_jsonable, values) == "timeout at [3] phonenumbers:slow (8 chars)"
-    assert "timeout" in ENGINE_TROUBLE
+    assert refusal(redact_jsonable, values) == "redactor_timeout at [3] phonenumbers:slow (8 chars)"
+    assert "redactor_timeout" in ENGINE_TROUBLE
 
 
 @pytest.mark.parametrize("distance", [1, 7, 511, 512, 3583, 3584, 4095, 4096, 5000])
