@@ -137,7 +137,8 @@ class Engine:
             try:
                 hits = [*self._search(text)]
             except TimeoutError:
-                raise RedactionError("redactor_timeout", f"{self.name} ({len(text)} chars)") from None
+                where = f"{self.name} ({len(text)} chars)"
+                raise RedactionError("redactor_timeout", where) from None
             except Exception:  # noqa: BLE001  # fail closed, whatever it is
                 raise RedactionError("engine_failed", self.name) from None  # the cause may quote
             if len(self._cache) >= _CACHE_SIZE:
