@@ -8,10 +8,11 @@ on by default. ``docs/outcomes.md`` lists how often each was right.
 import json
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
-from kp_middleware.traces import ReasoningTrace, Step, Tool
+from kp_middleware.traces import ReasoningTrace, Step, Tool, texts_in
 
 __all__ = ["Judge", "OfRun", "ReportedOutcome", "ToolResult", "checks", "refusal"]
 
@@ -31,14 +32,17 @@ _RESULTS: Final = re.compile(
     | Ran\ [1-9]\d*\ tests?\ in\ [\d.]+s\s+(?:(?P<pass_unittest>OK)|(?P<fail_unittest>FAILED)\ \()
     | \ *(?:Test\ Suites:|Test\ Files)\ +                                    # jest, vitest
         (?:(?P<fail_jest>\d+\ failed)|(?:.*[ ])?(?P<pass_jest>\d+\ passed)).*$
+    | \ *(?P<fail_vitest>Errors\ +\d+\ errors?)$                           # outside of a test
     | \ +\d+\ (?:(?P<pass_mocha>passing)\ \(.*\)|(?P<fail_mocha>failing))$
     | (?:\#|ℹ)\ fail\ (?:(?P<pass_node>0)|(?P<fail_node>\d+))$              # node --test
     | (?P<pass_go>ok\ +\t?\S+\t(?:[\d.]+s|\(cached\)).*$) | (?P<fail_go>FAIL(?:\t\S+.*)?$)
     | test\ result:\ (?:(?P<pass_cargo>ok)|(?P<fail_cargo>FAILED))\..*$
     | (?P<fail_rust>error(?:\[E\d+\]:|:\ (?:could\ not\ compile|test\ failed|\d+\ target)).*$)
     | (?P<fail_compiler>\S+?(?::\d+){1,2}:\ (?:fatal\ )?error:\ .*$)         # gcc, javac, mypy
-    | (?P<fail_linker>collect2:\ error:\ .*$) | (?P<fail_make>g?make(?:\[\d+\])?:\ \*\*\*\ .*$)
-    | (?P<fail_tsc>\S.*\berror\ TS\d+:\ .*$)
+    | (?P<fail_driver>(?:collect2|cc1(?:plus)?|gcc|g\+\+|clang(?:\+\+)?):\ (?:fatal\ )?error:\ .*$)
+    | (?P<fail_go_build>(?:vet:\ )?\S+\.go:\d+:\d+:\ .*$)
+    | (?P<fail_make>g?make(?:\[\d+\])?:\ \*\*\*\ .*$)
+    | (?P<fail_tsc>(?:\S.*\b)?error\ TS\d+:\ .*$)
     | (?P<fail_found>Found\ \d+\ errors?(?:\.|\ in\ (?:\d+\ files?|the\ same\ file|\S+:\d+)\b).*$)
     | (?P<pass_mypy>Success:\ no\ issues\ found\b.*$) | (?P<pass_ruff>All\ checks\ passed!$)
     | (?:\[INFO\]\ )?BUILD\ (?:(?P<pass_build>SUCCESS)|(?P<fail_build>FAIL))\S*.*$   # maven, gradle
@@ -48,11 +52,11 @@ _RESULTS: Final = re.compile(
 """Result lines of tests and builds; the last match counts."""
 
 _COMPILERS: Final = (
-    r"gcc|g\+\+|cc|c\+\+|clang\+*|tsc|javac|make|cargo (?:build|check)|go (?:build|vet)"
+    r"gcc|g\+\+|cc|c\+\+|clang\+*|tsc|javac|make|cargo\s(?:build|check)|go\s(?:build|vet)"
 )
 _RUNNERS: Final = (
-    r"pytest|unittest|tox|nox|jest|vitest|mocha|node --test|(?:npm|yarn|pnpm|bun) (?:run )?test"
-    r"|go test|cargo test|ctest|mvn|gradlew?|mypy|ruff check|pyright"
+    r"pytest|unittest|tox|nox|jest|vitest|mocha|node\s--test|(?:npm|yarn|pnpm|bun)\s(?:run\s)?test"
+    r"|go\stest|cargo\stest|ctest|mvn|gradlew?|mypy|ruff\scheck|pyright"
 )
 _CALLED: Final = (
     r"(?:^|[;&|(\n\"'])\s*"
@@ -63,6 +67,10 @@ _COMPILES: Final = re.compile(_CALLED.format(_COMPILERS))
 _CHECKS: Final = re.compile(_CALLED.format(f"{_COMPILERS}|{_RUNNERS}"))
 _EXIT_CODE: Final = re.compile(
     r"(?:exit(?:ed with)?[ _-]?(?:code|status)|return[ _-]?code)\W{0,4}(-?\d+)", re.IGNORECASE
+)
+_TROUBLE: Final = re.compile(
+    r"\b(?:error|fatal|cannot|not found|no (?:such|go files|required)|does not|not in std)\b",
+    re.IGNORECASE,
 )
 _PIPE: Final = re.compile(r"(?<!\|)\|(?!\|)")
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
@@ -156,7 +164,7 @@ class _Checks(OfRun):
             if step.tool is None or output is None or step.type == "tool_call":
                 continue
             is_cut = _CUT.search(output)  # the result at the end is missing
-            if not is_cut and (lines := [*_RESULTS.finditer(_COLOUR.sub("", output))]):
+            if not is_cut and (lines := [*_RESULTS.finditer(_text(output))]):
                 has_passed = (lines[-1].lastgroup or "").startswith("pass")
                 return _PASSED if has_passed else _FAILED
             command = _command(trace.steps[:at], step.tool)
@@ -164,7 +172,9 @@ class _Checks(OfRun):
                 codes = _EXIT_CODE.findall(output)
                 if codes and not _PIPE.search(command):
                     return _FAILED if int(codes[-1]) else _PASSED
-                return _PASSED if _COMPILES.search(command) and not is_cut else None
+                has_ended = step.type == "observation" and not is_cut
+                is_quiet = has_ended and not _TROUBLE.search(output)
+                return _PASSED if _COMPILES.search(command) and is_quiet else None
         return None
 
 
@@ -204,5 +214,13 @@ def _command(before: tuple[Step, ...], tool: Tool) -> str:
     """Return the text arguments of the last call of a tool."""
     for step in reversed(before):
         if step.type == "tool_call" and step.tool == tool:
-            return "\n".join(text for text in (step.input or {}).values() if isinstance(text, str))
+            return "\n".join(texts_in(step.input))
     return ""
+
+
+def _text(output: str) -> str:
+    """Return the text of a tool's output, which may be JSON, without colors."""
+    if output[:1] in {"{", "["}:
+        with suppress(ValueError):
+            output = "\n".join(texts_in(json.loads(output)))
+    return _COLOUR.sub("", output)

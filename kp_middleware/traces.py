@@ -10,7 +10,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date
 from functools import partial
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
@@ -75,6 +75,20 @@ def _to_json(value: Any, depth: int = 1) -> Any:
             return {_replace_surrogates(str(key)): _to_json(value[key], depth + 1) for key in value}
         case _:
             return value
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts and numbers in a JSON value, as text.
+
+    >>> [*texts_in({"command": ["make", "-j", 4], "env": None})]
+    ['make', '-j', '4']
+    """
+    match value:
+        case dict() | list():
+            for part in value.values() if isinstance(value, dict) else value:
+                yield from texts_in(part)
+        case str() | int() | float():
+            yield str(value)
 
 
 Unit: TypeAlias = Annotated[float, Field(ge=0, le=1)]

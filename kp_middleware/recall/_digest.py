@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 from typing import Any, Final, NamedTuple
@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import Policy, check_clean, redact_jsonable
 from kp_middleware.storage import Run, StepRecord
+from kp_middleware.traces import texts_in
 
 _SOURCES: Final = {
     "said": "reported by the agent",
@@ -73,7 +74,7 @@ def is_form(run: Run) -> bool:
     calls = _calls(run.steps)
     named = " ".join([run.objective, *_later_user_turns(run)])
     return 0 < len(calls) <= _CALLS_OF_FORM and all(
-        any(_is_named(value, named) for value in _values(call.input)) for call in calls
+        any(_is_named(value, named) for value in texts_in(call.input)) for call in calls
     )
 
 
@@ -169,16 +170,6 @@ def _json(value: Any, named: str, width: int) -> str:
         case str() | int() | float() if _is_named(str(value), named):
             return "…"
     return _cut(_line(json.dumps(value, ensure_ascii=False)), width)
-
-
-def _values(value: Any) -> Iterator[str]:
-    match value:
-        case dict():
-            yield from _values([*value.values()])
-        case list():
-            yield from (part for item in value for part in _values(item))
-        case str() | int() | float():
-            yield str(value)
 
 
 def _is_named(text: str, named: str) -> bool:

@@ -65,6 +65,13 @@ def test_the_last_check_counts():
         ("ls", "exit code: 1", None),
         ("grep -rn pytest .", "exit code: 1", None),
         ("cat makefile", "all: a.c", None),
+        (["python", "-m", "pytest"], "exit code: 1", 0.1),
+        ("pytest", '{"stdout": "F\\n1 failed in 0.12s", "stderr": ""}', 0.1),
+        ("gcc b.c", "gcc: error: b.c: No such file or directory", 0.1),
+        ("go build ./...", "# a.com/x\n./x.go:6:2: undefined: y", 0.1),
+        ("vitest run", " Test Files  1 passed (1)\n     Errors  1 error", 0.1),
+        ("tsc -p .", "sh: 1: tsc: not found", None),
+        ("cargo build", "error: could not find `Cargo.toml` in `/x`", None),
     ],
 )
 def test_an_exit_code_counts_where_the_command_is_a_check(command, output, outcome):
