@@ -27,8 +27,8 @@ _FAILED: Final = 0.1
 _RESULTS: Final = re.compile(
     r"""
     ^(?:
-      (?P<fail_pytest>=*\ ?(?:\d+\ [a-z]+,\ )*\d+\ (?:failed|errors?)\b.*\ in\ [\d.]+s\b.*$)
-    | (?P<pass_pytest>=*\ ?(?:\d+\ [a-z]+,\ )*\d+\ passed\b.*\ in\ [\d.]+s\b.*$)
+      (?P<fail_pytest>=*\ ?(?:\d+\ [a-z]+,\ ){0,9}\d+\ (?:failed|errors?)\b.*\ in\ [\d.]+s\b.*$)
+    | (?P<pass_pytest>=*\ ?(?:\d+\ [a-z]+,\ ){0,9}\d+\ passed\b.*\ in\ [\d.]+s\b.*$)
     | Ran\ [1-9]\d*\ tests?\ in\ [\d.]+s\s+(?:(?P<pass_unittest>OK)|(?P<fail_unittest>FAILED)\ \()
     | \ *(?:Test\ Suites:|Test\ Files)\ +                                    # jest, vitest
         (?:(?P<fail_jest>\d+\ failed)|(?:.*[ ])?(?P<pass_jest>\d+\ passed)).*$

@@ -47,6 +47,9 @@ _CLEARLY: Final = 1.7
 _WORDS_ALONE: Final = 0.8
 """The minimum fit without vectors."""
 
+_WORDS_OF_TASK: Final = 3
+"""The minimum number of words of a task that is recalled if asked in the same words."""
+
 _SAME: Final = 3
 """The maximum number of runs of the same task; the next best run is of another."""
 
@@ -199,13 +202,14 @@ class Memory:
         best = _order([run.words for run in candidates], near)
         nearest = best[: max(k, _COMPARED)]
         texts = table.user_texts([candidates[at].seq for at in nearest])
-        found = []
+        asked, found = _WORD.findall(task.lower()), []
         for at in nearest:
-            theirs = {*_words_of(texts[seq := candidates[at].seq])}
-            shared = tuple(word for word in shares if word in theirs)
+            theirs = _WORD.findall(texts[seq := candidates[at].seq].lower())
+            is_same = theirs == asked and len(asked) >= _WORDS_OF_TASK
+            shared = tuple(word for word in shares if word in {*theirs})
             # a mean over all words of the task: a vague task fits nothing
             weight = sum(word_weight(shares[word]) for word in shared) / max(1, len(shares))
-            found.append(Match(seq, near[at], shared, weight))
+            found.append(Match(seq, near[at], shared, weight, 0.0 if is_same else math.inf))
         found.sort(key=_rating, reverse=True)
         # runs with the wording of the task, but another detail
         details = {seq: words for seq, text in texts.items() if (words := _replaced(task, text))}
@@ -276,7 +280,7 @@ def _with_bars(history: History, found: Sequence[Match], others: set[int], k: in
         may_be_form = match.cosine >= _FORM[0] and match.fit >= _FORM[1]
         form = may_be_form and is_form(history.run(match.seq))
         bar = _bar(match.cosine, fits, is_form=form, is_other=match.seq in others)
-        barred.append(match._replace(bar=bar))
+        barred.append(match._replace(bar=min(match.bar, bar)))
     return sorted(barred, key=lambda match: match.seq in others and not match.fits)
 
 

@@ -74,7 +74,7 @@ _SAVE: Final = f"""
       nearest_id = iif(EXISTS (SELECT 1 FROM traces WHERE id = :nearest), NULL, :nearest),
       nearest_similarity = :nearest_similarity,
       rank_key = coalesce(:rank_key, rank_key), bar = :bar,
-      chosen = iif(:rank_key IS NULL AND gate = :gate, chosen, :chosen),
+      chosen = iif(:rank_key IS NULL, chosen, :chosen),
       credit = iif(:rank_key IS NULL AND gate = :gate, credit, :credit),
       gate = :gate, threshold = :threshold, decision = :decision,
       reason_code = :reason_code, reason_args = :reason_args,

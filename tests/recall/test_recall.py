@@ -36,6 +36,13 @@ def test_a_run_that_succeeded_is_recalled_also_without_holding_the_loop_up(kp):
     assert ids(asyncio.run(kp.arecall(TASK))) == [known]
 
 
+def test_the_same_words_are_found_also_where_no_word_is_rare(kp):
+    known = [kept(kp, TASK) for _ in range(5)]
+
+    assert {*ids(kp.recall(TASK.upper(), k=5))} == {*known}
+    assert kp.recall("The order", k=5) == []
+
+
 def test_the_agent_s_own_word_is_believed(kp):
     kp.submit(ReasoningTrace.of(TASK, [Step(step_id=0, type="thought", content="Done.")]))
 

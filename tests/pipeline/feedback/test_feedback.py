@@ -37,6 +37,16 @@ def test_what_was_measured_stays(at_once, stored):
     assert len(embedder.asked) == asked
 
 
+def test_what_the_gate_chose_at_first_stays_chosen_where_another_one_decides(
+    at_once, submit, connection
+):
+    trace_id = submit()
+
+    at_once(threshold="top 20%").feedback(trace_id, success=False)
+
+    assert connection.execute("SELECT chosen, gate FROM traces").fetchall() == [(1, "top 20%")]
+
+
 @pytest.mark.parametrize(
     ("stated", "given", "then"),
     [
