@@ -206,7 +206,7 @@ class Memory:
         for at in nearest:
             theirs = _WORD.findall(texts[seq := candidates[at].seq].lower())
             is_same = theirs == asked and len(asked) >= _WORDS_OF_TASK
-            shared = tuple(word for word in shares if word in {*theirs})
+            shared = tuple(filter({*theirs}.__contains__, shares))
             # a mean over all words of the task: a vague task fits nothing
             weight = sum(word_weight(shares[word]) for word in shared) / max(1, len(shares))
             found.append(Match(seq, near[at], shared, weight, 0.0 if is_same else math.inf))
