@@ -159,7 +159,7 @@ class Example:
             "domain": self.trace.metadata.task_domain,
             "success": self.success,
             "success_source": self.success_source,
-            "quality_score": self.score,
+            "score": self.score,
         }
 
     @property
@@ -228,6 +228,8 @@ def _atif(example: Example) -> list[Json]:
     """Return a trajectory of Harbor, in version 1.7."""
     steps = [_atif_step(number, turn) for number, turn in enumerate(example.dialogue.turns, 1)]
     framework = example.trace.metadata.framework
+    # a reader of trajectories takes a "score" for a verdict
+    facts = example.metadata | {"score": None, "quality_score": example.score}
     model = _non_empty(model_name=example.model)
     agent = {"name": framework or _HARNESS, "version": "unknown", **model}
     return [
@@ -237,7 +239,7 @@ def _atif(example: Example) -> list[Json]:
             "agent": agent,
             "steps": steps,
             "final_metrics": {"total_steps": len(steps)},
-            "extra": _without_none(example.metadata),
+            "extra": _without_none(facts),
         }
     ]
 

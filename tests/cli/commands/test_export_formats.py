@@ -101,7 +101,7 @@ def test_a_sample_has_the_task_the_result_and_who_says_that_it_is_right(export):
             "domain": "general",
             "success": True,
             "success_source": "feedback",
-            "quality_score": 0.5,
+            "score": 0.5,
         },
     }
 
