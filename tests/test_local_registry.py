@@ -171,7 +171,7 @@ def test_scripted_answers_come_in_order_and_then_it_is_itself_again():
 
 
 @pytest.mark.parametrize(
-    ("mood", "error", "stored"),
+    ("fault", "error", "stored"),
     [
         (Fault.HANG, httpx2.ReadTimeout, 0),
         (Fault.RESET, httpx2.ReadError, 0),
@@ -183,9 +183,9 @@ def test_scripted_answers_come_in_order_and_then_it_is_itself_again():
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_in_a_bad_mood_it_gives_no_answer(mood, error, stored):
+def test_with_a_fault_it_gives_no_answer(fault, error, stored):
     trace = trace_of()
-    with LocalRegistry(answers=[mood]) as registry:
+    with LocalRegistry(answers=[fault]) as registry:
         with pytest.raises(error):
             post_trace(registry, trace, timeout=1)
 
@@ -194,7 +194,7 @@ def test_in_a_bad_mood_it_gives_no_answer(mood, error, stored):
 
 
 @pytest.mark.parametrize(
-    ("mood", "status", "words", "stored"),
+    ("fault", "status", "words", "stored"),
     [
         (Fault.NONSENSE, 201, "<html>", 0),
         (Fault.NO_REPUTATION, 403, "KP-REP", 0),
@@ -206,8 +206,8 @@ def test_in_a_bad_mood_it_gives_no_answer(mood, error, stored):
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_in_another_mood_its_answer_says_little_of_what_it_did(mood, status, words, stored):
-    with LocalRegistry(answers=[mood]) as registry:
+def test_with_another_fault_its_answer_says_little_of_what_it_did(fault, status, words, stored):
+    with LocalRegistry(answers=[fault]) as registry:
         answer = post_trace(registry, trace_of(), timeout=30)
 
     assert (answer.status_code, len(registry.documents)) == (status, stored)

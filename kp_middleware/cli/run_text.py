@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _NAME_WIDTH: Final = 20
 _MAX_BAR_WIDTH: Final = 50
 _MIN_BAR_WIDTH: Final = 12
-_SIGNS: Final = {"same": "=", "left": "<", "right": ">"}
+_DIFF_SIGNS: Final = {"same": "=", "left": "<", "right": ">"}
 _CONTEXT_STEPS: Final = 2  # equal steps shown around a difference
 
 
@@ -182,7 +182,7 @@ def _step_pairs(left: Run, right: Run, comparison: Comparison) -> Iterator[tuple
     for pair in comparison.steps:
         both = steps[0].get(pair.left), steps[1].get(pair.right)
         different = [texts for texts in zip(*map(_texts, both), strict=True) if len({*texts}) > 1]
-        sign = _SIGNS[pair.place]
+        sign = _DIFF_SIGNS[pair.place]
         yield ("≠" if different and sign == "=" else sign, *map(_step, both))
         if different and sign == "=":
             yield ("", *map(one_line, different[0]))

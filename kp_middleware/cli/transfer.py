@@ -17,7 +17,7 @@ import click
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import BLOCKED, EMPTY, Progress, Row, hint, progress
 from kp_middleware.instants import epoch_s
-from kp_middleware.storage import Database, Highlight, History, SqliteStore
+from kp_middleware.storage import Database, History, SqliteStore, TopRun
 from kp_middleware.views.wording import counted, day, in_words, printable, short_id, shortened
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _REASONS: Final = {
     "invalid": "invalid ReasoningTraces",
     "unknown_format": "of an unknown format",
 }
-_HIGHLIGHTS: Final = (
+_RANKINGS: Final = (
     ("most unusual", "{:.2f}"),
     ("richest", "{:.2f}"),
     ("most recoveries", "{:.0f}"),
@@ -117,12 +117,12 @@ def import_(
     ):
         result = _import(file, db, request, dry_run=dry_run)
         frameworks = [*result["files"]]
-        highlights = None if dry_run else History(file).highlights(frameworks, limit=3)
+        top_runs = None if dry_run else History(file).top_runs(frameworks, limit=3)
     result["took_s"] = round(time.monotonic() - began_s, 3)
     if console.has_flag("as_json"):
         console.print_json(result)
     elif not hook:
-        _print_summary(result, highlights, request)
+        _print_summary(result, top_runs, request)
 
 
 def _hook_transcript() -> Path:
@@ -158,7 +158,7 @@ def _import(file: Database, db: Path, request: "ImportRequest", *, dry_run: bool
 
 
 def _print_summary(
-    result: Row, highlights: list[list[Highlight]] | None, request: "ImportRequest"
+    result: Row, top_runs: list[list[TopRun]] | None, request: "ImportRequest"
 ) -> None:
     if request.format == "auto":
         for format_, files in result["files"].items():
@@ -175,17 +175,17 @@ def _print_summary(
     is_other = result["skipped"].keys() <= {"unknown_type"} and request.since_s is None
     if not result["runs"] and is_other and request.format != "auto":
         hint("  no runs found: kp-middleware import auto PATH detects the format")
-    if highlights is None or not result["runs"]:
-        click.echo("  nothing was imported" + ": this was a dry run" * (highlights is None))
+    if top_runs is None or not result["runs"]:
+        click.echo("  nothing was imported" + ": this was a dry run" * (top_runs is None))
         return
     click.echo("  sent if they clear the gate" if request.shareable else "  private: never sent")
-    for (name, figure), runs in zip(_HIGHLIGHTS, highlights, strict=True):
+    for (name, figure), runs in zip(_RANKINGS, top_runs, strict=True):
         if runs:
             click.echo(f"\n  {name}")
         for run in runs:
             words = shortened(printable(run.objective), 70)
             click.echo(f"    {figure.format(run.figure)}  {short_id(run.id)}  {words}")
-    if any(highlights):
+    if any(top_runs):
         click.echo(
             "\n  kp-middleware list --sort novelty · show ID --why · ui"
             ' · recall --unconfirmed "how did I …"'

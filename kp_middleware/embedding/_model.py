@@ -55,7 +55,7 @@ _ALONE_FACTOR: Final = 0.9
 """The length of the vector of a task that is embedded alone, whose cosines are higher."""
 
 _CACHED_VECTORS: Final = 64  # vectors: 100 KB
-_THREADS: Final = min(4, max(2, os.cpu_count() or 2))  # of a backfill
+_BACKFILL_THREADS: Final = min(4, max(2, os.cpu_count() or 2))  # of a backfill
 _MAX_AHEAD: Final = 8  # texts: enough to keep the threads busy, few enough to fit in memory
 
 
@@ -188,7 +188,7 @@ def embed_many(
         yield from map(embed, items)
         return
     pending: deque[Future[T]] = deque()
-    threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kp-embedding")
+    threads = ThreadPoolExecutor(_BACKFILL_THREADS, thread_name_prefix="kp-embedding")
     try:
         for item in items:
             if len(pending) == _MAX_AHEAD:

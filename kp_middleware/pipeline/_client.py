@@ -11,10 +11,10 @@ from kp_middleware import recording, storage
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.export import OwnExporter, Receipt
+from kp_middleware.pipeline._background import start_daemon
 from kp_middleware.pipeline._delays import LOADING_S
 from kp_middleware.pipeline._pipeline import NO_FILE, Pipeline, since_text
 from kp_middleware.pipeline._sending import ExporterSender
-from kp_middleware.pipeline._threads import start_daemon
 from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory, Recalled, question
 from kp_middleware.runs import ExportedRun

@@ -15,8 +15,8 @@ from kp_middleware import storage
 from kp_middleware.embedding import MiniLMEmbedder
 from kp_middleware.errors import EmbedderNotReadyError, KnowledgePulseError
 from kp_middleware.outcomes import LIKELY, Judge, probability
+from kp_middleware.pipeline._background import start_daemon
 from kp_middleware.pipeline._dispatch import ended_trace
-from kp_middleware.pipeline._threads import start_daemon
 from kp_middleware.recording import shield
 from kp_middleware.traces import ReasoningTrace
 

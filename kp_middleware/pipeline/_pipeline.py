@@ -22,6 +22,7 @@ from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
 from kp_middleware.limits import Limits
 from kp_middleware.locations import unknown_variables
+from kp_middleware.pipeline._background import join_at_exit
 from kp_middleware.pipeline._delays import is_judging
 from kp_middleware.pipeline._intake import (
     Feedback,
@@ -33,7 +34,6 @@ from kp_middleware.pipeline._intake import (
 from kp_middleware.pipeline._sending import WORTH_WAITING_S, ExporterSender, SendingWorker
 from kp_middleware.pipeline._shared_log import SharedLogSync, SharedWorker
 from kp_middleware.pipeline._steps import Stages
-from kp_middleware.pipeline._threads import join_at_exit
 from kp_middleware.pipeline._worker import LAST_STEP_S, TROUBLE_S, ScoringWorker
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import fingerprint

@@ -12,11 +12,11 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from kp_middleware.errors import DatabaseError, EmbedderNotReadyError, KnowledgePulseError
+from kp_middleware.pipeline._background import start_daemon
 from kp_middleware.pipeline._delays import ScoringDelayedError
 from kp_middleware.pipeline._dispatch import is_transient
 from kp_middleware.pipeline._intake import Feedback, FinishedRun, SubmittedTrace
 from kp_middleware.pipeline._steps import Stages
-from kp_middleware.pipeline._threads import start_daemon
 from kp_middleware.privacy import Policy
 from kp_middleware.recording import Recorder
 from kp_middleware.settings import Settings

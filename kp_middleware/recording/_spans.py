@@ -126,11 +126,11 @@ class Span:
         The step's input is ``otherwise`` if the inputs are None.
         """
         recorder = self.root.recorder
-        announced = self.conversation.begin(self, name, call_id, inputs)
-        self.emits_steps, self.tool, self.call_id = True, name, announced or call_id
+        expected = self.conversation.begin(self, name, call_id, inputs)
+        self.emits_steps, self.tool, self.call_id = True, name, expected or call_id
         self.step_call_id = self.call_id or recorder.new_call_id()
         self.started_s = recorder.clock()
-        if announced is None:
+        if expected is None:
             given = otherwise if inputs is None else inputs
             self.after = recorder.note(
                 "tool_call", None, name, None, None, self.place, self.step_call_id, given

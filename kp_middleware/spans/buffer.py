@@ -248,12 +248,12 @@ class SpanBuffer:
     def _record(self, ended: list[BufferedSpan]) -> None:
         for root in ended:
             if root.outer_recorder is not None:  # part of a run that is still open
-                self._replay(root, root.outer_recorder)
+                self._write_steps(root, root.outer_recorder)
             elif (recorder := root.recorder or self._recorder_of(root)) is not None:
                 size_bytes = sum(span.size_bytes for span in root.subtree())
-                recorder.finish_later(partial(self._replay, root, recorder), size_bytes)
+                recorder.finish_later(partial(self._write_steps, root, recorder), size_bytes)
 
-    def _replay(self, root: BufferedSpan, recorder: Recorder) -> None:
+    def _write_steps(self, root: BufferedSpan, recorder: Recorder) -> None:
         if replay(root, recorder):
             return
         scope = root.scope

@@ -177,7 +177,7 @@ def replay(root: BufferedSpan, recorder: Recorder) -> bool:
     spans = _without_duplicates(root)
     if _has_work(root) and not any(_has_content(span.content) for span in spans):
         return False
-    _Replay(root, spans, recorder).write()
+    _StepWriter(root, spans, recorder).write()
     return True
 
 
@@ -205,7 +205,7 @@ def _without_duplicates(root: BufferedSpan) -> list[BufferedSpan]:
     return spans
 
 
-class _Replay:
+class _StepWriter:
     def __init__(self, root: BufferedSpan, spans: list[BufferedSpan], recorder: Recorder) -> None:
         self._root, self._spans, self._recorder = root, spans, recorder
         agents = (span for span in spans if span.kind == "agent")

@@ -56,7 +56,7 @@ from kp_middleware.storage._records import (
     Scoring,
     StepRecord,
 )
-from kp_middleware.storage._shared_runs import DecisionRequest, SharedBacklog, SharedRuns
+from kp_middleware.storage._shipping import DecisionRequest, SharedBacklog, SharedRuns
 from kp_middleware.storage._sqlite_store import SqliteStore
 from kp_middleware.storage._statistics import (
     Backlog,
@@ -65,10 +65,10 @@ from kp_middleware.storage._statistics import (
     Failure,
     Funnel,
     GroupCounts,
-    Highlight,
     ModelTokens,
     Period,
     ToolUse,
+    TopRun,
 )
 from kp_middleware.storage._store import (
     CANCELLED_BY_USER,
@@ -111,7 +111,6 @@ __all__ = [
     "FreeQuery",
     "Funnel",
     "GroupCounts",
-    "Highlight",
     "History",
     "LabelledRun",
     "LastDecisions",
@@ -156,6 +155,7 @@ __all__ = [
     "StoredVersion",
     "SuccessRecord",
     "ToolUse",
+    "TopRun",
     "domain_names",
     "fork_lock",
     "is_damage",

@@ -30,7 +30,7 @@ from kp_middleware.storage._records import (
     build_run,
     document_sql,
 )
-from kp_middleware.storage._shared_runs import SharedBacklog, SharedRuns
+from kp_middleware.storage._shipping import SharedBacklog, SharedRuns
 
 _ALL: Final = Filters()
 _EPOCH_MS: Final = "CAST(round((julianday({}) - 2440587.5) * 86400000) AS INTEGER)"

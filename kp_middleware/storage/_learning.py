@@ -157,7 +157,7 @@ _COUNTS: Final = """
     SELECT value, (SELECT count(*) FROM asked_fts WHERE asked_fts MATCH value AND rowid > :first)
     FROM json_each(:words)
 """
-_SAID: Final = f"""
+_USER_TEXTS: Final = f"""
     SELECT trace_seq, substr(said, 1, {_READ_CHARS}) FROM asked
     WHERE trace_seq IN (SELECT value FROM json_each(:seqs))
 """
@@ -238,7 +238,7 @@ class RecallTable(Queries):
         return bool(self._value(_HAS_SUCCESS))
 
     def user_texts(self, seqs: Sequence[int]) -> dict[int, str]:
-        return dict(self._run(_SAID, {"seqs": json.dumps(seqs)}))
+        return dict(self._run(_USER_TEXTS, {"seqs": json.dumps(seqs)}))
 
     def latest_objectives(self) -> list[str]:
         sql = "SELECT objective FROM traces ORDER BY seq DESC LIMIT ?"

@@ -90,7 +90,7 @@ class Funnel(NamedTuple):
     if_not_private: int = 0  # of them: would be forwarded
 
 
-class Highlight(NamedTuple):
+class TopRun(NamedTuple):
     id: str
     figure: float
     objective: str
@@ -335,7 +335,7 @@ class Statistics(Queries):
         )
         return self._all(ToolUse, sql, {"first": first, "domain": domain})
 
-    def highlights(self, frameworks: Collection[str], *, limit: int) -> list[list[Highlight]]:
+    def top_runs(self, frameworks: Collection[str], *, limit: int) -> list[list[TopRun]]:
         """Return the most novel, the best and the hardest runs of these frameworks."""
         sql = """
             SELECT id, {0}, objective FROM traces WHERE state = 'scored' AND {1}
@@ -344,7 +344,7 @@ class Statistics(Queries):
         hardest = "success = 1 AND recovery_count > 0"
         figures = {"novelty": "TRUE", "score": "TRUE", "recovery_count": hardest}
         asked = json.dumps([*frameworks]), limit
-        return [self._all(Highlight, sql.format(*one), asked) for one in figures.items()]
+        return [self._all(TopRun, sql.format(*one), asked) for one in figures.items()]
 
     def seen(self, since: str) -> list[SeenRun]:
         """Return the runs of the 30 days up to the newest, at most 20,000 since an instant."""

@@ -40,11 +40,11 @@ class ChangingFaults:
         self.met = Counter()
 
     def __call__(self, received):
-        mood = self._mood(received)
-        self.met[mood.status if isinstance(mood, Answer) else mood] += 1
-        return mood
+        fault = self._fault(received)
+        self.met[fault.status if isinstance(fault, Answer) else fault] += 1
+        return fault
 
-    def _mood(self, received):
+    def _fault(self, received):
         for words, status in REFUSED.items():
             if words in received.body:
                 return status

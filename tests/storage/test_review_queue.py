@@ -42,16 +42,17 @@ def asked(file):
 
     def stored(candidates, limit):
         file.execute("DELETE FROM traces")
-        sureness = {}
+        confidences = {}
         for number, (leaves, sure) in enumerate(candidates):
             decision = "forward" if leaves else "withhold"
             named = {"id": f"kp:trace:{number}", "success_source": "assumed"}
             seq = kept(SqliteStore(file), score=0.5, decision=decision, **named)
             file.execute("UPDATE traces SET p_success = ? WHERE seq = ?", (0.5 + sure, seq))
-            sureness[named["id"]] = sure
+            confidences[named["id"]] = sure
         items = History(file).to_review(limit=limit)
         return [
-            (item.is_forwarded, sureness[item.trace_id], int(item.trace_id[9:])) for item in items
+            (item.is_forwarded, confidences[item.trace_id], int(item.trace_id[9:]))
+            for item in items
         ]
 
     return stored
