@@ -149,7 +149,10 @@ class Registry:
             problem = _diagnosis(error, self._address, connected=was_sent, timeout_s=timeout_s)
             safe = problem._replace(detail=self._without_key(problem.detail))
             raise self._unavailable(safe) from None
-        return RegistryResponse(response.status_code, response.headers, body)
+        headers = httpx2.Headers(
+            [(name, self._without_key(text)) for name, text in response.headers.multi_items()]
+        )
+        return RegistryResponse(response.status_code, headers, body)
 
     def _read(self, response: httpx2.Response, most_bytes: int) -> bytes:
         if response.status_code == 429:

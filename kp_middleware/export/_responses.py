@@ -126,8 +126,8 @@ def _refusal(answer: RegistryResponse) -> RegistryError:
                 retry_after_s=wait_asked_s(answer.headers),
                 problem=Problem(ProblemKind.LIMIT),
             )
-        case 400 if message is not None:  # else the page of a proxy or firewall
-            return RegistryRejectedError(400, message)
+        case 400 | 409 | 422 if message is not None:  # else the page of a proxy or firewall
+            return RegistryRejectedError(status, message)
         case 401 if message is not None:
             problem = Problem(ProblemKind.DEAD_KEY)
         case 403 if message is not None and "scope" in message.casefold():

@@ -87,6 +87,7 @@ NO_FILE: Final = "not supported with a custom store: query your store directly"
 _WHEN_CLOSED: Final = "the pipeline is closed; close it after the last run"
 _WHEN_FULL: Final = "the queue is full: see kp.stats().trouble, or raise max_queue_bytes"
 _EXIT_S: Final = 2.0
+_LAST_REQUEST_S: Final = 1.0  # before a deadline, for the answer to a request
 
 
 class Pipeline:
@@ -279,16 +280,20 @@ class Pipeline:
             return
         self._closed = True
         deadline = since_s + timeout_s
+        last_start = deadline - min(_LAST_REQUEST_S, timeout_s / 2)
         self._scorer.retry()
-        self._scorer.wait_until_done(deadline - time.monotonic())
+        self._scorer.wait_until_done(last_start - time.monotonic())
         if self._shared is not None:
-            self._shared.wait_until_shipped(deadline)
+            self._shared.wait_until_shipped(last_start)
         for sender in self._senders:
-            sender.wait_until_idle(deadline)
+            sender.wait_until_idle(last_start)
+        for sender in self._senders:
+            sender.finish()  # an unheard request would be sent again, and slow down the next process
+        self._scorer.wait_until_done(deadline - time.monotonic())
         self._scorer.wait_until_stored(since_s, patience_in_trouble_s=timeout_s)
         self._scorer.stop(max(TROUBLE_S, deadline - time.monotonic()))
         for sender in self._senders:
-            sender.stop(0.0)
+            sender.stop(max(0.0, deadline - time.monotonic()))
         if self._shared is not None:
             self._shared.stop(LAST_STEP_S)
         if self._scorer.waiting:

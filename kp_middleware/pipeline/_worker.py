@@ -77,10 +77,14 @@ class Worker(ABC):
                     self._thread = start_daemon(self._name, self._run, join_s=self._join_s)
             return self._thread is not None
 
-    def stop(self, timeout_s: float) -> bool:
-        """Stop after the current step; return whether the thread has ended."""
+    def finish(self) -> None:
+        """Begin no further step."""
         self._stopping.set()
         self._wake.set()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Stop after the current step; return whether the thread has ended."""
+        self.finish()
         thread = self._thread  # it sets this to None when it ends
         if thread is not None:
             thread.join(timeout_s)

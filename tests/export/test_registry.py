@@ -85,6 +85,13 @@ def test_a_redirect_is_not_followed(local):
     assert local.requests == ()
 
 
+def test_a_key_that_a_redirect_repeats_is_in_no_error():
+    with LocalRegistry(answers=[Answer(302, headers={"Location": f"https://{KEY}.at"})]) as moved:
+        error = error_of(moved.url)
+
+    assert str(error).startswith("the server redirects (302, to https://***.at)")
+
+
 def test_a_registry_on_this_machine_is_not_asked_through_a_proxy_nor_after_it_was_closed(
     registry, monkeypatch
 ):

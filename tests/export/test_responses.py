@@ -33,15 +33,17 @@ def error_of(answer, kind):
     return error
 
 
-def test_a_document_of_the_wrong_shape_is_rejected_with_every_issue():
+@pytest.mark.parametrize("status", [400, 409, 422])
+def test_a_document_of_the_wrong_shape_is_rejected_with_every_issue(status):
     issues = [
         {"path": "steps.0.type", "message": "Invalid enum value"},
         {"path": "id", "message": "Required"},
     ]
 
-    error = error_of(Answer.of(400, {"error": "Invalid", "issues": issues}), RegistryRejectedError)
+    answer = Answer.of(status, {"error": "Invalid", "issues": issues})
+    error = error_of(answer, RegistryRejectedError)
 
-    assert error.status == 400
+    assert error.status == status
     assert error.reason == "Invalid: steps.0.type: Invalid enum value; id: Required"
 
 

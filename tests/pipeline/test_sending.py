@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from types import SimpleNamespace
 
 import pytest
-from pipeline_helpers import echo, sending_to, wait_until, warnings_in
+from pipeline_helpers import echo, sending_to, trace_of, wait_until, warnings_in
 from pydantic import SecretStr
 from unsent_store import UnsentStore
 
@@ -123,6 +123,16 @@ def test_who_ends_while_the_registry_hangs_leaves_all_to_the_next_which_sends_at
         assert registry.most_at_once == 1
         sent = {(one.body, one.headers["idempotency-key"]) for one in registry.requests}
         assert len(sent) == 1
+
+
+def test_no_request_begins_so_late_before_the_end_that_its_answer_is_not_heard(pulse):
+    with LocalRegistry(answers=lambda _: time.sleep(0.3)) as registry:
+        kp = pulse(**sending_to(registry))
+        [kp.submit(trace_of()) for _ in range(12)]
+
+        kp.close(timeout_s=2)
+
+        assert 0 < len(registry.requests) == kp.stats().sent < 12
 
 
 class Slow(Registry):
