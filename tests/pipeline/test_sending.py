@@ -126,7 +126,7 @@ def test_who_ends_while_the_registry_hangs_leaves_all_to_the_next_which_sends_at
 
 
 def test_no_request_begins_so_late_before_the_end_that_its_answer_is_not_heard(pulse):
-    with LocalRegistry(answers=lambda _: time.sleep(0.3)) as registry:
+    with LocalRegistry(answers=lambda _: time.sleep(0.2)) as registry:
         kp = pulse(**sending_to(registry))
         [kp.submit(trace_of()) for _ in range(12)]
 
