@@ -43,24 +43,31 @@ _OTHER_VARIABLES: Final = ("KP_MODEL_PATH", "KP_TRACING")
 _dirs = PlatformDirs("kp-middleware", appauthor=False)
 
 
+def _folder(name: str) -> Path:
+    try:
+        return Path(getattr(_dirs, f"user_{name}_dir"))
+    except RuntimeError:  # the user has no home folder
+        return Path("~/kp-middleware")
+
+
 def settings_file() -> Path:
     """Return the path of ``settings.toml``, which may not exist."""
-    return _dirs.user_config_path / "settings.toml"
+    return _folder("config") / "settings.toml"
 
 
 def prices_file() -> Path:
     """Return the path of ``prices.toml``, the user's model prices, which may not exist."""
-    return _dirs.user_config_path / "prices.toml"
+    return _folder("config") / "prices.toml"
 
 
 def cache_folder() -> Path:
     """Return the cache folder, for example for the converted embedding model."""
-    return _dirs.user_cache_path
+    return _folder("cache")
 
 
 def pacing_file() -> Path:
     """Return the path of the shared pacing file, with each agent's pace and sender."""
-    return _dirs.user_state_path / "pacing.db"
+    return _folder("state") / "pacing.db"
 
 
 def pacing_files(db: Path) -> tuple[Path, Path]:
@@ -83,7 +90,7 @@ def database_file() -> Path:
 
 def default_database_file() -> Path:
     """Return the default database file, in the data folder."""
-    return _dirs.user_data_path / "kp.db"
+    return _folder("data") / "kp.db"
 
 
 def file_problem(path: Path) -> str | None:

@@ -91,7 +91,7 @@ def database_path(path: Path) -> Path:
         path = path.expanduser()
     with suppress(OSError):
         path = path.absolute()
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - False in a folder that this user may not search
         raise ValueError(locations.file_problem(path))
     return path
 

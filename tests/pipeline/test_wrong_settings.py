@@ -262,8 +262,14 @@ def test_where_no_file_can_be_runs_go_to_the_usual_one(
 
 
 def test_a_home_that_nobody_knows_ends_nothing(record, monkeypatch, db):
-    monkeypatch.delenv("HOME")
+    [monkeypatch.delenv(name) for name in os.environ if name == "HOME" or name[:4] == "XDG_"]
     monkeypatch.setattr(os, "getuid", lambda: 987_654, raising=False)
+
+    assert len(record(db=db)) == 1
+
+
+def test_a_home_that_cannot_be_looked_into_ends_nothing(record, monkeypatch, db):
+    monkeypatch.setenv("XDG_DATA_HOME", f"/{'x' * 300}")  # an error, as a folder of another user is
 
     assert len(record(db=db)) == 1
 
