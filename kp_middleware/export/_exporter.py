@@ -44,7 +44,7 @@ class OwnExporter:
             return self._exporter(item) or Receipt()
         except RegistryError:
             raise
-        except Exception as error:
+        except BaseException as error:  # also SystemExit, which would end the thread silently
             words = f"{self.url} raised {type(error).__name__}; it is called again later"
             raise RegistryUnavailableError(words) from error
 

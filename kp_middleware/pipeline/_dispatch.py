@@ -126,7 +126,7 @@ class Dispatch:
         return prepared(trace, score, self._settings.agent_id, self.policy)
 
 
-def is_transient(error: Exception) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Return whether an error comes from the file: the failed step is retried."""
     return isinstance(error, TRANSIENT_ERRORS) or is_damage(error)
 

@@ -272,8 +272,8 @@ class Stages:
             self._loader = None
         try:
             return trace, shape, self._scorer.embed_with(trace, text if self._recalls else "")
-        except Exception as error:  # a user's embedder may raise anything
-            if isinstance(error, EmbedderNotReadyError) or is_transient(error):
+        except BaseException as error:  # a user's embedder may raise anything, a library panic
+            if isinstance(error, EmbedderNotReadyError | KeyboardInterrupt) or is_transient(error):
                 raise
             warn_once(self._warned, "novelty is 0.5, the embedder failed", error)
             return trace, shape, Embedded()

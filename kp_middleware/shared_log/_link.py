@@ -64,7 +64,7 @@ _CAUSES: Final = (
     ("57014", _NEVER, "takes too long", _WAIT),
     (_NEVER, "certificate", _UNTRUSTED, "correct sslrootcert in KP_SHARED"),
     ("3D", "does not exist", "has no database of this name", _CORRECT),
-    ("57P03", "starting up|shutting down", "is starting or stopping", _WAIT),
+    ("57P0[123]", "starting up|shutting down", "is starting or stopping", _WAIT),
     (_NEVER, "refused", "cannot be reached (connection refused)", _WAIT),
     (_NEVER, "no such file", "cannot be reached (nothing is listening)", _WAIT),
     (_NEVER, "resolve|translate", "has an unknown host name", _CORRECT),
@@ -278,7 +278,8 @@ class Link:
 
     def _to_error(self, state: str, message: str) -> SharedLogError:
         """Convert an error of psycopg, whose message may quote the URL's password."""
-        problem, remedy = f"cannot be used (SQLSTATE {state or 'unknown'})", _WAIT
+        lost = "cannot be reached, or closed the connection"
+        problem, remedy = f"cannot be used (SQLSTATE {state})" if state else lost, _WAIT
         for states, phrases, *words in _CAUSES:
             if re.search(f"^({states})" if state else phrases, state or message):
                 problem, remedy = words

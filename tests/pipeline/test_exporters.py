@@ -64,14 +64,15 @@ def test_what_an_exporter_rejects_stays_with_its_reason(record):
     assert (row["state"], row["reason"]) == ("rejected", "no cats")
 
 
-def test_an_exporter_that_fails_is_called_again_later_and_harms_no_agent(record):
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
+def test_an_exporter_that_fails_is_called_again_later_and_harms_no_agent(record, error):
     def fail(_):
-        raise ZeroDivisionError
+        raise error
 
     [row] = record(fail, patience_s=1.0)
 
     assert row["state"] == "pending"
-    assert "raised ZeroDivisionError" in row["last_error"]
+    assert f"raised {error.__name__}" in row["last_error"]
 
 
 def test_what_waits_for_the_registry_is_not_taken_by_an_exporter(record):

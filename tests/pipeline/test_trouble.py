@@ -23,7 +23,7 @@ class OddEmbedder(StandInEmbedder):
         if not self.answers:
             return super().embed(text)
         answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -67,8 +67,9 @@ def test_a_file_that_is_no_database_is_left_as_it_is_and_told_of(pulse, db, capl
         (np.full(384, np.nan, dtype=np.float32), "NaN"),
         (np.ones(3, dtype=np.float32), "expected a vector of 384 dimensions, got 3"),
         (EmbedderUnavailableError("there is no model"), "there is no model"),
+        (SystemExit("as a panic"), "as a panic"),
     ],
-    ids=["NaN", "wrong dimension", "no model, which is asked for once a run"],
+    ids=["NaN", "wrong dimension", "no model, which is asked for once a run", "panic"],
 )
 def test_a_run_whose_vector_cannot_be_used_is_scored_without_it_and_said_once(
     pulse, stored, caplog, vector, words
