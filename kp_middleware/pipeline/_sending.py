@@ -19,10 +19,10 @@ from kp_middleware.errors import (
     RegistryForbiddenError,
     RegistryUnavailableError,
 )
-from kp_middleware.export import Outbox, OwnExporter, Registry, Sender, payload
+from kp_middleware.export import Outbox, OwnExporter, Registry, Sender
 from kp_middleware.instants import epoch_s
 from kp_middleware.outbox_items import idempotency_key
-from kp_middleware.pipeline._dispatch import Dispatch
+from kp_middleware.pipeline._dispatch import Dispatch, prepared
 from kp_middleware.pipeline._worker import LAST_STEP_S, LOOK_AGAIN_S, Worker
 from kp_middleware.rate_limit import LocalPace, Pace
 from kp_middleware.runs import ExportedRun, StepFacts
@@ -221,9 +221,9 @@ class ExporterSender(SendingWorker):
         level, score = trace.metadata.privacy_level, run.scoring.score if run.scoring else 0.0
         names = [run.agent_name, run.model, run.thread_id, run.error_type]
         names += [name for step in run.steps for name in (step.agent, step.model)]
-        redacted = privacy.redact_trace(trace, level=level, policy=policy).trace
-        body = payload(redacted, score=score, agent_id=self._settings.agent_id)
-        privacy.check_clean(body, level=level, policy=policy)
+        body, _, error_text = prepared(trace, score, self._settings.agent_id, policy)
+        if body is None:
+            raise RedactionError(error_text or "")
         return body, iter(privacy.redact_jsonable(names, level=level, policy=policy).value)
 
 

@@ -134,6 +134,20 @@ def test_each_run_is_given_once_in_order_with_its_score_and_the_decision(exporti
     assert (run.decision, run.state, len(run.steps)) == ("forward", "scored", 2)
 
 
+def test_calls_of_tools_have_their_words_as_for_the_registry(exporting):
+    given = []
+    kp = exporting(given.append)
+    look = kp.tool(lambda word: word * 2, name="look")
+
+    kp.capture(look)("one")
+    kp.flush(30)
+
+    steps = json.loads(given[0].body)["steps"]
+    assert [step["content"] for step in steps if step["type"] == "tool_call"] == [
+        'look(word="one")'
+    ]
+
+
 @pytest.mark.parametrize(
     ("send", "settings", "count"),
     [
