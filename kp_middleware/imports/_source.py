@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, cast
 from uuid import UUID, uuid5
@@ -33,6 +34,7 @@ _MAX_DOCUMENT_CHARACTERS: Final = 32 << 20
 _HEAD_BYTES: Final = 64 << 10
 _CHUNK: Final = 1 << 20
 _SEPARATORS: Final = frozenset(" \t\r\n,")
+_MAX_GUESSES: Final = 100  # calls that a result without an id may answer
 _MESSAGE_LIST: Final = re.compile(r'\[\s*\{\s*"(?:role|content|type)"\s*:')
 
 
@@ -173,7 +175,8 @@ class SourceRun:
         """Add the result of the oldest pending call with its id, else of its tool, else of any."""
         call_id, tool = result.call_id, cast("Tool | None", result.tool)
         pending = self._pending_calls
-        ids = [id for id in ([call_id] if call_id else pending) if id in pending]
+        nearest = [call_id] if call_id else islice(pending, _MAX_GUESSES)
+        ids = [id for id in nearest if id in pending]
         if ids:
             key = min(ids, key=lambda id: pending[id][0][1] != tool)
             call_id, tool, called_s = pending[key].popleft()

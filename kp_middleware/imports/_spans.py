@@ -39,7 +39,7 @@ from kp_middleware.spans.messages import (
     parse_message,
     parse_messages,
 )
-from kp_middleware.spans.replay import ROOT_KINDS, BufferedSpan, Scope, find_roots
+from kp_middleware.spans.replay import ROOT_KINDS, BufferedSpan, Scope, find_roots, has_work
 
 _MAX_DEPTH: Final = 100  # deeper spans become siblings of their parents
 _MAX_VALUE_DEPTH: Final = 16
@@ -278,6 +278,9 @@ def _single_run(
         if top is not root:
             top.parent, root.children[top.id] = root, top
     root.kind = "agent"
+    if not has_work(root):
+        context.skip("no_agent")
+        return
     yield from SourceRun(context, trace).replay_spans(root, success=success)
 
 
@@ -360,7 +363,8 @@ def _unpack_observations(values: Iterable[object]) -> Iterator[object]:
         end = max((as_text(_field(child, _END_KEYS)) for child in children), default="")
         yield {**document, "observations": None, "trace_id": root, "type": "SPAN", "end_time": end}
         for child in children:
-            yield {**child, "parent_observation_id": _field(child, _PARENT_KEYS) or root}
+            parent = _field(child, _PARENT_KEYS) or root
+            yield {**child, "trace_id": root, "parent_observation_id": parent}
 
 
 def _read_observation(row: Json) -> SpanContent:
@@ -373,14 +377,20 @@ def _read_observation(row: Json) -> SpanContent:
         attributes = {"session.id": session, **values, **attributes}
         return read_span(_row_name(row), attributes, kind=kind, failed=failed, description=message)
     usage = as_dict(parse_json(_field(row, ("usage_details", "usageDetails", "usage"))))
-    return _span_content(
+    own = read_span(_row_name(row), attributes, kind=kind)  # what Langfuse left in them
+    content = _span_content(
         kind,
-        _row_name(row),
+        own.name or _row_name(row),
         parse_json(row.get("input")),
         parse_json(row.get("output")),
         _field(row, ("model", "providedModelName"), as_name),
         (usage.get("input"), usage.get("output")),
-    )._replace(error=_parse_error(failed and (message or "error")), conversation=session)
+    )
+    return content._replace(
+        call_id=content.call_id or own.call_id,
+        error=_parse_error(failed and (message or "error")),
+        conversation=session or own.conversation,
+    )
 
 
 _LANGFUSE: Final = _Format(

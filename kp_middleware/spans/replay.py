@@ -110,12 +110,13 @@ def find_roots(top: BufferedSpan) -> Iterator[BufferedSpan]:
                 outer = span.outermost()
                 span.outer_recorder, span.place = outer.outer_recorder, outer.place
                 span.parent = None
-            yield from (root for root in _split(span) if root.kind == "agent" or _has_work(root))
+            yield from (root for root in _split(span) if root.kind == "agent" or has_work(root))
         elif span.kind is None:
             spans += span.children.values()
 
 
-def _has_work(root: BufferedSpan) -> bool:
+def has_work(root: BufferedSpan) -> bool:
+    """Return whether a model or a tool ran inside."""
     return any(span.kind in _WORK_KINDS for span in root.subtree())
 
 
@@ -175,7 +176,7 @@ def replay(root: BufferedSpan, recorder: Recorder) -> bool:
     The recorder is the run's own, or that of the run around it.
     """
     spans = _without_duplicates(root)
-    if _has_work(root) and not any(_has_content(span.content) for span in spans):
+    if has_work(root) and not any(_has_content(span.content) for span in spans):
         return False
     _StepWriter(root, spans, recorder).write()
     return True

@@ -230,8 +230,18 @@ def langfuse_observations():
     asked = json.dumps({"messages": [{"role": "user", "content": "Refund order A1."}]})
     answered = json.dumps({"role": "assistant", "content": "I look."})
     usage = {"input": 5, "output": 2, "total": 7}
+    named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look_up"}
     return [
-        one("tool", "TOOL", "root", 3, 4, name="look_up", input='{"order": "A1"}', output="12 EUR"),
+        one(
+            "tool",
+            "TOOL",
+            "root",
+            3,
+            4,
+            input='{"order": "A1"}',
+            output="12 EUR",
+            metadata={"attributes": named},
+        ),
         one("llm", "GENERATION", "root", 1, 2, output=answered, model="m", usage_details=usage),
         one("root", "SPAN", None, 0, 9, input=asked, output=json.dumps("Done.")),
         one("note", "EVENT", "root", 5, 5),

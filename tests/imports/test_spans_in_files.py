@@ -87,6 +87,14 @@ def test_what_is_no_agents_and_what_has_no_content_is_counted(read):
     assert context.skipped == {"no_agent": 1, "no_content": 1, "unknown_type": 1}
 
 
+def test_a_trace_without_a_model_and_a_tool_is_no_run(read):
+    page = {"id": "f1", "input": "GET /", "observations": [{"id": "s", "type": "SPAN"}]}
+
+    runs, context = read("langfuse", json.dumps(page))
+
+    assert (runs, context.skipped) == ([], {"no_agent": 1})
+
+
 def test_a_tool_that_never_ended_has_no_result(read):
     trace = otlp_spans()
     first, last = (batch["resourceSpans"][0]["scopeSpans"][0] for batch in trace)
