@@ -51,10 +51,11 @@ class LastDecisions(NamedTuple):
     domains: Mapping[str, float] = {}  # the same for those with 10 runs or more, largest first
     withheld: Mapping[str, int] = {}
     gates: int = 1
+    private: int = 0  # never sent, whatever the gate decides
 
     @property
     def is_dry(self) -> bool:
-        return self.runs >= _LAST and not self.cleared
+        return self.runs >= _LAST and not self.cleared and 2 * self.private < self.runs
 
     def in_words(self) -> str:
         """Describe how many runs cleared; if none of 100 did, add their scores and a remedy."""
@@ -350,7 +351,8 @@ class Overviews(Listing, Statistics):
 
     def last_decisions(self) -> LastDecisions:
         rows = self._run(
-            "SELECT domain, score, gate, verdict FROM traces WHERE score IS NOT NULL"
+            "SELECT domain, score, gate, visibility = 'private', verdict FROM traces"
+            " WHERE score IS NOT NULL"
             f" ORDER BY seq DESC LIMIT {_LAST}"
         ).fetchall()
         if not rows:
@@ -370,7 +372,8 @@ class Overviews(Listing, Statistics):
                 name: _top_tenth(of) for name, of in largest if len(of) >= _MIN_RUNS_OF_DOMAIN
             },
             withheld=verdicts,
-            gates=len({gate for _, _, gate, _ in rows if gate}),
+            gates=len({gate for _, _, gate, *_ in rows if gate}),
+            private=sum(is_private for *_, is_private, _ in rows),
         )
 
     def points(self, *, first: int = 0, around: int | None = None) -> tuple[MapPoint, ...]:

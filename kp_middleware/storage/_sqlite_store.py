@@ -51,8 +51,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kp_middleware")
 
 _NONE_FORWARDED: Final = """
-    SELECT count(*) >= 100 AND total(verdict = 'forwarded') = 0
-    FROM (SELECT verdict FROM traces WHERE score IS NOT NULL ORDER BY seq DESC LIMIT 100)
+    SELECT count(*) >= 100 AND total(verdict = 'forwarded') = 0 AND 2 * total(private) < count(*)
+    FROM (SELECT verdict, visibility = 'private' AS private FROM traces
+          WHERE score IS NOT NULL ORDER BY seq DESC LIMIT 100)
 """
 _CLAIM_WARNING: Final = """
     INSERT INTO meta (key, value) VALUES ('said_that_none_cleared_at_s', :now)

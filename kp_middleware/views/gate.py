@@ -42,7 +42,7 @@ def estimate_in_words(estimate: RunEstimate) -> str:
     words = f"P(success) was estimated as {p_in_words(estimate.p, estimate.reasons)}."
     if estimate.known:
         words += f" Right on {estimate.right:,} of {estimate.known:,} runs with a known outcome;"
-        words += f" always guessing the majority outcome: {estimate.base_right:,}."
+        words += f" guessing the majority outcome so far: {estimate.base_right:,}."
     return words
 
 
@@ -81,11 +81,11 @@ def record_in_words(record: SuccessRecord) -> str | None:
     if not record.known:
         return None
     if not record.forwarded_known:
-        return f"{record.succeeded:,} of {record.known:,} runs with a known outcome succeeded"
+        return f"{record.succeeded:,} of {record.known:,} runs with a confirmed outcome succeeded"
     chosen = "chosen by the gate" if record.some_stay else "forwarded"
     forwarded = f"of {record.forwarded_known:,} {chosen} with a known outcome"
     all_ = f"of all {record.known:,}: {record.succeeded:,}"
-    return f"{forwarded} {record.forwarded_succeeded:,} succeeded; {all_}"
+    return f"{forwarded} {record.forwarded_succeeded:,} succeeded; {all_} (confirmed outcomes only)"
 
 
 _BEST_TENTH: Final = "top 10%"

@@ -72,6 +72,17 @@ def test_the_last_100_runs_with_a_score_count_and_no_more(decide, keep, history,
     assert history.last_decisions().is_dry == is_dry
 
 
+@pytest.mark.parametrize(("shared", "is_dry"), [(50, False), (51, True)])
+def test_where_half_are_private_and_so_never_sent_no_gate_keeps_them(
+    decide, connection, history, store, shared, is_dry
+):
+    decide(*[0.1] * 100)
+    connection.execute("UPDATE traces SET visibility = 'private' WHERE seq > ?", (shared,))
+
+    assert history.last_decisions().is_dry == is_dry
+    assert bool(store.forwarding_warning(1.0)) == is_dry
+
+
 def test_domains_of_ten_runs_or_more_are_told_apart(decide, words):
     decide(*[0.25] * 60)
     decide(*[0.5] * 31, domain="chat\n")

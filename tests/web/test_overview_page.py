@@ -28,7 +28,9 @@ def test_what_succeeded_of_what_was_forwarded_is_told(work, overview_page, kp):
 
     kp.feedback(kp.runs()[0].id, success=False)
 
-    assert "with a known outcome 0 succeeded; of all 1: 0." in text_of(overview_page())
+    assert "with a known outcome 0 succeeded; of all 1: 0 (confirmed outcomes only)." in text_of(
+        overview_page()
+    )
 
 
 def test_each_picture_has_its_words_in_the_caption_and_the_same_as_a_table(work, overview_page):
