@@ -94,7 +94,7 @@ def read_settings(db: Path) -> "Settings":
 
 
 def lenient_settings(overrides: Mapping[str, Any]) -> "Settings":
-    """Return the settings with these overrides; invalid ones elsewhere become ``problems``."""
+    """Return the settings with these arguments; invalid ones elsewhere become ``problems``."""
     from pydantic import ValidationError
 
     from kp_middleware.setting_values import describe_problem
@@ -105,7 +105,7 @@ def lenient_settings(overrides: Mapping[str, Any]) -> "Settings":
     except ValidationError as error:
         details = error.errors(include_input=False, include_url=False)
         message = "; ".join(describe_problem(item["loc"], item["msg"]) for item in details)
-        raise click.ClickException(message) from error
+        raise click.UsageError(message) from error
 
 
 def settings_problems() -> list[str]:
