@@ -224,7 +224,7 @@ def _render_status(report: Row) -> "Iterator[RenderableType]":
         if name == "recorded" or report[name]:
             yield f"{_LABELS.get(name, name):<11}{report[name]:>8,}"
     if count := report["not_queued"]:
-        words = "passed the gate, but are private or were recorded without KP_API_KEY"
+        words = "passed the gate, but are private, unconfirmed, or were recorded without KP_API_KEY"
         yield indented(words, f"not queued {count:>8,}  ")
     yield from _render_backlog(report)
     summary = [report["review"]["in_words"]] if report["review"]["unjudged"] else []

@@ -154,6 +154,7 @@ def test_neither_an_assumption_nor_the_agents_own_word_lets_a_run_leave(
     assert stored(name)["decision"] == "forward"
     assert WAITS in type_command("show", name).output
     assert "not queued" in type_command("list").output
+    assert "are private, unconfirmed, or" in type_command("status").output
     assert "kp-middleware review" in type_command("status").output
 
 
