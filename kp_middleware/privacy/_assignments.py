@@ -72,7 +72,7 @@ _STORED_TOKEN = re.compile(r"(?i)token|session|cookie|jwt|auth")
 _STORED_PARTS = re.compile("[A-Za-z][-_:./@][A-Za-z]")
 _STORED_SECRET = re.compile(r"(?i)secret|pass|pw")
 _NEXT_PAIR = re.compile(r"[;&,]\w{2,40}=")
-_BLOCK_SCALAR = re.compile(r"[|>][-+]?\s+\Z")
+_BLOCK_SCALAR = re.compile(r"(?:[|>][-+]?|`{3}\w*)\s+\Z")
 _FIELD_BEFORE = re.compile(r"[\w.]=\S{0,80}[ \t]{1,4}[\w.-]*\Z")
 
 

@@ -60,8 +60,9 @@ _VERSION = re.compile(
     r"[\^~=<>v]{0,2}\d{1,3}(?:\.\d{1,3}){1,2}(?:[-+.]?[a-z]{1,5}\.?\d{0,4})?|#(?:[0-9a-fA-F]{3}){1,2}"
 )
 _MEMBER = re.compile(  # of an object, or a type
-    r"[$A-Za-z_]+(?:\??\.#?[A-Za-z_]+){1,8}[),;]*|(?:[A-Z][a-z\d]+)+(?:Key|Token|Secret|Credential)s?"
+    r"[$A-Za-z_]+(?:\??\.#?[A-Za-z_]+){1,8}[),;]*|(?:[A-Z][a-z\d]+)+(?:Key|Token|Secret|Credential)(?:Types?|s)?"
 )
+_WEAK = re.compile(r"[A-Za-z][A-Za-z@$]{2,15}\d{1,4}[!@#$%*?]?")
 _SETTER = re.compile(r"(?i)(?<![A-Za-z])(?:set|with)\w{0,24}\Z")
 _READ = re.compile(r"(?i)(?:get|fetch|read|load|find|has|delete|the|no|any)[ _]?[\w.-]{0,30}\Z")
 _LISTED_BEFORE = re.compile(r"""["']\s{0,4},\s{0,8}["'][\w.-]{0,40}\Z""")
@@ -130,7 +131,7 @@ def is_plain(value: str, name: str, bare: str) -> bool:
     if name == "--secret":
         return is_words(value)  # its name
     is_token = name.lower().endswith(("token", "cookie", "cookies"))
-    return is_token and len(value) > 3 and value.isalpha() and (value.islower() or value.istitle())
+    return is_token and len(value) > 2 and value.isalpha() and (value.islower() or value.istitle())
 
 
 def is_secret_in_prose(match: re.Match[str]) -> bool:
@@ -168,6 +169,26 @@ def is_login_flag(match: re.Match[str]) -> bool:
     if _TAKES_GROUP.search(text_before(match, 200)):
         return False
     return is_user_and_password(value) if ":" in value else CHECKS["is_no_template"](value)
+
+
+def is_told_password(match: re.Match[str]) -> bool:
+    """Return whether a value in prose mixes letters and digits, after a password weakly."""
+    value, is_far = value_of(match), "far" in match.re.groupindex and match["far"]
+    if is_strong_mix(value):
+        return not (is_far and is_hexadecimal(value))
+    is_after_password = not is_far and is_password_name(match[0][: -len(value)])
+    return is_after_password and _WEAK.fullmatch(value) is not None
+
+
+def is_key_in_prose(match: re.Match[str]) -> bool:
+    """Return whether a random token, no hash, is a key, unless it is a public or primary key."""
+    words = text_before(match, 24, "name").split()[-1:]
+    return is_probable("_".join([*words, "key"])) and CHECKS["is_flag_token"](value_of(match))
+
+
+def is_secret_of_client(match: re.Match[str]) -> bool:
+    value = value_of(match)
+    return alternates_often(value) and not (is_long_name(value) or is_made_of_words(value))
 
 
 def is_secret_argument(match: re.Match[str]) -> bool:
@@ -213,6 +234,8 @@ def is_supplied_secret(match: re.Match[str]) -> bool:
     value = value_of(match).strip("`")
     is_word = is_words(value.strip("[](){}<>\\&*|.,;:!?")) or "\\" in value
     if is_word or _READ.search(text_before(match, 40, "name")):
+        return False
+    if not is_password_name(match["name"]) and is_plain(value, match["name"], ""):
         return False
     if is_password_name(match["name"]) and len(value) >= 6 and is_secret_in_prose(match):
         return has_digits(value) or is_strong_secret(value)

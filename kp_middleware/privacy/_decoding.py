@@ -353,7 +353,7 @@ _SECRET_NAME = (
 
 def names_a_secret(name: str) -> bool:
     """Return whether any value under this name is redacted."""
-    name = displayed(PLACEHOLDER.sub("|", name))[-120:].rstrip(" :=_-*[]\"'")
+    name = displayed(PLACEHOLDER.sub("|", name))[-120:].rstrip(" :=_-*[]()\"'")
     return compiled(_SECRET_NAME).search(name) is not None and not is_page_token(name)
 
 

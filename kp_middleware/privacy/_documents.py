@@ -15,6 +15,7 @@ from kp_middleware.privacy._decoding import (
     describes,
     is_counter,
     is_object_name,
+    is_password_name,
     parse_json,
 )
 from kp_middleware.privacy._detectors import JSON_TYPES, command_line
@@ -71,6 +72,8 @@ _MAX_NODES = 100_000
 _MAX_ARGUMENTS = 100
 _OUR_ID = re.compile(r"kp:[a-z]{2,12}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"[\w-]{2,60}")
+_HEADINGS = dict.fromkeys(("columns", "headers", "header", "fields"))
+_ROWS = ("rows", "data", "values", "records")
 _CARD_CODE = re.compile(
     r"(?i)(?:cv[vc]\d?|csc|security|verification)(?:[ _-]?(?:code|value|number))?\Z"
 )
@@ -116,12 +119,13 @@ class DocumentRedactor:
                 command = str(value.get("command")).rpartition("/")[2]
                 arguments = self._arguments(arguments, place.child("args"), command)
                 return self._mapping({**value, "args": arguments}, place)
+            case Mapping() if not _HEADINGS.keys().isdisjoint(value):
+                return self._mapping(self._table(value, place), place)
             case Mapping():
                 return self._mapping(value, place)
-            case list():
-                return self._items(value, place)
-            case tuple():
-                return tuple(self._items(value, place))
+            case list() | tuple():
+                items = self._items(value, place)
+                return items if isinstance(value, list) else tuple(items)
             case _:
                 raise RedactionError("redactor_error", str(place))
 
@@ -186,6 +190,29 @@ class DocumentRedactor:
             inner = self._member(member, around, shown, name, label)
             cleaned[_unique_key(shown, cleaned, numbers) if shown in cleaned else shown] = inner
         return cleaned
+
+    def _table(self, value: Mapping[Any, object], place: Location) -> Mapping[Any, object]:
+        """Return ``{"columns": …, "rows": …}`` without the texts below a secret's name."""
+        names: Any = next(value[key] for key in _HEADINGS if key in value)
+        names = [str(name) for name in names] if isinstance(names, list) else []
+        labels = [self._rules.key_label(name) if _WORD.fullmatch(name) else "" for name in names]
+
+        def without_secrets(row: object, place: Location) -> object:
+            if not isinstance(row, list | tuple) or len(row) != len(labels):
+                return row
+            return [
+                self._member(cell, place, name, "", label)
+                if label and isinstance(cell, str) and (is_password_name(name) or is_strong(cell))
+                else cell
+                for cell, name, label in zip(row, names, labels, strict=True)
+            ]
+
+        tables = {
+            key: [without_secrets(row, place.child(key).child(at)) for at, row in enumerate(rows)]
+            for key in _ROWS
+            if any(labels) and isinstance(rows := value.get(key), list)
+        }
+        return {**value, **tables}
 
     def _member(self, value: object, place: Location, key: str | int, name: str, label: str) -> Any:
         """Return a redacted member; most are obviously clean and skip the search."""

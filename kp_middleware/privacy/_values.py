@@ -437,6 +437,10 @@ CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "is_user_password": lambda value: is_strong(value.partition(":")[2]),
     "is_short_phone": partial(is_phone, least=9, most=12),
     "is_random_key": lambda value: is_random(value) and not is_long_name(value),
+    "is_flag_token": lambda value: (
+        is_issued_token(value)
+        and not (is_hexadecimal(value.removeprefix("0x")) or is_made_of_words(value))
+    ),
     "is_unlike_words": lambda value: has_digits(value) or case_changes(value) >= 3,
 }
 """The checks that only rules use."""

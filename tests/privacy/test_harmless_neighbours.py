@@ -314,6 +314,36 @@ KINDS["what people, tools and logs say"] = (
         *(("token: {}", value) for value in (made_up.TOKEN, "314159265", "Xk4" + WORD)),
         *(('<p class="password">{}</p>', value) for value in (WEAK, SYMBOLS)),
         *(("curl -u bob:{} https://x", value) for value in (WEAK, WORD, SYMBOLS)),
+        *(
+            (form, value)
+            for form in (
+                *("cargo login {}", "tool --key {} x", "tool -t {}", "databricks <<< x --value {}"),
+                *("poetry config pypi-token.pypi {}", "my openai key is {}", "API 密钥是 {}"),
+                *("Incorrect API key provided: {}. See", "la clé est {}", "use this key: {}"),
+                *('client.run("{}")', "new Stripe('{}')", "polar_oat_{}", "/reset-password/{}"),
+                "recovery_codes={}",
+            )
+            for value in (made_up.TOKEN, made_up.TOKEN[::-1])
+        ),
+        *(
+            (form, value)
+            for form in (
+                *("tool --pass {} x", "jenkins -auth bob:{} build", "<b>Password:</b> {}<br>"),
+                *("The password is <code>{}</code>", "Password:\n```\n{}\n```", "mdp : {}"),
+                *("Password for the elastic user (x): {}", "Пароль от сервера: {}", "Пароль — {}"),
+                *("temporary password is generated for root@localhost: {}", "Şifrem {}"),
+                *("كلمة المرور هي {}", "Parola este {}", "mosquitto_passwd -b file bob {}"),
+                *("echo '{}' | vercel env add DB production", "ENV.fetch('DB_PASS') {{ '{}' }}"),
+                *("page.locator('#pass').fill('{}')", "snmpget -v2c -c {} host x"),
+                *(
+                    '["x", {{"name": "Password", "ref": "e4", "value": "{}"}}, 1',
+                    's:8:"password";s:9:"{}"',
+                ),
+            )
+            for value in (SYMBOLS, "Xk4q!" + made_up.characters(6) + "7z")
+        ),
+        *((form, WEAK) for form in ("password for user bob: {}", "use the password {}")),
+        *((f"{word} {{}}", "051" + "005") for word in ("Your code is", "código de verificación:")),
         ('content: "{}"', base64.b64encode(made_up.TOKEN[:31].encode()).decode()[:41]),
     ],
 )

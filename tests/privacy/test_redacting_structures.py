@@ -62,6 +62,13 @@ CASES = {
         {"headers": [["X-Api-Key", "x"], ["Accept", "y"]], "columns": ["password", "email"]},
         {"headers": [["X-Api-Key", BLANK], ["Accept", "y"]], "columns": ["password", "email"]},
     ),
+    "columns and rows": (
+        {
+            "columns": ["id", "password", "token"],
+            "rows": [[1, "x", "hello"], [2, "y", made_up.TOKEN]],
+        },
+        {"columns": ["id", "password", "token"], "rows": [[1, BLANK, "hello"], [2, BLANK, BLANK]]},
+    ),
     "names and values in turn": (
         {"rawHeaders": ["Host", "x", "X-Api-Key", "y", "Accept", "password"]},
         {"rawHeaders": ["Host", "x", "X-Api-Key", BLANK, "Accept", "password"]},
