@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kp_middleware.cli.console import grid, indented, safe_text
 from kp_middleware.storage import Run, StepRecord
 from kp_middleware.views.explanation import Comparison, Explanation, compared
-from kp_middleware.views.steps import STEP_NAMES, view_step
+from kp_middleware.views.steps import view_step
 from kp_middleware.views.trace import (
     ScoreLine,
     arithmetic,
@@ -183,13 +183,13 @@ def _step_pairs(left: Run, right: Run, comparison: Comparison) -> Iterator[tuple
         both = steps[0].get(pair.left), steps[1].get(pair.right)
         different = [texts for texts in zip(*map(_texts, both), strict=True) if len({*texts}) > 1]
         sign = _DIFF_SIGNS[pair.place]
-        yield ("≠" if different and sign == "=" else sign, *map(_step, both))
+        yield ("≠" if different and sign == "=" else sign, *map(_step, (left, right), both))
         if different and sign == "=":
             yield ("", *map(one_line, different[0]))
 
 
-def _step(step: StepRecord | None) -> str:
-    return one_line(f"{step.number} {STEP_NAMES[step.type]} {step.tool or ''}") if step else ""
+def _step(run: Run, step: StepRecord | None) -> str:
+    return one_line(f"{step.number} {view_step(run, step).name} {step.tool or ''}") if step else ""
 
 
 def _texts(step: StepRecord | None) -> tuple[str, ...]:

@@ -13,8 +13,9 @@ STEP_NAMES: Final = {
     "tool_call": "Call",
     "observation": "Result",
     "error_recovery": "Error, recovered",
+    "error": "Error",
+    "user": "User",
 }
-_SEEN_AS: Final = {**STEP_NAMES, "error": "Error", "user": "User"}
 
 
 class StepView(NamedTuple):
@@ -50,7 +51,7 @@ def view_step(run: Run, step: StepRecord) -> StepView:
     return StepView(
         step.number,
         kind,
-        _SEEN_AS[kind],
+        STEP_NAMES[kind],
         tuple(part for part in about if part),
         at,
         "" if took_ms is None else duration(took_ms),

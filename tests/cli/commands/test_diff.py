@@ -101,12 +101,13 @@ def test_a_person_sees_by_signs_what_is_where(db):
 def test_equal_steps_with_other_arguments_show_both(db):
     for name in ("one", "two"):
         search = step("tool_call", "search", input={"q": name})
-        put(db, run("Find it", step("thought"), search, id=name))
+        put(db, run("Find it", step("observation", content="Find it"), search, id=name))
 
     told = typed("--db", str(db), "diff", "one", "two", columns=100)
 
     both = r'≠ +1 Call search +1 Call search\n +{"q": "one"} +{"q": "two"}\n'
     assert re.search(both, told)
+    assert re.search(r"\n= +0 User +0 User\n", told)
 
 
 def test_only_a_few_equal_steps_are_shown_around_a_difference(db):
