@@ -121,9 +121,6 @@ class Rows(list[Any]):
     description: Any = None
     lastrowid: int | None = None
 
-    def fetchone(self) -> Any:
-        return self.pop(0) if self else None
-
     def fetchall(self) -> list[Any]:
         return self
 

@@ -222,7 +222,7 @@ class Reevaluation:
             p_success=ending.p_success(before.p_success),
             is_stated=ending.is_stated,
             key=before.rank_key,
-            was_chosen=None if before.chosen is None else bool(before.chosen),
+            was_chosen=before.chosen,
         )
         stored_gate = SettingsGate.named(before.gate or "") if self.uses_stored_gate else None
         found = replace(self, gate=stored_gate or self.gate).evaluate(

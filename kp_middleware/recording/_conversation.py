@@ -189,10 +189,7 @@ class Conversation:
         return " ".join(user.text for user in users if user.text)
 
     def _add_pending(self, call_id: str, call: ToolCall) -> None:
-        calls = self._pending.setdefault(call_id, [])
-        calls.append(call)
-        if len(calls) > _MAX_CALLS:
-            del calls[0]
+        self._pending.setdefault(call_id, []).append(call)
         if len(self._pending) > _MAX_CALLS:
             del self._pending[next(iter(self._pending))]
 

@@ -53,8 +53,8 @@ class PastRun(NamedTuple):
     p_success: float | None  # when it was ranked first; None: nothing was known
     rank_key: float | None
     credit: float | None
-    chosen: int | None  # by the gate
-    success_before: int | None  # the first feedback; None: there was none
+    chosen: bool | None  # by the gate
+    success_before: bool | None  # the first feedback; None: there was none
     confidence_before: float | None
     gate: str | None
     threshold: float | None

@@ -284,7 +284,6 @@ class Store(Protocol):
 _random: Final = random.Random().random  # noqa: S311 - no secret; a program may have seeded the shared one
 _GRACE_S: Final = 1.0
 _HOUR_S: Final = 3600.0
-_MAX_OWN: Final = 10_000  # the file has the rest
 _MAX_CACHED: Final = 16  # documents in memory at once: 20 KB each, 1 MiB at most
 
 
@@ -317,8 +316,6 @@ class RunPicker:
         for seq, run in written.items():
             self.own.pop(seq, None)
             self.own[seq] = run if len(self.own) < _MAX_CACHED else None
-            if len(self.own) > _MAX_OWN:
-                del self.own[next(iter(self.own))]
 
     def pick_own(self) -> int | None:
         while self.own:

@@ -161,8 +161,6 @@ Behaviour: TypeAlias = int | Answer | Fault
 Script: TypeAlias = Iterable[Behaviour] | Callable[[Received], Behaviour | None]
 """The responses to POSTs; None, 201 and the end of a list mean the real registry's own."""
 
-_LARGEST_BYTES: Final = 128 * 2**20
-
 
 class LocalRegistry:
     """A real HTTP server on loopback that answers as the reference registry does.
@@ -341,8 +339,6 @@ class LocalRegistry:
         return replace(answer, headers={**answer.headers, **self._limit.headers()})
 
     def _validate(self, body: bytes) -> Answer:
-        if len(body) > _LARGEST_BYTES:
-            return _STANDARD_ANSWERS[413]
         if not self._may_write:
             return _STANDARD_ANSWERS[403]
         try:

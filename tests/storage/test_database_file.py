@@ -40,7 +40,7 @@ def test_the_file_is_opened_by_the_first_use_and_again_after_it_was_closed(resti
     resting.close()
 
     assert (before, count(db)) == (False, 1)
-    assert resting.execute(COUNT).fetchone() == (1,)
+    assert resting.execute(COUNT) == [(1,)]
 
 
 def test_what_was_returned_can_be_read_when_it_is_closed(resting):
@@ -50,12 +50,7 @@ def test_what_was_returned_can_be_read_when_it_is_closed(resting):
     rows = resting.execute("SELECT seq FROM vectors ORDER BY seq")
     resting.close()
 
-    assert (first, rows.fetchone(), next(iter(rows)), rows.fetchall()) == (
-        1,
-        (1,),
-        (8,),
-        [(8,), (9,)],
-    )
+    assert (first, rows.fetchall()) == (1, [(1,), (8,), (9,)])
 
 
 def test_closing_waits_for_the_transaction_of_another_thread(resting, db):
@@ -79,7 +74,7 @@ def test_a_fork_closes_it_a_child_has_a_file_of_its_own_and_it_is_opened_again(r
     status = exit_status_of_a_child_that(record_one_more)
     resting.execute(ADD)
 
-    assert (status, resting.execute(COUNT).fetchone()) == (2, (3,))
+    assert (status, resting.execute(COUNT)) == (2, [(3,)])
 
 
 def test_a_fork_in_the_midst_of_a_transaction_leaves_it_to_the_parent(resting, db):
