@@ -284,13 +284,9 @@ def _single_run(
     yield from SourceRun(context, trace).replay_spans(root, success=success)
 
 
-_KINDS: Final[dict[str, Kind]] = {
-    "agent": "agent",
-    "generation": "model",
-    "llm": "model",
-    "retriever": "retriever",
-    "tool": "tool",
-}
+def _kind_of(type_: object) -> Kind:
+    """Return the kind of a run or an observation, whose types are named as OpenInference's."""
+    return span_kind({"openinference.span.kind": type_}) or "chain"
 
 
 def read_langsmith(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
@@ -315,7 +311,7 @@ def _read_langsmith_run(row: Json) -> SpanContent:
     extra, agent = as_dict(row, "extra"), _agent_name(row)
     parent = as_name(row.get("parent_run_id"))
     metadata, params = as_dict(extra, "metadata"), as_dict(extra, "invocation_params")
-    kind = _KINDS.get(as_text(row.get("run_type")), "chain")
+    kind = _kind_of(row.get("run_type"))
     if kind == "chain" and (parent is None or (agent and row["parent_agent"] != agent)):
         kind = "agent"
     usage = as_dict(row, "outputs", "usage_metadata") or as_dict(metadata, "usage_metadata")
@@ -369,7 +365,7 @@ def _unpack_observations(values: Iterable[object]) -> Iterator[object]:
 
 def _read_observation(row: Json) -> SpanContent:
     attributes = as_dict(parse_json(row.get("metadata")), "attributes")
-    kind = span_kind(attributes) or _KINDS.get(as_text(row.get("type")).lower(), "chain")
+    kind = span_kind(attributes) or _kind_of(row.get("type"))
     message = as_text(_field(row, ("status_message", "statusMessage")))
     failed, session = row.get("level") == "ERROR", _field(row, ("session_id", "sessionId"), as_name)
     if "openinference.span.kind" in attributes:  # Langfuse moves input and output out of them

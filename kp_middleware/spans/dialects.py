@@ -53,7 +53,10 @@ _KINDS: Final[dict[str, dict[str, Kind]]] = {
         "execute_task": "chain",
         "execute_event_loop_cycle": "chain",
     },
-    _OPENINFERENCE_KEY: {"llm": "model", **{str(kind): kind for kind in _SAME_NAMES}},
+    _OPENINFERENCE_KEY: {
+        **dict.fromkeys(("llm", "generation"), "model"),  # the latter by Langfuse
+        **{str(kind): kind for kind in _SAME_NAMES},
+    },
     "traceloop.span.kind": {"workflow": "agent", "agent": "agent", "task": "chain", "tool": "tool"},
 }
 _CONVERSATION_PROPERTIES: Final = ("session_id", "thread_id", "conversation_id", "chat_id")
