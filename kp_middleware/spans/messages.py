@@ -210,8 +210,9 @@ def _parse_parts(message: Json, role: str) -> ChatMessage:
     blocks = [content] if isinstance(content, str) else as_list(content)
     if role == "tool" and not any(_is_result(block) for block in blocks):
         return ChatMessage("tool", results=(_parse_result(message),))
-    items = parse_messages(message, role) if message.get("object") == "response" else []
-    parts = items or [_parse_block(block, role) for block in blocks]
+    items = as_dicts(message.get("output")) if message.get("object") == "response" else []
+    nested = (parse_message({**item, "object": None}) for item in items)
+    parts = [*filter(None, nested)] or [_parse_block(block, role) for block in blocks]
     if "contents" in message and not any(part.texts for part in parts):
         parts.append(_text_part(as_text(message.get("content"))))
     reasoning = first_text(message, "reasoning_content", "reasoning")

@@ -254,6 +254,7 @@ CALLED = {"role": "assistant", "content": None, "tool_calls": [call("c1"), call(
     ("messages", "last"),
     [
         ([{"role": "assistant", "content": None, "refusal": "No."}], ("thought", "", "No.")),
+        ([{"object": "response"}], ("observation", "", "Refund.")),
         ([CALLED, {"role": "tool", "content": "12"}], ("observation", "look_up", "12")),
         (
             [CALLED, {"role": "tool", "name": "ask", "content": "yes"}],
@@ -276,7 +277,14 @@ CALLED = {"role": "assistant", "content": None, "tool_calls": [call("c1"), call(
             ("observation", "search", "here"),
         ),
     ],
-    ids=["a refusal", "no id", "no id but a name", "a hosted MCP tool", "a server's tool"],
+    ids=[
+        "a refusal",
+        "an empty response",
+        "no id",
+        "no id but a name",
+        "a hosted MCP tool",
+        "a server's tool",
+    ],
 )
 def test_rarer_messages_are_steps_too(read, messages, last):
     (run,), _ = read("messages", [{"role": "user", "content": "Refund."}, *messages])
