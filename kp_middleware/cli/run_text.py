@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kp_middleware.cli.console import grid, indented, safe_text
 from kp_middleware.storage import Run, StepRecord
-from kp_middleware.views.explanation import Comparison, Explanation, compared
+from kp_middleware.views.explanation import Explanation, Pair, compared
 from kp_middleware.views.steps import view_step
 from kp_middleware.views.trace import (
     ScoreLine,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _NAME_WIDTH: Final = 20
 _MAX_BAR_WIDTH: Final = 50
 _MIN_BAR_WIDTH: Final = 12
-_DIFF_SIGNS: Final = {"same": "=", "left": "<", "right": ">"}
 _CONTEXT_STEPS: Final = 2  # equal steps shown around a difference
 
 
@@ -160,7 +159,7 @@ def render_diff(left: Run, right: Run, width: int) -> "Renderables":
         change = "" if part.difference is None else f"{part.difference:+.3f}"
         add(_sign(*amounts), part.part, *sums, change=change)
     add("", "", "", "")
-    for sign, group in groupby(_step_pairs(left, right, comparison), key=itemgetter(0)):
+    for sign, group in groupby(_step_pairs(left, right, comparison.steps), key=itemgetter(0)):
         pairs = [*group]
         if sign == "=" and (left_out := len(pairs) - 2 * _CONTEXT_STEPS) > 1:
             pairs[_CONTEXT_STEPS:-_CONTEXT_STEPS] = [("", f"… {left_out:,} equal steps", "")]
@@ -175,16 +174,14 @@ def _sign(left: Any, right: Any) -> str:
     return "=" if left == right else "≠"
 
 
-def _step_pairs(left: Run, right: Run, comparison: Comparison) -> Iterator[tuple[str, ...]]:
+def _step_pairs(left: Run, right: Run, pairs: Sequence[Pair]) -> Iterator[tuple[str, ...]]:
     """Yield the aligned steps, each with its sign; below ≠, the first texts that differ."""
-    steps: list[dict[int | None, StepRecord]]
-    steps = [{step.number: step for step in run.steps} for run in (left, right)]
-    for pair in comparison.steps:
-        both = steps[0].get(pair.left), steps[1].get(pair.right)
-        different = [texts for texts in zip(*map(_texts, both), strict=True) if len({*texts}) > 1]
-        sign = _DIFF_SIGNS[pair.place]
-        yield ("≠" if different and sign == "=" else sign, *map(_step, (left, right), both))
-        if different and sign == "=":
+    for ours, theirs in pairs:
+        both = [*zip(_texts(ours), _texts(theirs), strict=True)]
+        different = [texts for texts in both if len({*texts}) > 1] if ours and theirs else []
+        sign = "≠" if different else ">" if ours is None else "<" if theirs is None else "="
+        yield (sign, _step(left, ours), _step(right, theirs))
+        if different:
             yield ("", *map(one_line, different[0]))
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.core import formula
 from kp_middleware.storage import Run, Scoring, StepRecord
@@ -250,14 +250,8 @@ _FACTS: Final = (
 )
 
 
-class Pair(NamedTuple):
-    """A step of both runs, or of one; ``left`` and ``right`` are its step numbers, or None."""
-
-    place: Literal["same", "left", "right"]
-    left: int | None
-    right: int | None
-    type: str
-    tool: str | None
+Pair: TypeAlias = tuple[StepRecord | None, StepRecord | None]
+"""A step of the left run and the same of the right one; None where only the other has it."""
 
 
 class Contribution(NamedTuple):
@@ -281,8 +275,16 @@ class Comparison(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return it for JSON."""
-        parts, pairs = ([row._asdict() for row in rows] for rows in (self.scores, self.steps))
+        parts, pairs = [row._asdict() for row in self.scores], [*map(_pair_as_json, self.steps)]
         return self._asdict() | {"scores": parts, "steps": pairs}
+
+
+def _pair_as_json(pair: Pair) -> dict[str, Any]:
+    left, right = (None if step is None else step.number for step in pair)
+    place = "right" if left is None else "left" if right is None else "same"
+    step = pair[0] or pair[1]
+    facts = {"type": step.type, "tool": step.tool} if step else {}
+    return {"place": place, "left": left, "right": right, **facts}
 
 
 def compared(left: Run, right: Run) -> Comparison:
@@ -313,9 +315,7 @@ def aligned(left: Sequence[StepRecord], right: Sequence[StepRecord]) -> list[Pai
     pairs: list[Pair] = []
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag == "equal":
-            both = zip(left[a:b], right[c:d], strict=True)
-            pairs += (Pair("same", i.number, j.number, i.type, i.tool) for i, j in both)
+            pairs += zip(left[a:b], right[c:d], strict=True)
         else:
-            pairs += (Pair("left", step.number, None, step.type, step.tool) for step in left[a:b])
-            pairs += (Pair("right", None, step.number, step.type, step.tool) for step in right[c:d])
+            pairs += [*((step, None) for step in left[a:b]), *((None, step) for step in right[c:d])]
     return pairs

@@ -258,7 +258,7 @@ def compare(request: "PageRequest") -> Page:
         titles=titles,
         facts=Table(("", "Left", "Right"), facts),
         scores=Table(("Part", "Left", "Right", "Difference"), scores),
-        steps=[_row(pair, left, right) for pair in comparison.steps[:_MAX_STEPS]],
+        steps=[_row(pair, (left, right)) for pair in comparison.steps[:_MAX_STEPS]],
         left_out=max(0, len(comparison.steps) - _MAX_STEPS),
         swapped=links.to("/compare", left=right.id, right=left.id),
     )
@@ -283,14 +283,12 @@ def _cell_text(name: str, value: Any) -> str:
     return shortened(cell(value, name) or "–", _TITLE)
 
 
-def _row(pair: Pair, left: Run, right: Run) -> Values:
-    steps, texts = [], []
-    for run, number in ((left, pair.left), (right, pair.right)):
-        step = next((view_step(run, step) for step in run.steps if step.number == number), None)
-        parts = () if step is None else (step.content, step.input, step.output)
-        text = "\n".join(part for part in parts if part)
+def _row(pair: Pair, runs: tuple[Run, Run]) -> Values:
+    steps = [step and view_step(run, step) for run, step in zip(runs, pair, strict=True)]
+    texts = []
+    for step in steps:
+        text = "\n".join(filter(None, (step.content, step.input, step.output))) if step else ""
         texts.append([line[:_MAX_CHARS] for line in text.splitlines()[:_MAX_LINES]])
-        steps.append(step)
     if None in steps:
         alone = [[("\n".join(lines), False)] for lines in texts]
         return {"sides": [*zip(steps, alone, strict=True)], "is_equal": False}

@@ -58,12 +58,10 @@ def test_scores_are_laid_side_by_side_and_steps_aligned_by_type_and_tool(as_json
 def test_no_step_is_lost_or_moved_and_a_pair_is_in_both_just_where_it_is_the_same(left, right):
     pairs = aligned(rows(left), rows(right))
 
-    assert [pair.left for pair in pairs if pair.left is not None] == [*range(len(left))]
-    assert [pair.right for pair in pairs if pair.right is not None] == [*range(len(right))]
-    for one in pairs:
-        assert one.left is None or left[one.left] == (one.type, one.tool)
-        assert one.right is None or right[one.right] == (one.type, one.tool)
-        assert (one.place == "same") == (one.left is not None and one.right is not None)
+    for side, typed in enumerate((left, right)):
+        assert [pair[side].number for pair in pairs if pair[side]] == [*range(len(typed))]
+    for one, other in pairs:
+        assert not (one and other) or (one.type, one.tool) == (other.type, other.tool)
 
 
 @pytest.mark.usefixtures("two")
