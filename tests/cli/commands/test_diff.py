@@ -58,8 +58,8 @@ def test_scores_are_laid_side_by_side_and_steps_aligned_by_type_and_tool(as_json
 def test_no_step_is_lost_or_moved_and_a_pair_is_in_both_just_where_it_is_the_same(left, right):
     pairs = aligned(rows(left), rows(right))
 
-    for side, typed in enumerate((left, right)):
-        assert [pair[side].number for pair in pairs if pair[side]] == [*range(len(typed))]
+    for side, steps in enumerate((left, right)):
+        assert [pair[side].number for pair in pairs if pair[side]] == [*range(len(steps))]
     for one, other in pairs:
         assert not (one and other) or (one.type, one.tool) == (other.type, other.tool)
 
