@@ -82,7 +82,7 @@ COUNTED: Final = 100_000
 _COLUMNS: Final = (
     "h.id, h.started_at, h.domain, h.score,"
     " iif(h.margin = 0, coalesce(t.score - t.threshold, 0), h.margin),"  # it is rounded
-    " h.success, h.step_count, h.tool_count, t.duration_ms, h.state, h.reason,"
+    " t.success, h.step_count, h.tool_count, t.duration_ms, h.state, h.reason,"
     " t.reason_code, h.objective, {snippet}, t.threshold, h.seq,"
     " coalesce(t.success_source, 'assumed'), t.input_tokens + t.output_tokens,"
     " t.novelty, t.pod, t.reason_args"

@@ -41,11 +41,13 @@ def test_sqlite_utils_reads_views_and_finds_full_text(recorded):
 
 @pytest.mark.skipif(not shutil.which("sqlite3"), reason="the sqlite3 shell is not installed")
 def test_the_shell_of_sqlite_reads_views_and_full_text(recorded):
-    listed = printed("sqlite3", "-readonly", recorded, "SELECT state, objective FROM history")
+    listed = printed(
+        "sqlite3", "-readonly", recorded, "SELECT state, success, objective FROM history"
+    )
     found = printed("sqlite3", "-readonly", recorded, "SELECT rowid FROM traces_fts('mont')")
     sound = printed("sqlite3", "-readonly", recorded, "PRAGMA integrity_check")
 
-    assert listed == "not queued|How high is Mont Blanc?\nnot queued|Who climbed it first?\n"
+    assert listed == "not queued||How high is Mont Blanc?\nnot queued||Who climbed it first?\n"
     assert (found, sound) == ("1\n", "ok\n")
 
 
