@@ -46,7 +46,6 @@ OWN_CALL_IDS: Final = "kp:trace:"
 """The prefix of generated tool call ids."""
 
 _MAX_ERRORS: Final = 20
-_MAX_TOOLS: Final = 64
 
 _NO_EXTRACTORS: Final = Extractors()
 
@@ -404,24 +403,22 @@ class Recorder:
         if isinstance(name, tuple):
             return dict(zip(("name", "mcp_server"), map(bounded_name, name), strict=True))
         tool = {"name": bounded_name(name)}
-        if type(name) is str and len(name) <= NAME_BYTES and len(self._tools) < _MAX_TOOLS:
+        if type(name) is str and len(name) <= NAME_BYTES:
             self._tools[name] = tool
         return tool
 
     def _sized_text(self, value: object) -> tuple[str, int]:
         """Return a value as bounded text, and its size in bytes."""
+        limit = self._limits.field_bytes
         if type(value) is str and value.isascii():  # nearly always
             size = len(value)
-            if size <= self._limits.field_bytes and "\0" not in value:
+            if size <= limit and "\0" not in value:
                 return value, size
-        text = self._text(value)
-        return text, size_bytes(text)
-
-    def _text(self, value: object) -> str:
-        limit = self._limits.field_bytes
         if issubclass(type(value), str):
-            return bounded_text(str.__str__(value), limit)  # a subclass may override `__str__`
-        return json.dumps(jsonable(value, limit), ensure_ascii=False)
+            text = bounded_text(str.__str__(value), limit)  # a subclass may override `__str__`
+        else:
+            text = json.dumps(jsonable(value, limit), ensure_ascii=False)
+        return text, size_bytes(text)
 
 
 def _latency(value: object) -> dict[str, float]:
