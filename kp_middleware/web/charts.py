@@ -37,6 +37,7 @@ from kp_middleware.web.marks import (
 
 _NO_SCORES: Final = "no scored runs yet: record a run, and its score appears after it ends"
 _NO_RUNS: Final = "nothing recorded yet: decorate a function with @kp.capture, or try the demo"
+_IF_NOT_PRIVATE: Final = "If not private"
 _PASSED: Final = "passed the threshold at the time"
 _MAX_BARS: Final = 8
 _MAX_CALLS: Final = 100
@@ -338,18 +339,23 @@ def score_histogram(scores: storage.ScoreSlices, links: Links) -> Chart:
 
 def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
     """Draw the share of runs that each threshold would forward, in total and by domain."""
-    shareable, colours, threshold = (
+    if not scores.traces:
+        return Chart(_NO_SCORES)
+    shown, colours, threshold = (
         scores.without_private,
         colours_of(scores.domains),
         scores.threshold,
     )
-    if not shareable.traces:
-        private = "all scored runs are private and never leave this machine"
-        return Chart(private if scores.traces else _NO_SCORES)
-    caption = _ratio_text(shareable, _PASSED if threshold is None else f"reach {exact(threshold)}")
-    groups = {"all": shareable}
-    if len(shareable.domains) > 1:
-        groups |= {name: shareable.of(name) for name in shareable.domains}
+    verb = _PASSED if threshold is None else f"reach {exact(threshold)}"
+    caption, passing = _ratio_text(shown, verb), "Passing"
+    private = scores.traces - shown.traces
+    if not shown.traces:
+        shown, passing, private = scores, _IF_NOT_PRIVATE, 0
+        caption = "All scored runs are private and never leave this machine. If they were not: "
+        caption += _ratio_text(scores, verb)
+    groups = {"all": shown}
+    if len(shown.domains) > 1:
+        groups |= {name: shown.of(name) for name in shown.domains}
     names = [*groups][: _MAX_CURVES + 1]
     if len(groups) > len(names):
         caption += f"; the {_MAX_CURVES} most frequent of {len(groups) - 1} domains are shown"
@@ -371,8 +377,12 @@ def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
     marks += reversed(curves)
     if threshold is not None:
         marks += threshold_line(f"threshold {exact(threshold)}", across(threshold), 22, 216)
-    columns = ("Threshold", "Passing", "Share", "Change", *[*groups][1:])
-    table = Table(columns, [*_curve_rows([*groups.values()], threshold)])
+    columns = ("Threshold", passing, "Share", "Change", *[*groups][1:])
+    rows = _curve_rows([*groups.values()], threshold)
+    if private:
+        columns += (_IF_NOT_PRIVATE,)
+        rows = _curve_rows([*groups.values()], threshold, scores)
+    table = Table(columns, [*rows])
     return Chart(caption, table, marks=marks, height=236, legend=keys)
 
 
@@ -382,17 +392,24 @@ def _ratio_text(scores: storage.ScoreSlices, verb: str) -> str:
 
 
 def _curve_rows(
-    curves: Sequence[storage.ScoreSlices], threshold: float | None
+    curves: Sequence[storage.ScoreSlices],
+    threshold: float | None,
+    private: storage.ScoreSlices | None = None,
 ) -> Iterator[TableRow]:
-    """Yield a row per 0.05 and for the threshold in force, with the change relative to it."""
+    """Yield a row per 0.05 and for the threshold in force, with the change relative to it.
+
+    ``private``: all runs, to count the private ones last.
+    """
     steps = {hundredth / 100 for hundredth in range(0, 101, 5)}
     for step in sorted(steps if threshold is None else steps | {threshold}):
         is_now = step == threshold
         reach = [
-            curve.above if is_now else curve.count_reaching(round(100 * step)) for curve in curves
+            curve.above if is_now else curve.count_reaching(round(100 * step))
+            for curve in (*curves, *filter(None, [private]))
         ]
         change = reach[0] - curves[0].above
         against = signed(change, 0) if change else "±0"
         first, *others = map(share, reach, [curve.traces for curve in curves])
+        others += [f"{reach[-1] - reach[0]:,}"] if private else []
         name = f"{step:.2f}" if float(f"{step:.2f}") == step else str(step)
         yield TableRow((f"{'→ ' * is_now}{name}", f"{reach[0]:,}", first, against, *others))

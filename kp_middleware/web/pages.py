@@ -192,7 +192,7 @@ def trace_html(
 def _private(scores: storage.ScoreSlices) -> str:
     shareable = scores.without_private
     private, reach = scores.traces - shareable.traces, scores.above - shareable.above
-    return private_note(private, reach) if private else ""
+    return private_note(private, reach) if private and shareable.traces else ""
 
 
 _REPORT_EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_single=False)

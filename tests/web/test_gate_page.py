@@ -40,8 +40,10 @@ def test_what_is_private_is_not_counted_and_said(work, gate_page, connection):
 
     page = gate_page()
 
-    first = card(page, "At each threshold").find("div/table/tbody/tr")
-    assert ["".join(cell.itertext()) for cell in first][:2] == ["0.00", "2"]
+    table = card(page, "At each threshold").find("div/table")
+    first = ["".join(cell.itertext()) for cell in table.find("tbody/tr")]
+    assert (first[:2], first[-1]) == (["0.00", "2"], "1")
+    assert table.findall("thead/tr/th")[-1].text == "If not private"
     said = card(page, "Share by threshold").find("figcaption").text
     assert said.endswith(
         "Not counted: 1 scored private run, never sent. If not private, 1 would clear."
@@ -66,4 +68,11 @@ def test_without_scores_or_where_all_is_private_the_page_says_so(work, gate_page
     work("fix it")
     connection.execute("UPDATE traces SET visibility = 'private'")
 
-    assert "All scored runs are private and never leave this machine." in text_of(gate_page())
+    page = gate_page()
+    assert (
+        "All scored runs are private and never leave this machine. If they were not: 1 of 1"
+        in text_of(page)
+    )
+    table = card(page, "At each threshold").find("div/table")
+    assert table.findall("thead/tr/th")[1].text == "If not private"
+    assert ["".join(cell.itertext()) for cell in table.find("tbody/tr")][:2] == ["0.00", "1"]
