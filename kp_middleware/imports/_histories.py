@@ -184,7 +184,8 @@ def _read_steps(run: SourceRun, document: Json, steps: list[object]) -> None:
         run.add_message(ChatMessage("user", texts=(task,)))
     for step in as_dicts(steps):
         action, took_s = as_text(step.get("action")), as_number(step.get("execution_time"))
-        run.add_message(ChatMessage("assistant", (as_text(step.get("thought")),)))
+        thoughts = (*filter(None, [as_text(step.get("thought"))]),)
+        run.add_message(ChatMessage("assistant", thoughts, thoughts))
         if action.strip():
             command = _COMMAND.match(action)
             call = ToolCall(command[1] if command else _SHELL, {"command": action})

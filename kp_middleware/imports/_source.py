@@ -136,8 +136,8 @@ class SourceRun:
                 took = None if call == ModelCall() else call
                 self._note("thought", at_s, content=thought, took=took, place=place)
                 call = ModelCall()
-                if place is None:
-                    self._has_answered, self.result = True, thought
+            if place is None and message.texts:
+                self._has_answered, self.result = True, message.texts[-1]
             for tool, arguments, call_id, _ in message.calls:
                 self._add_call(tool, dict(arguments), call_id or "", at_s, place)
             self.has_activity = True

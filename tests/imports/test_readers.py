@@ -113,16 +113,19 @@ def test_a_line_written_twice_counts_once_and_tokens_are_those_of_the_last_line(
     assert second.trace.task.objective == "Then tomorrow."
 
 
-def test_an_error_of_the_api_is_no_answer(read):
-    session = [
-        claude("user", "Do it.", 1, id="u1"),
+@pytest.mark.parametrize(
+    "line",
+    [
         claude_answer("API Error: 500", 2, id="a1", parent="u1", message={"model": "<synthetic>"},
             isApiErrorMessage=True),
-    ]  # fmt: skip
+        claude("assistant", [{"type": "thinking", "thinking": "Hm."}], 2, id="a1", parent="u1"),
+    ],
+    ids=["an error of the API", "reasoning"],
+)  # fmt: skip
+def test_what_is_no_answer_leaves_a_run_incomplete(read, line):
+    (run,), _ = read("claude-code", lines(claude("user", "Do it.", 1, id="u1"), line))
 
-    (run,), _ = read("claude-code", lines(*session))
-
-    assert (len(run.trace.steps), run.complete, run.model) == (1, False, None)
+    assert (run.trace.outcome.result_summary, run.complete, run.model) == ("", False, None)
 
 
 def test_a_branch_that_was_abandoned_is_no_run(read):
