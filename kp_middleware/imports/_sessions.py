@@ -180,7 +180,7 @@ def read_codex(values: Iterable[object], context: ImportContext) -> Iterator[Sou
         payload, at_s = as_dict(line, "payload"), as_time_s(line.get("timestamp"))
         match as_text(line.get("type")):
             case "session_meta":
-                session.id = as_name(payload.get("id")) or session.id
+                session.id = session.id or as_name(payload.get("id"))  # a fork repeats its parent's
             case "turn_context":
                 session.model = as_name(payload.get("model"))
             case "response_item":
@@ -195,7 +195,7 @@ def read_codex(values: Iterable[object], context: ImportContext) -> Iterator[Sou
 class _CodexSession:
     def __init__(self, context: ImportContext) -> None:
         self._context = context
-        self.id = None if context.path is None else context.path.stem
+        self.id: str | None = None
         self.model: str | None = None
         self._run_count = 0
         self._is_complete = False
@@ -208,12 +208,14 @@ class _CodexSession:
         if parsed is None:
             return
         if parsed.role == "user":
-            texts = [text for text in parsed.texts if not text.startswith(_INJECTED_PREFIXES)]
-            text = "\n".join(texts).rpartition(_IDE_REQUEST)[2].strip()
+            texts = map(str.lstrip, parsed.texts)
+            own = (text for text in texts if not text.startswith(_INJECTED_PREFIXES))
+            text = "\n".join(own).rpartition(_IDE_REQUEST)[2].strip()
             if not text:
                 return
             parsed = parsed._replace(texts=(text,))
             self._run_count += 1
+            self.id = self.id or (None if context.path is None else context.path.stem)
             yield from context.start_turn(f"{self.id}:{self._run_count}", self.id)
             self._is_complete = False
         if context.run is not None:

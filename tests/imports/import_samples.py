@@ -68,6 +68,7 @@ def codex_session():
     call = {"type": "function_call", "name": "shell", "arguments": '{"cmd":"ls"}', "call_id": "c1"}
     return [
         line("session_meta", {"id": "s2", "cli_version": "0.149.0"}, 0),
+        line("session_meta", {"id": "the session that it forks"}, 0),
         user("<environment_context>x</environment_context>", 0),
         line("turn_context", {"model": "a-model"}, 1),
         user("List the files.", 1),
