@@ -239,6 +239,8 @@ def _ended(feedback: Feedback, before: Ending) -> Ending:
     if feedback.confidence is not None:
         return ending._replace(confidence=feedback.confidence, confidence_source="feedback")
     replaced = {"assumed", "estimated"} if feedback.success is not None else {"assumed"}
+    if before.success_source == "extracted" and ending.success != before.success:
+        replaced.add("extracted")  # the confidence of an extractor that was wrong
     confidence = default_confidence(success=ending.success)
     if before.confidence_source not in replaced or confidence == before.confidence:
         return ending

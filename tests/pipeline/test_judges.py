@@ -52,6 +52,19 @@ def test_an_async_function_is_a_judge(outcome):
     assert outcome(judge) == [1, 0.7, "extracted"]
 
 
+@pytest.mark.parametrize(("judged", "then"), [(0.1, 0.8), (0.6, 0.6)])
+def test_who_knows_better_is_as_sure_as_anybody_and_who_agrees_as_it_was(
+    pulse, stored, judged, then
+):
+    kp = pulse(sync=True)
+    kp.capture(confidence=Judge(lambda _: judged))(lambda text: text)("one")
+    assert kp.flush(20).unscored == 0
+
+    kp.feedback(stored()["id"], success=True)
+
+    assert (stored()["success"], stored()["confidence"]) == (1, then)
+
+
 @pytest.mark.parametrize("sync", [True, False])
 def test_one_that_fails_has_said_nothing(outcome, counted, sync):
     def judge(_):
