@@ -24,7 +24,14 @@ from kp_middleware.recall_text import (
     word_weight,
 )
 from kp_middleware.runs import fingerprint
-from kp_middleware.storage import History, RecallCandidate, RecallFilter, Run, fork_lock
+from kp_middleware.storage import (
+    MIN_P,
+    History,
+    RecallCandidate,
+    RecallFilter,
+    Run,
+    fork_lock,
+)
 
 _MOST: Final = 200  # ranked runs
 _COMPARED: Final = 24  # runs compared word by word
@@ -102,8 +109,8 @@ class Recalled:
 
 
 def recalled(run: Run, policy: Policy, similarity: float = 0.0) -> Recalled:
-    source = run.success_source or "assumed"
-    if source == "assumed" and run.confidence_source == "estimated":
+    source, p = run.success_source or "assumed", getattr(run.scoring, "p_success", None)
+    if source == "assumed" and (p or 0.0) >= MIN_P:
         source = "estimated"
     return Recalled(
         trace_id=run.id,

@@ -22,6 +22,7 @@ from kp_middleware.storage._history import (
     trace_ids,
 )
 from kp_middleware.storage._learning import (
+    MIN_P,
     EstimateTable,
     LabelledRun,
     RecallCandidate,
@@ -88,6 +89,7 @@ __all__ = [
     "COUNTED",
     "DATABASE_ERRORS",
     "MAY_HAVE_BEEN_SENT",
+    "MIN_P",
     "MOST_POINTS",
     "SCHEMA",
     "SORTS",

@@ -120,7 +120,9 @@ class EstimateTable(Queries):
         )
 
 
-_MIN_P: Final = 0.8  # the minimum estimate of a success
+MIN_P: Final = 0.8
+"""The minimum estimate of a success that is recalled."""
+
 _MIN_LABELLED: Final = 20  # runs behind such an estimate
 _SAMPLE: Final = 1000  # newest runs whose words are counted
 _MAX_ROWS: Final = 3_000  # to rank
@@ -129,7 +131,7 @@ _READ_CHARS: Final = 4_000
 _KNOWN: Final = f"""(
     t.success_source IN ('said', {EXTERNAL_SQL}) OR EXISTS (
          SELECT 1 FROM estimates e JOIN traces s ON s.seq = e.trace_seq
-         WHERE e.trace_seq = t.seq AND e.known >= {_MIN_LABELLED} AND s.p_success >= {_MIN_P})
+         WHERE e.trace_seq = t.seq AND e.known >= {_MIN_LABELLED} AND s.p_success >= {MIN_P})
 )"""
 _ALLOWED: Final = f"""
     t.success = 1 AND t.state = 'scored' AND ({_KNOWN} OR :unconfirmed)

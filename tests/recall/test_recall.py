@@ -11,6 +11,8 @@ from past_runs import OTHERS, called, kept
 from kp_middleware import KnowledgePulse, ReasoningTrace, Step, current_trace
 from kp_middleware.database import connect
 from kp_middleware.embedding import embedded_text
+from kp_middleware.privacy import Policy
+from kp_middleware.recall import recalled
 from kp_middleware.testing import StandInEmbedder
 
 TASK = "Refund the broken lamp of order A1, please."
@@ -139,6 +141,8 @@ def test_an_estimate_counts_if_it_is_sure_and_has_learned(kp, connection, p, kno
     connection.execute(learned, (p, known))
 
     assert [one.success_source for one in kp.recall(TASK)] == ["estimated"] * found
+    source = recalled(kp.run(estimated), Policy()).success_source  # by its id, or unconfirmed
+    assert source == ("estimated" if p >= 0.8 else "assumed")
 
 
 def test_domain_and_age_limit_what_is_recalled(kp, connection):
