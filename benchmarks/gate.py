@@ -98,10 +98,10 @@ def by_share(stream: Stream, share: float, reviewer: Reviewer) -> np.ndarray:
         p = None if said is None else said.p
         run = RunFacts(shape, CLAIMED, True, measured=measured, p_success=p, is_stated=False)
         key = run.rank_key(stream.weights)
-        choice = choose(share, ranking, key=key, score=0.0)
-        ranking.add(key, chosen=choice.is_chosen, credit=choice.credit)
-        went.append(choice.is_chosen)
-        if reviewer.looks(went=choice.is_chosen):
+        is_chosen, _, _, credit, _ = choose(share, ranking, key=key, score=0.0)
+        ranking.add(key, chosen=is_chosen, credit=credit)
+        went.append(is_chosen)
+        if reviewer.looks(went=is_chosen):
             ended = bool(stream.success[at])
             told.append((at, None if said is None else Prediction(said.raw, said.base, ended)))
     return np.array(went)

@@ -146,18 +146,10 @@ class Ranking:
         return len(self.keys) - bisect_right(self.keys, key) + self._chosen_keys.count(key)
 
 
-class Choice(NamedTuple):
-    """The result of `choose` for one run."""
-
-    is_chosen: bool
-    level: float  # the share, adjusted by the credit
-    bar: float  # its lowest key; a score if no run is ranked
-    credit: float | None  # the runs owed after this run
-    is_ranked: bool  # False with a threshold, which decides during the warm-up, too
-
-
-_ChoiceFields: TypeAlias = tuple[bool, float, float, float | None, bool]
-"""The fields of a `Choice`, for a replay: to create one takes as long as to choose."""
+Choice: TypeAlias = tuple[bool, float, float, float | None, bool]
+"""Whether a run is chosen; the share, adjusted by the credit; its lowest key, or a score if no run
+is ranked; the credit after this run; and whether runs are ranked. A named tuple takes twice as
+long."""
 
 
 def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choice:
@@ -167,10 +159,6 @@ def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choic
     are chosen, at -5 none. After the warm-up the number of chosen runs in any stretch is therefore
     off by fewer than 11, for any keys.
     """
-    return Choice(*_choose(share, ranking, key, score))
-
-
-def _choose(share: float, ranking: Ranking, key: float, score: float) -> _ChoiceFields:
     runs, credit, level = len(ranking.keys), ranking.credit, share
     is_ranked, bar, is_chosen = runs >= WARM_UP, DEFAULT_THRESHOLD, score >= DEFAULT_THRESHOLD
     if is_ranked:
@@ -248,23 +236,21 @@ class SettingsGate:
     def decide(self, score: Score, history: GateHistory) -> Decision:
         """Forward a run that reaches the threshold or is in the share, within the daily limit."""
         ranking = history.ranking(self.name, self.window) if self.window else _NO_RANKING
-        choice = Choice(*self.choose(score.value, history.rank_key, ranking))
-        forwards = choice.is_chosen
+        choice = self.choose(score.value, history.rank_key, ranking)
+        is_chosen, _, bar, credit, _ = choice
         reason = self._reason(choice, score.value, history.rank_key, ranking)
-        is_limited = self._max_per_day is not None  # else the history need not count
-        if forwards and is_limited and not self.below_limit(history.forwarded_in_a_day):
-            forwards = False
-            reason = Reason(ReasonCode.DAILY_LIMIT, {**reason.args, "limit": self._max_per_day})
-        chosen = choice.is_chosen and bool(self.window)
-        return Decision(
-            "forward" if forwards else "withhold", reason, choice.bar, choice.credit, chosen
-        )
+        if not is_chosen:
+            return Decision("withhold", reason, bar, credit)
+        if self.below_limit(history.forwarded_in_a_day):
+            return Decision("forward", reason, bar, credit, bool(self.window))
+        reason = Reason(ReasonCode.DAILY_LIMIT, {**reason.args, "limit": self._max_per_day})
+        return Decision("withhold", reason, bar, credit, bool(self.window))
 
-    def choose(self, score: float, key: float, ranking: Ranking) -> _ChoiceFields:
-        """Return the fields of a `Choice`, without the daily limit."""
+    def choose(self, score: float, key: float, ranking: Ranking) -> Choice:
+        """Choose whether to forward a run, without the daily limit."""
         if self._share is None:
             return score >= self._threshold, 0.0, self._threshold, None, False
-        return _choose(self._share, ranking, key, score)
+        return choose(self._share, ranking, key=key, score=score)
 
     @property
     def needs_history(self) -> bool:
@@ -283,25 +269,19 @@ class SettingsGate:
         return self._max_per_day is None or forwarded_in_a_day() < self._max_per_day
 
     def _reason(self, choice: Choice, score: float, key: float, ranking: Ranking) -> Reason:
-        if not choice.is_ranked:
-            args: dict[str, Any] = {"score": score, "threshold": choice.bar}
-            code = ReasonCode.ABOVE_THRESHOLD if choice.is_chosen else ReasonCode.BELOW_THRESHOLD
+        is_chosen, level, bar, _, is_ranked = choice
+        if not is_ranked:
+            args: dict[str, Any] = {"score": score, "threshold": bar}
+            code = ReasonCode.ABOVE_THRESHOLD if is_chosen else ReasonCode.BELOW_THRESHOLD
             if self.window:
                 args |= {"runs": len(ranking), "needed": WARM_UP}
-                code = code if choice.is_chosen else ReasonCode.WARMING_UP
+                code = code if is_chosen else ReasonCode.WARMING_UP
             return Reason(code, args)
-        code = ReasonCode.IN_SHARE if choice.is_chosen else ReasonCode.BELOW_SHARE
-        if not choice.is_chosen and key >= choice.bar:
+        code = ReasonCode.IN_SHARE if is_chosen else ReasonCode.BELOW_SHARE
+        if not is_chosen and key >= bar:
             code = ReasonCode.TIED_WITH_SHARE
-        args = {
-            "key": key,
-            "bar": choice.bar,
-            "share": self._share,
-            "level": choice.level,
-            "runs": len(ranking),
-            "gone": ranking.chosen_count,
-            "credit": ranking.credit,
-        }
+        args = {"key": key, "bar": bar, "share": self._share, "level": level}
+        args |= {"runs": len(ranking), "gone": ranking.chosen_count, "credit": ranking.credit}
         return Reason(code, args)
 
 

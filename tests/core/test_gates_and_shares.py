@@ -183,9 +183,9 @@ def chosen(keys, share):
     """Whether each run goes, by its key, if none scores enough for the warm-up."""
     ranking, went = Ranking(window_size(share)), []
     for key in keys:
-        choice = choose(share, ranking, key=key, score=0.0)
-        ranking.add(key, chosen=choice.is_chosen, credit=choice.credit)
-        went.append(choice.is_chosen)
+        is_chosen, _, _, credit, _ = choose(share, ranking, key=key, score=0.0)
+        ranking.add(key, chosen=is_chosen, credit=credit)
+        went.append(is_chosen)
     return went
 
 
@@ -268,8 +268,8 @@ def test_a_ranking_counts_the_last_runs(runs, key, last):
 def test_the_protocols_threshold_holds_in_the_warm_up():
     ranking = Ranking(100)
 
-    assert choose(0.2, ranking, key=0.1, score=0.75).is_chosen
-    assert not choose(0.2, ranking, key=0.9, score=0.74).is_chosen
+    assert choose(0.2, ranking, key=0.1, score=0.75)[0]
+    assert not choose(0.2, ranking, key=0.9, score=0.74)[0]
 
 
 def run_of(signals, p_success=None):
