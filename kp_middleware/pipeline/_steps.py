@@ -54,7 +54,7 @@ from kp_middleware.traces import ReasoningTrace
 logger = logging.getLogger("kp_middleware")
 
 _MAX_AGE: Final = 200  # runs after which feedback no longer counts
-_USUAL_RUNS: Final = 1000  # runs that define what is usual
+_USUAL_RUNS: Final = 1000  # runs that define what is usual, and whose feedback counts
 
 
 class _Fitted(NamedTuple):
@@ -77,7 +77,10 @@ class Estimator:
         """Return the probability of success, or None, and the estimate to store."""
         metadata, table = trace.metadata, self.table
         kind = storage.RunKind(metadata.task_domain, metadata.framework)
-        if table is None or not (labelled := table.labelled(kind, before=seq, age=_MAX_AGE)):
+        if table is None:
+            return None, None
+        labelled = table.labelled(kind, before=seq, age=_MAX_AGE, most=_USUAL_RUNS)
+        if not labelled:
             return None, None
         fitted = self.fitted.get(kind)
         if (

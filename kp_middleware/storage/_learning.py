@@ -20,6 +20,18 @@ _SEEN: Final = (
     f"(SELECT seq FROM traces WHERE {_KIND} ORDER BY seq DESC LIMIT :most) t"
     " JOIN estimates e ON e.trace_seq = t.seq"
 )
+_LABELLED: Final = f"""
+    WITH last AS (SELECT seq, success, success_source FROM traces WHERE {_KIND}
+                  ORDER BY seq DESC LIMIT :most),
+      oldest AS (SELECT seq, started_at FROM traces
+                 WHERE seq = (SELECT seq FROM last LIMIT 1 OFFSET :age - 1))
+    SELECT seq, success FROM last
+    WHERE success_source IN ({EXTERNAL_SQL}) AND (
+      seq >= coalesce((SELECT seq FROM oldest), 0) OR EXISTS (
+        SELECT 1 FROM feedback WHERE trace_seq = last.seq AND success IS NOT NULL
+          AND given_at >= (SELECT started_at FROM oldest)))
+    ORDER BY seq DESC LIMIT :age
+"""
 _TRACK_RECORD: Final = f"""
     SELECT count(*), coalesce(sum((p >= 0.5) = success), 0),
            coalesce(sum((base >= 0.5) = success), 0)
@@ -80,15 +92,13 @@ class EstimateTable(Queries):
         counts = self._row(_TRACK_RECORD, (*kind, _RECORD))
         return RunEstimate(p, tuple((*one,) for one in json.loads(reasons)), *counts)
 
-    def labelled(self, kind: RunKind, *, before: int, age: int) -> list[LabelledRun]:
-        """Return the labeled runs among the last ``age`` before a ``seq``, newest first."""
-        return self._all(
-            LabelledRun,
-            f"SELECT seq, success FROM (SELECT seq, success, success_source FROM traces"
-            f" WHERE {_KIND} ORDER BY seq DESC LIMIT :age)"
-            f" WHERE success_source IN ({EXTERNAL_SQL})",
-            {**kind._asdict(), "seq": before, "age": age},
-        )
+    def labelled(self, kind: RunKind, *, before: int, age: int, most: int) -> list[LabelledRun]:
+        """Return the runs before a ``seq`` labeled within the last ``age`` runs, newest first.
+
+        Considers the last ``most`` runs.
+        """
+        values = {**kind._asdict(), "seq": before, "age": age, "most": most}
+        return self._all(LabelledRun, _LABELLED, values)
 
     def count(self, kind: RunKind, *, before: int, most: int) -> int:
         """Count the runs with features among the last before a ``seq``."""

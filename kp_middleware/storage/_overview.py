@@ -181,7 +181,7 @@ UNJUDGED: Final = """(
 """The runs ``t`` without a known outcome, or with only the agent's own word."""
 
 RECENT: Final = 500
-"""The number of last runs to review: the estimate forgets older feedback."""
+"""The number of last runs to review."""
 
 _SUCCESSES: Final = f"""
     SELECT count(*), coalesce(sum(success), 0), coalesce(sum(chosen), 0),

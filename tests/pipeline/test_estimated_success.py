@@ -93,6 +93,16 @@ def test_neither_another_kind_of_run_nor_one_where_it_is_off_is_estimated(
     assert [(run["p_success"], run["confidence_source"]) for run in runs] == [(None, "assumed")] * 2
 
 
+def test_an_answer_counts_for_the_next_runs_however_late_it_comes(kp, submit, stored):
+    first = submit(well=True)
+    for _ in range(205):
+        submit(well=True)
+
+    kp.feedback(first, success=True)
+
+    assert stored(submit(well=True))["confidence_source"] == "estimated"
+
+
 def test_what_is_told_afterwards_replaces_what_was_estimated(kp, submit, stored):
     teach(kp, submit)
     name = submit(well=False)
