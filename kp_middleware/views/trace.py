@@ -12,7 +12,6 @@ from kp_middleware.storage import FeedbackRecord, Run, Scoring, StepRecord
 from kp_middleware.views.gate import estimate_in_words
 from kp_middleware.views.steps import StepView, view_step
 from kp_middleware.views.wording import (
-    NO_OBJECTIVE,
     counted,
     distance,
     duration,
@@ -74,7 +73,6 @@ class TraceView(NamedTuple):
 def view_trace(run: Run) -> TraceView:
     """Return the view of a stored run for pages."""
     threshold = applied_threshold(run)
-    is_long, title = len(run.objective) > _TITLE, run.objective[:_TITLE]
     has_tokens = run.input_tokens is not None or run.output_tokens is not None
     facts = (
         run.domain,
@@ -91,8 +89,8 @@ def view_trace(run: Run) -> TraceView:
     counts = (run.outbox and run.outbox.redactions) or run.redactions  # sent, else stored
     return TraceView(
         id=run.id,
-        title=f"{title} …" if is_long else title if title.strip() else NO_OBJECTIVE,
-        objective=run.objective if is_long else "",
+        title=shortened(run.objective, _TITLE),
+        objective=run.objective if len(run.objective) > _TITLE else "",
         facts=tuple(fact for fact in facts if fact),
         estimate="" if run.estimate is None else estimate_in_words(run.estimate),
         feedback=(*map(feedback_in_words, run.feedback),),
@@ -161,9 +159,9 @@ def arithmetic(run: Run) -> list[ScoreLine]:
 
 def _similarity_text(scoring: Scoring) -> str:
     if scoring.embedder is None:
-        return "not measured: no embedder"
+        return "no embedding model"
     if scoring.nearest_similarity is None:
-        return "nothing to compare with yet"
+        return "no earlier run"
     nearest = short_id(scoring.nearest_id) if scoring.nearest_id else "a pruned run"
     return f"{scoring.nearest_similarity:.3f} like {nearest}"
 

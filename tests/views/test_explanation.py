@@ -72,9 +72,9 @@ def test_novelty_says_what_it_was_compared_with(shown):
 
     told = [arithmetic(run)[1].working for run in (first, repeated, unmeasured)]
 
-    assert "nothing to compare with yet" in told[0]
+    assert "no earlier run" in told[0]
     assert "1.000 like " in told[1]
-    assert "not measured" in told[2]
+    assert "no embedding model" in told[2]
 
 
 def test_the_score_is_held_against_the_threshold(shown):
