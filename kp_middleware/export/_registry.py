@@ -191,8 +191,8 @@ class Registry:
             )
         except RegistryUnavailableError as exc:
             raise self._unavailable(exc.problem) from exc
-        except (httpx2.InvalidURL, ImportError, ValueError):
-            raise self._unavailable(_unusable_proxy()) from None  # it may quote a password
+        except (httpx2.InvalidURL, ImportError, ValueError) as exc:
+            raise self._unavailable(_unusable_proxy(exc)) from None  # it may quote a password
         self._open_client = client
         return client
 
@@ -313,20 +313,13 @@ def _diagnosis(
     return Problem(ProblemKind.PROXY, f"{proxy} {why}") if proxy and not connected else problem
 
 
-def _unusable_proxy() -> Problem:
-    """Return the proxy variable that httpx2 rejects, and why, without its value."""
-    for variable in _PROXIES:
-        address = os.environ.get(variable, "")
-        try:
-            if address:
-                httpx2.HTTPTransport(proxy=address if "://" in address else f"http://{address}")
-        except ImportError:
-            detail = f"{variable} SOCKS needs the package httpx2[socks]"
-            return Problem(ProblemKind.PROXY_UNUSABLE, detail)
-        except (httpx2.InvalidURL, ValueError):
-            break
-    detail = f"{variable} its address is not a URL such as http://proxy.example:3128"
-    return Problem(ProblemKind.PROXY_UNUSABLE, detail)
+def _unusable_proxy(error: Exception) -> Problem:
+    """Return which variable names a proxy that httpx2 rejects, and why, without its value."""
+    why = "its address is not a URL such as http://proxy.example:3128"
+    if isinstance(error, ImportError):
+        why = "SOCKS needs the package httpx2[socks]"
+    named = ",".join(name for name in _PROXIES if os.environ.get(name))
+    return Problem(ProblemKind.PROXY_UNUSABLE, f"{named} {why}")
 
 
 def _cause(error: BaseException | None, *kinds: type[E]) -> E | None:
