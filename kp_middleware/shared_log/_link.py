@@ -42,6 +42,7 @@ _URL: Final = re.compile(
     re.IGNORECASE,
 )
 _DEADLINE_S: Final = 6.0
+_LAST_DEADLINE_S: Final = 0.3
 _CONNECT_S: Final = 3
 _MIGRATE: Final = "kp-middleware shared migrate"
 _WAIT: Final = "programs that record retry by themselves"
@@ -166,21 +167,22 @@ class Link:
         self._lock = threading.Lock()  # at exit, another thread hands over
         self._session = "read-write" if writes else "any"
         self._connection: Connection | None = None
+        self._deadline_s = _DEADLINE_S
         self.address = address(url)
         _links.add(self)
 
     @contextmanager
     def session(self, *, needs_schema: bool = True) -> Iterator[Connection]:
-        """Lend the connection for statements that take up to six seconds.
+        """Lend the connection for statements that take up to six seconds, or less in a `hurry`.
 
         Raises `SharedLogError` if they fail; the next session reconnects.
         """
         psycopg = load()
-        if not self._lock.acquire(timeout=_DEADLINE_S):
+        if not self._lock.acquire(timeout=self._deadline_s):
             raise SharedLogError(self.address, "is used by another thread", _WAIT)
         try:
             connection = self._connect(psycopg, needs_schema=needs_schema)
-            with _deadline(connection):
+            with _deadline(connection, self._deadline_s):
                 yield connection
         except psycopg.Error as error:
             passed = isinstance(error, psycopg.DataError | psycopg.IntegrityError)
@@ -259,6 +261,10 @@ class Link:
     def is_open(self) -> bool:
         return self._connection is not None and not self._connection.closed
 
+    def hurry(self) -> None:
+        """Wait no longer than a moment from now on: the program ends."""
+        self._deadline_s = _LAST_DEADLINE_S
+
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -291,6 +297,8 @@ class Link:
     def _connect(self, psycopg: Any, *, needs_schema: bool) -> Connection:
         if self._connection is not None and not self._connection.closed:
             return self._connection
+        if self._deadline_s < _DEADLINE_S:
+            raise SharedLogError(self.address, "is not connected", _WAIT)
         connection: Connection = psycopg.connect(
             self._url,
             autocommit=True,
@@ -301,7 +309,7 @@ class Link:
         )
         self._connection = connection
         if needs_schema:
-            with _deadline(connection):
+            with _deadline(connection, self._deadline_s):
                 rows = connection.execute("SELECT key, value FROM kp.meta").fetchall()
             versions = {
                 key: int(value) for key, value in rows if key in {"schema", "oldest_client"}
@@ -326,7 +334,7 @@ def load() -> Any:
 
 
 @contextmanager
-def _deadline(connection: Connection) -> Iterator[None]:
+def _deadline(connection: Connection, seconds: float) -> Iterator[None]:
     """Shut the socket down at the deadline: a silent proxy keeps TCP alive forever."""
     duplicate = socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
 
@@ -334,7 +342,7 @@ def _deadline(connection: Connection) -> Iterator[None]:
         with suppress(OSError):
             duplicate.shutdown(socket.SHUT_RDWR)
 
-    timer = threading.Timer(_DEADLINE_S, shut_down)
+    timer = threading.Timer(seconds, shut_down)
     timer.daemon = True
     timer.start()
     try:

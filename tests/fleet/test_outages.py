@@ -12,6 +12,9 @@ import pytest
 from pods import end, record, record_until_killed, run_of, wait_for
 from servers import Proxy, SharedServer
 
+from kp_middleware import KnowledgePulse
+from kp_middleware.testing import Fault, LocalRegistry
+
 pytestmark = pytest.mark.timeout(150)
 
 
@@ -119,6 +122,24 @@ def test_a_network_that_goes_silent(server, own_shared, pods, start, ask, whole)
 
     assert in_log(ask, own_shared) == in_files([pod])
     assert whole(own_shared) == len(in_files([pod]))
+
+
+def test_who_ends_in_a_network_that_has_gone_silent_waits_for_neither_log_nor_registry(
+    server, own_shared, db
+):
+    with Proxy(server.port) as proxy, LocalRegistry(answers=lambda _: Fault.HANG) as registry:
+        url = own_shared.replace(f":{server.port}/", f":{proxy.port}/")
+        there = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
+        kp = KnowledgePulse(db=db, embedder=None, shared=url, **there)
+        kp.submit(run_of(1))
+        kp.flush(timeout_s=0.1)
+        wait_for(lambda: registry.requests)
+        with proxy.silent():
+            began = time.monotonic()
+            kp.close(timeout_s=1)
+            took_s = time.monotonic() - began
+
+    assert took_s < 5
 
 
 def test_who_freezes_with_the_lock_holds_up_the_others_for_seconds(
