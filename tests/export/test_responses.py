@@ -1,3 +1,6 @@
+import time
+from email.utils import formatdate
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -158,6 +161,13 @@ def test_the_wait_is_what_the_registry_asks_for_if_it_makes_sense(headers, wait_
     error = error_of(Answer(429, headers=headers), RegistryUnavailableError)
 
     assert error.retry_after_s == wait_s
+
+
+def test_a_date_without_a_date_of_the_answer_is_one_of_our_clock():
+    at = formatdate(time.time() + 1000, usegmt=True)
+    later = Answer(429, headers={"Retry-After": at, "Date": ""})
+
+    assert error_of(later, RegistryUnavailableError).retry_after_s == pytest.approx(1000, abs=30)
 
 
 OF_HEADERS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=200)
