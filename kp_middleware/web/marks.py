@@ -115,7 +115,7 @@ class Table(NamedTuple):
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Whether each column holds only numbers; the first never counts."""
+        """Return whether each column holds only numbers; the first never counts."""
         return tuple(
             place > 0 and all(_NUMBER.fullmatch(row.cells[place]) for row in self.rows)
             for place in range(len(self.columns))
