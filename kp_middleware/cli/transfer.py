@@ -130,7 +130,8 @@ def _hook_transcript() -> Path:
         path = Path(json.load(sys.stdin)["transcript_path"]).expanduser()
         if path.is_file():
             return path
-    raise click.UsageError("--hook needs the JSON of Claude Code's Stop hook on standard input")
+    message = "--hook needs the JSON of Claude Code's Stop hook on standard input"
+    raise click.ClickException(message)  # exits with 1: 2 would keep Claude Code from stopping
 
 
 def _import(file: Database, db: Path, request: "ImportRequest", *, dry_run: bool) -> dict[str, Any]:
