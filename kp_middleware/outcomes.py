@@ -73,7 +73,7 @@ _TROUBLE: Final = re.compile(
     re.IGNORECASE,
 )
 _PIPE: Final = re.compile(r"(?<!\|)\|(?!\|)")
-_COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]*m|\r(?=\n)")  # and line ends of terminals
 _CUT: Final = re.compile(r"… \[cut: \d+ characters in all\]\Z")
 _REFUSAL: Final = re.compile(
     r"\b(?:I(?:['’]m| am) (?:\w+ )?(?:sorry|unable|not able|afraid)|I apologi[sz]e|unfortunately"

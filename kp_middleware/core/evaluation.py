@@ -23,7 +23,7 @@ def known_success(success: bool, source: str | None) -> bool | None:  # noqa: FB
 
 def default_confidence(*, success: bool) -> float:
     """Return the confidence assumed if the agent gives none: 0.8, or 0.2 after a failure."""
-    return 0.8 if success else 0.2
+    return _DEFAULT_CONFIDENCE if success else 0.2
 
 
 class Ending(NamedTuple):
