@@ -241,7 +241,8 @@ class SettingsGate:
         reason = self._reason(choice, score.value, history.rank_key, ranking)
         if not is_chosen:
             return Decision("withhold", reason, bar, credit)
-        if self.below_limit(history.forwarded_in_a_day):
+        is_limited = self._max_per_day is not None  # else the history need not count
+        if not is_limited or self.below_limit(history.forwarded_in_a_day):
             return Decision("forward", reason, bar, credit, bool(self.window))
         reason = Reason(ReasonCode.DAILY_LIMIT, {**reason.args, "limit": self._max_per_day})
         return Decision("withhold", reason, bar, credit, bool(self.window))
