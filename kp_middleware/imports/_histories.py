@@ -57,10 +57,8 @@ def read_messages(values: Iterable[object], context: ImportContext) -> Iterator[
                 continue
             if is_tau_bench:  # there, the result of a failed tool starts with Error
                 results = (
-                    result._replace(failed=True)
-                    if as_text(result.output).startswith("Error")
-                    else result
-                    for result in parsed.results
+                    one._replace(failed=one.failed or as_text(one.output).startswith("Error"))
+                    for one in parsed.results
                 )
                 parsed = parsed._replace(results=tuple(results))
             run.add_message(parsed, as_time_s(as_dict(message).get("timestamp")))
