@@ -39,7 +39,8 @@ _ROLES: Final = {
 _CALL_TYPES: Final = ("tool_use", "tool_call")  # also of a server's tools, with a prefix
 _RESULT_TYPES: Final = ("tool_result", "tool_call_response")
 _SERVED_CALLS: Final = frozenset(  # of the Responses API, by the provider's own tools
-    f"{tool}_call" for tool in ("web_search", "file_search", "code_interpreter", "mcp")
+    f"{tool}_call"
+    for tool in ("web_search", "file_search", "code_interpreter", "image_generation", "mcp")
 )
 _OPENINFERENCE_SEARCH: Final = "web_search_call"  # without a result
 _CONTENT_KEYS: Final = ("parts", "contents", "content", "refusal")
@@ -218,7 +219,7 @@ def _parse_parts(message: Json, role: str) -> ChatMessage:
     reasoning = first_text(message, "reasoning_content", "reasoning")
     thoughts = [thought for part in parts for thought in part.thoughts]
     calls = [_parse_call(call) for call in as_dicts(message.get("tool_calls"))]
-    calls = calls or [call for part in parts for call in part.calls]
+    called = [call for part in parts for call in part.calls]  # LangChain has them twice
     if isinstance(message.get("function_call"), dict):
         calls.append(_parse_call(message["function_call"]))
     usage = as_dict(message, "usage_metadata") or as_dict(message, "usage")
@@ -226,12 +227,12 @@ def _parse_parts(message: Json, role: str) -> ChatMessage:
     results = [result for part in parts for result in part.results]
     served = [step for part in parts for step in part.served]
     if role == "assistant":  # results in its own message are those of the provider's tools
-        served += take_served(calls, results)
+        served += [*take_served(called, results), *take_served(calls, results)]
     return ChatMessage(
         role,
         tuple([reasoning, *thoughts] if reasoning else thoughts),
         tuple(text for part in parts for text in part.texts),
-        tuple(calls),
+        tuple(calls or called),
         tuple(results),
         as_name(model) or as_name(message.get("model")),
         sum_tokens(usage.get("input_tokens", usage.get("prompt_tokens"))),
