@@ -110,13 +110,13 @@ def _sort_key(value: object) -> str | None:
 
 def _build_trees(rows: list[Json], format_: _Format, context: ImportContext) -> list[BufferedSpan]:
     """Build the span trees and return their outermost spans; the last span of an id wins."""
-    starts = [_epoch_s(_field(row, format_.start)) for row in rows]
+    starts = [_field(row, format_.start, as_time_s) for row in rows]
     first_s = next((at_s for at_s in starts if at_s is not None), context.at_s or 0.0)
     spans: dict[int | str, BufferedSpan] = {}
     parents: dict[int | str, str | None] = {}
     for count, (row, start_s) in enumerate(zip(rows, starts, strict=True)):
         key = _field(row, format_.id, as_name) or f"#{count}"
-        end_s = _epoch_s(_field(row, format_.end))
+        end_s = _field(row, format_.end, as_time_s)
         at_s = first_s if start_s is None else start_s
         end_s = at_s if end_s is None and start_s is None else end_s
         content, scope = format_.read(row), Scope(as_text(row.get("scope")))
@@ -149,14 +149,6 @@ def _link_parents(
                     depths[child] = min(depths[id] + 1, _MAX_DEPTH)
                     spans[child].parent, parent_span.children[child] = parent_span, spans[child]
     return tops
-
-
-def _epoch_s(value: Any) -> float | None:
-    """Return a time in nanoseconds, seconds or ISO 8601 as epoch seconds."""
-    with suppress(TypeError, ValueError, OverflowError):
-        if (at_s := as_time_s(int(value) / 1e9)) is not None:
-            return at_s
-    return as_time_s(value)
 
 
 _RESOURCE_KEYS: Final = ("resourceSpans", "resource_spans", "batches")

@@ -7,6 +7,7 @@ messages, and the parts of OpenTelemetry's GenAI conventions.
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -109,17 +110,23 @@ def sum_tokens(*values: object) -> int | None:
 def as_time_s(value: object) -> float | None:
     """Return a time as epoch seconds, or None if it is not one between 1990 and 2100.
 
+    Numbers may also be milliseconds, microseconds or nanoseconds.
+
     >>> as_time_s("2026-11-01T09:14:03Z") == as_time_s("2026-11-01 09:14:03.000") == 1793524443.0
     True
+    >>> as_time_s("1793524443000000000") == as_time_s(1793524443000) == 1793524443.0
+    True
     """
-    seconds = as_number(value)
-    if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    return seconds if seconds is not None and _EARLIEST_S <= seconds <= _LATEST_S else None
+    number: object = value
+    with suppress(ValueError, OverflowError):
+        if isinstance(value, str):
+            moment = None if value.isdecimal() else datetime.fromisoformat(value)
+            utc = moment and (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+            number = int(value) if utc is None else utc.timestamp()
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            times_s = (number / scale for scale in (1, 1e3, 1e6, 1e9))
+            return next((one for one in times_s if _EARLIEST_S <= one <= _LATEST_S), None)
+    return None
 
 
 def parse_json(value: object) -> Any:
