@@ -178,8 +178,8 @@ def _is_bare_value(match: re.Match[str], value: str, name: str, sign: str) -> bo
     if sign == "=" and _ENV.fullmatch(name) and value[0] not in "[{(":
         return not (is_harmless(value) or is_call(value) or value.lower() == own_name)
     first = _SEGMENTS.split(value, maxsplit=1)[0]
-    is_whole = len(first) > 2 and first[0] not in ":%{<" and first[-1] != ":"
-    is_whole |= first[:1] == "$" and len(first) < len(value)
+    is_whole = len(first) > 2 and first[0] not in ":$%{<" and first[-1] != ":"
+    is_whole |= first[:1] == "$" and value[len(first) : len(first) + 1] in {")", "}"}
     candidates = (value.rstrip(".:"), first)[: 1 + is_whole]
     if any(_is_reference(candidate, own_name, name) for candidate in candidates):
         return False

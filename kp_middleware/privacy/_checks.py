@@ -11,6 +11,7 @@ from kp_middleware.privacy._decoding import (
 )
 from kp_middleware.privacy._values import (
     CHECKS,
+    TABLE,
     Check,
     alternates_often,
     case_changes,
@@ -52,7 +53,7 @@ _TAKES_GROUP = re.compile(
     r"\b(?:docker|podman|nerdctl|kubectl|git|ps|chroot|setpriv|install|systemd-run)\b[^\n|;&]*\Z"
 )
 _FILE = re.compile(r"(?:[\w.=-]+/)+[\w.=-]*\.[a-z][a-z0-9]{1,6}")
-_STYLE = re.compile(r"[a-z]+(?:-[a-z]+)*(?:\([^)]*\))?(?:::?[a-z-]+)*\{")
+_STYLE = re.compile(r"[a-z]{4,20}(?:-[a-z]+)*(?:\([^)]*\))?(?:::?[a-z-]+)*\{")
 _SCRIPT = re.compile(r"\bfunction\b|=>|&&|\|\||\breturn\b|[!=]==?|[a-z]\(\)")
 _PUBLIC = re.compile(r"(?i)\bpublic \Z")
 _KEY_ID = re.compile(r"(?:0x)?[0-9A-F]{8,40}")  # of GnuPG
@@ -63,6 +64,9 @@ _MEMBER = re.compile(  # of an object, or a type
     r"[$A-Za-z_]+(?:\??\.#?[A-Za-z_]+){1,8}[),;]*|(?:[A-Z][a-z\d]+)+(?:Key|Token|Secret|Credential)(?:Types?|s)?"
 )
 _WEAK = re.compile(r"[A-Za-z][A-Za-z@$]{2,15}\d{1,4}[!@#$%*?]?")
+_NAME_FIELD_BEFORE = re.compile(
+    rf"""(?i:["'](?:[a-z_]{{0,12}}(?:{TABLE["names"]["name_fields"]}))["']\s?:\s?["'][^"\n]{{0,80}})\Z"""
+)
 _SETTER = re.compile(r"(?i)(?<![A-Za-z])(?:set|with)\w{0,24}\Z")
 _READ = re.compile(r"(?i)(?:get|fetch|read|load|find|has|delete|the|no|any)[ _]?[\w.-]{0,30}\Z")
 _LISTED_BEFORE = re.compile(r"""["']\s{0,4},\s{0,8}["'][\w.-]{0,40}\Z""")
@@ -118,7 +122,7 @@ def is_plain(value: str, name: str, bare: str) -> bool:
     If it is ``bare``, that is the sign before it, it can be a number or code, too.
     """
     if (
-        len(value) == 1
+        (len(value) == 1 and not bare)
         or _VERSION.fullmatch(value)
         or ("signing" in name.lower() and _KEY_ID.fullmatch(value))
     ):
@@ -174,10 +178,10 @@ def is_login_flag(match: re.Match[str]) -> bool:
 def is_told_password(match: re.Match[str]) -> bool:
     """Return whether a value in prose mixes letters and digits, after a password weakly."""
     value, is_far = value_of(match), "far" in match.re.groupindex and match["far"]
-    if is_strong_mix(value):
-        return not (is_far and is_hexadecimal(value))
-    is_after_password = not is_far and is_password_name(match[0][: -len(value)])
-    return is_after_password and _WEAK.fullmatch(value) is not None
+    is_after_password = is_password_name(match[0][: -len(value)])
+    if is_far:
+        return is_after_password and is_strong_mix(value) and not is_hexadecimal(value)
+    return is_strong_mix(value) or (is_after_password and _WEAK.fullmatch(value) is not None)
 
 
 def is_key_in_prose(match: re.Match[str]) -> bool:
@@ -189,6 +193,11 @@ def is_key_in_prose(match: re.Match[str]) -> bool:
 def is_secret_of_client(match: re.Match[str]) -> bool:
     value = value_of(match)
     return alternates_often(value) and not (is_long_name(value) or is_made_of_words(value))
+
+
+def is_secret_beside_name(match: re.Match[str]) -> bool:
+    is_named = _NAME_FIELD_BEFORE.search(text_before(match, 120, "name")) is not None
+    return is_named and is_secret_argument(match)
 
 
 def is_secret_argument(match: re.Match[str]) -> bool:
