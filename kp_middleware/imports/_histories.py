@@ -125,15 +125,11 @@ def _read_atif_verdict(document: Json, path: Path | None) -> bool | None:
 
 
 def _read_step(run: SourceRun, step: Json, model: str | None) -> None:
-    calls = [
-        {**call, "name": call.get("function_name"), "id": call.get("tool_call_id")}
-        for call in as_dicts(step.get("tool_calls"))
-    ]
     message = {
+        **step,
         "role": "assistant" if step.get("source") == "agent" else step.get("source"),
         "content": text_of(step.get("message")),
         "reasoning_content": text_of(step.get("reasoning_content")),
-        "tool_calls": calls,
         "model": step.get("model_name") or model,
         "usage": step.get("metrics"),
     }

@@ -307,11 +307,12 @@ def _block_text(block: Json) -> str:
 
 
 def _parse_call(call: Json) -> ToolCall:
-    """Parse a tool call in OpenAI's, Anthropic's, Bedrock's or LangChain's form."""
+    """Parse a tool call in OpenAI's, Anthropic's, Bedrock's, LangChain's or ATIF's form."""
     function = as_dict(call, "function") or call
     arguments = parse_arguments(first_value(function, "arguments", "args", "input"))
-    call_id = as_name(call.get("id")) or as_name(call.get("toolUseId"))
-    return ToolCall(as_text(function.get("name")) or "(unnamed)", arguments, call_id)
+    ids = map(as_name, map(call.get, ("id", "toolUseId", "tool_call_id")))
+    name = first_text(function, "name", "function_name") or "(unnamed)"
+    return ToolCall(name, arguments, next(filter(None, ids), None))
 
 
 def _parse_result(message: Json) -> Result:
