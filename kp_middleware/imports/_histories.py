@@ -45,7 +45,8 @@ def read_messages(values: Iterable[object], context: ImportContext) -> Iterator[
     """Yield a run of each document: ``{"messages": […]}``, ``{"traj": […]}`` or a bare list."""
     for value in values:
         document = as_dict(value)
-        histories = (value, *(document.get(key) for key in ("messages", "traj", "items")))
+        keys = ("messages", "traj", "items")
+        histories = (value, *(parse_json(document.get(key)) for key in keys))
         history = next(filter(None, map(as_list, histories)), [])
         if not has_messages(history):
             context.skip("unknown_type")

@@ -283,7 +283,10 @@ def _kind_of(type_: object) -> Kind:
 
 def read_langsmith(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
     """Yield the run of each trace, as written by ``list_runs`` or LangSmith's command line."""
-    objects = map(as_dict, values)
+    texts = ("inputs", "outputs", "extra", "feedback_stats")  # JSON in the bulk export
+    objects = (
+        row | {key: parse_json(row.get(key)) for key in texts} for row in map(as_dict, values)
+    )
     runs = (row if "run_type" in row or as_name(row.get("trace_id")) else {} for row in objects)
     for key, rows in _group_by_trace(runs, _LANGSMITH, context):
         agents = {as_name(row.get("id")): _agent_name(row) for row in rows}

@@ -204,6 +204,7 @@ def test_calls_that_share_an_id_are_paired_in_order(read):
     ("document", "success", "source"),
     [
         ({"messages": conversation()}, True, "assumed"),
+        ({"messages": json.dumps(conversation())}, True, "assumed"),
         ({"traj": conversation(), "reward": 1.0}, True, "verdict"),
         ({"traj": conversation(), "reward": 0}, False, "verdict"),
         ({"messages": conversation(), "resolved": False}, False, "verdict"),
@@ -385,6 +386,20 @@ def test_spans_of_langsmith_become_runs_in_the_order_of_their_events(read):
     assert (first.thread_id, first.input_tokens) == ("a-thread", 4)
     assert first.trace.outcome.result_summary == "Done."
     assert (first.trace.metadata.success, first.success_source) == (False, "verdict")
+
+
+def test_langsmiths_bulk_export_has_json_in_texts(read):
+    columns = ("inputs", "outputs", "extra", "feedback_stats")
+    texts = [
+        {**run, **{name: json.dumps(run[name]) for name in columns if name in run}}
+        for run in langsmith_runs()
+    ]
+
+    (run,), _ = read("langsmith", lines(*langsmith_runs()))
+    (other,), _ = read("langsmith", lines(*texts))
+
+    assert step_tuples(other) == step_tuples(run)
+    assert (other.thread_id, other.success_source) == ("a-thread", "verdict")
 
 
 def test_observations_of_langfuse_become_a_run(read):
