@@ -37,13 +37,15 @@ _RESULTS: Final = re.compile(
     | (?:\#|ℹ)\ fail\ (?:(?P<pass_node>0)|(?P<fail_node>\d+))$              # node --test
     | (?P<pass_go>ok\ +\t?\S+\t(?:[\d.]+s|\(cached\)).*$) | (?P<fail_go>FAIL(?:\t\S+.*)?$)
     | test\ result:\ (?:(?P<pass_cargo>ok)|(?P<fail_cargo>FAILED))\..*$
-    | (?P<fail_rust>error(?:\[E\d+\]:|:\ (?:could\ not\ compile|test\ failed|\d+\ target)).*$)
+    | (?P<fail_rust>error(?:\[E\d+\]:
+        |:\ (?:could\ not\ compile|aborting|test\ failed|\d+\ target)).*$)
     | (?P<fail_compiler>\S+?(?::\d+){1,2}:\ (?:fatal\ )?error:\ .*$)         # gcc, javac, mypy
     | (?P<fail_driver>(?:collect2|cc1(?:plus)?|gcc|g\+\+|clang(?:\+\+)?):\ (?:fatal\ )?error:\ .*$)
     | (?P<fail_go_build>(?:vet:\ )?\S+\.go:\d+:\d+:\ .*$)
     | (?P<fail_make>g?make(?:\[\d+\])?:\ \*\*\*\ .*$)
     | (?P<fail_tsc>(?:\S.*\b)?error\ TS\d+:\ .*$)
-    | (?P<fail_found>Found\ \d+\ errors?(?:\.|\ in\ (?:\d+\ files?|the\ same\ file|\S+:\d+)\b).*$)
+    | (?P<fail_found>Found\ [1-9]\d*\ errors?
+        (?:\.|\ in\ (?:\d+\ files?|the\ same\ file|\S+:\d+)\b).*$)
     | (?P<pass_mypy>Success:\ no\ issues\ found\b.*$) | (?P<pass_ruff>All\ checks\ passed!$)
     | (?:\[INFO\]\ )?BUILD\ (?:(?P<pass_build>SUCCESS)|(?P<fail_build>FAIL))\S*.*$   # maven, gradle
     )""",
@@ -52,7 +54,8 @@ _RESULTS: Final = re.compile(
 """Result lines of tests and builds; the last match counts."""
 
 _COMPILERS: Final = (
-    r"gcc|g\+\+|cc|c\+\+|clang\+*|tsc|javac|make|cargo\s(?:build|check)|go\s(?:build|vet)"
+    r"gcc|g\+\+|cc|c\+\+|clang\+*|tsc|javac|rustc|make|ninja|cmake\s--build"
+    r"|cargo\s(?:build|check)|go\s(?:build|vet)"
 )
 _RUNNERS: Final = (
     r"pytest|unittest|tox|nox|jest|vitest|mocha|node\s--test|(?:npm|yarn|pnpm|bun)\s(?:run\s)?test"
