@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kp_middleware.core.evaluation import RunFacts, score_run
@@ -13,7 +13,6 @@ from kp_middleware.embedding._model import (
     Embedder,
     MiniLMEmbedder,
     Vector,
-    embed_many,
     embedded_text,
 )
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
@@ -125,10 +124,6 @@ class Scorer:
         except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
             self._warn_once("recall compares words only, the embedder failed", error)
         return Embedded(run, task)
-
-    def embed_many_with(self, pairs: Iterable[tuple[ReasoningTrace, str]]) -> Iterator[Embedded]:
-        """Yield `embed_with` of each pair, in parallel as in `embed_many`."""
-        return embed_many(lambda pair: self.embed_with(*pair), pairs, self._embedder)
 
     def load(self) -> None:
         """Load the stored vectors, before a look-up that holds a lock."""

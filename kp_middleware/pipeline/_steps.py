@@ -21,6 +21,7 @@ from kp_middleware.embedding import (
     Scorer,
     Vector,
     VectorCache,
+    embed_many,
 )
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
 from kp_middleware.estimate import (
@@ -226,7 +227,8 @@ class Stages:
                     written.append((seq, trace, shape_of(stored, trace)))
                     yield trace, stored.user_text if self._recalls else ""
 
-        for embedded in self._scorer.embed_many_with(kept()):
+        scorer, embedder = self._scorer, self._embedder
+        for embedded in embed_many(lambda one: scorer.embed_with(*one), kept(), embedder):
             seq, trace, shape = written.popleft()
             self.score(seq, (trace, shape, embedded))
             yield taken - len(written)
