@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.formula import SIGNALS
@@ -25,20 +25,10 @@ from kp_middleware.views.wording import (
     zero_or_one,
 )
 
-_KEYS: Final = (
-    *("seq", "id", "state", "started_at", "duration_ms", "domain", "objective", "result_summary"),
-    *("success", "confidence", "error_type", "framework", "agent_id", "agent_name", "model"),
-    *("thread_id", "tags", "privacy_level", "visibility", "step_count", "tool_count"),
-    *("recovery_count", "input_tokens", "output_tokens", *SIGNALS),
-    *(f"{name}_weight" for name in SIGNALS),
-    *("rules", "score", "threshold", "p_success", "rank_key", "bar", "gate", "decision", "scorer"),
-    *("embedder", "nearest_seq", "nearest_similarity", "scored_ms", "day", "margin", "above"),
-    *("base_score", "redactions", "decided_at", "reason_code", "reason_args", "verdict"),
-    *("confidence_source", "success_source", "nearest_id", "nearest_objective", "reason", "steps"),
-    *("outbox", "feedback"),
+_NESTED: Final = {"scoring", "estimate", "owner", "recalled", "signals", "weights", "took_ms"}
+_RUN_KEYS, _SCORE_KEYS = (
+    [one.name for one in fields(record) if one.name not in _NESTED] for record in (Run, Scoring)
 )
-"""The keys of a run in JSON: its own, and those of its score, which are None without one."""
-
 _TITLE: Final = 300
 _BACKTICKS: Final = re.compile("`+")
 
@@ -108,21 +98,22 @@ def view_trace(run: Run) -> TraceView:
 def run_as_json(run: Run) -> dict[str, Any]:
     """Return a run for JSON; outcomes are 0 or 1, and None if they are only assumed."""
     scoring = run.scoring
-    fields = {name: getattr(run, name, getattr(scoring, name, None)) for name in _KEYS}
-    if scoring is not None:
-        fields |= zip(SIGNALS, scoring.signals, strict=True)
-        fields |= {f"{name}_weight": getattr(scoring.weights, name) for name in SIGNALS}
-        is_forwarded = scoring.decision == "forward"
-        fields["verdict"] = "forwarded" if is_forwarded else scoring.decision and run.reason_code
-        if scoring.threshold is not None or scoring.decision is not None:
-            fields["above"] = int(is_cleared(run))
-        fields["scored_ms"] = scoring.took_ms
+    row = {name: getattr(run, name) for name in _RUN_KEYS}
+    row |= {name: getattr(scoring, name, None) for name in _SCORE_KEYS}
+    for name in SIGNALS:
+        row[name] = scoring and getattr(scoring.signals, name)
+        row[f"{name}_weight"] = scoring and getattr(scoring.weights, name)
+    is_decided = scoring is not None and (scoring.threshold is not None or scoring.decision)
+    verdict = scoring and scoring.decision and run.reason_code
     feedback = [
         asdict(record)
         | {name: zero_or_one(getattr(record, name)) for name in ("success", "success_before")}
         for record in run.feedback
     ]
-    return fields | {
+    return row | {
+        "verdict": "forwarded" if scoring and scoring.decision == "forward" else verdict,
+        "above": int(is_cleared(run)) if is_decided else None,
+        "scored_ms": scoring and scoring.took_ms,
         "success": zero_or_one(run.known_success),
         "rules": [rule._asdict() for rule in scoring.rules] if scoring else [],
         "day": run.started_at[:10],
