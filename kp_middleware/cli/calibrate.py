@@ -80,7 +80,7 @@ def calibrate(
         for sentence in filter(None, (successes["in_words"], successes["warning"])):
             console.print_rich("", safe_text(sentence))
         if last_gate not in {"", settings.gate.name}:
-            hint(f"(now) is {settings.gate.name}, of your settings; the last run used {last_gate}")
+            hint(f"(now) is {settings.gate.name}, your setting; the last run used {last_gate}")
     output.fail_if_empty(not calibration.runs)
 
 
