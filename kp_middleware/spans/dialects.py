@@ -18,6 +18,7 @@ from kp_middleware.spans.messages import (
     as_dicts,
     as_text,
     first_text,
+    first_value,
     last_text,
     latest_request,
     parse_arguments,
@@ -81,6 +82,8 @@ _INPUT_PREFIXES: Final = (
     "llm.input_messages.",
     "input.value",
 )
+_INPUT_TOKENS: Final = ("input_tokens", "prompt_tokens")  # the latter until 1.27
+_OUTPUT_TOKENS: Final = ("output_tokens", "completion_tokens")
 _DETAILS_EVENT: Final = "gen_ai.client.inference.operation.details"
 _MESSAGE_EVENTS: Final = {"gen_ai.user.message": "user", "gen_ai.assistant.message": "assistant"}
 _ARGUMENT_KEYS: Final = ("gen_ai.tool.call.arguments", "tool_arguments", "traceloop.entity.input")
@@ -266,8 +269,8 @@ def _genai(kind: Kind, name: str, attributes: Attributes, events: Sequence[Event
             _messages(attributes, events, "output"),
             first_text(attributes, "gen_ai.response.model", "gen_ai.request.model"),
             (
-                attributes.get("gen_ai.usage.input_tokens"),
-                attributes.get("gen_ai.usage.output_tokens"),
+                first_value(attributes, *(f"gen_ai.usage.{key}" for key in _INPUT_TOKENS)),
+                first_value(attributes, *(f"gen_ai.usage.{key}" for key in _OUTPUT_TOKENS)),
             ),
         )._replace(conversation=conversation)
     if kind in {"tool", "retriever"}:
@@ -286,9 +289,10 @@ def _genai(kind: Kind, name: str, attributes: Attributes, events: Sequence[Event
     answer = as_text(attributes.get("final_result")) and parse_json(attributes["final_result"])
     is_pydantic_ai = "final_result" in attributes or "gen_ai.agent.call.id" in attributes
     request = latest_request(_messages(attributes, events, "input"))
+    own = ("traceloop.entity.name",) if attributes.get("traceloop.span.kind") == "agent" else ()
     return SpanContent(
         kind,
-        first_text(attributes, "gen_ai.agent.name", "gen_ai.workflow.name"),
+        first_text(attributes, "gen_ai.agent.name", "gen_ai.workflow.name", *own),
         answer=answer or last_text(_messages(attributes, events, "output")) or None,
         request=request,
         task=request if attributes.get("gen_ai.operation.name") in _GROUPS else "",

@@ -85,7 +85,7 @@ def first_text(values: Mapping[str, Any], *keys: str) -> str:
     return next((text for key in keys if (text := as_text(values.get(key)))), "")
 
 
-def first_value(values: Json, *keys: str) -> Any:
+def first_value(values: Mapping[str, Any], *keys: str) -> Any:
     """Return the first value under these keys that is not None."""
     return next((values[key] for key in keys if values.get(key) is not None), None)
 

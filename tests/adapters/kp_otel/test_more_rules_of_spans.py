@@ -352,11 +352,13 @@ def test_an_open_run_holds_sixteen_megabytes_and_the_names_of_the_rest(tracer, c
 
 def test_the_older_messages_of_openllmetry_are_read(tracer, collector):
     said = {
-        "traceloop.span.kind": "workflow",
+        "traceloop.span.kind": "agent",
+        "traceloop.entity.name": "cook",
         "traceloop.association.properties.thread_id": "a thread",
     }
     spoken = {
         "llm.request.type": "chat",
+        "gen_ai.usage.prompt_tokens": 5,
         "gen_ai.prompt.0.role": "user",
         "gen_ai.prompt.0.content": "An egg?",
         "gen_ai.completion.0.role": "assistant",
@@ -365,14 +367,14 @@ def test_the_older_messages_of_openllmetry_are_read(tracer, collector):
         "gen_ai.completion.0.tool_calls.0.arguments": '{"minutes": 6}',
     }
     with (
-        tracer.start_as_current_span("x.workflow", attributes=said),
+        tracer.start_as_current_span("cook.agent", attributes=said),
         tracer.start_as_current_span("openai.chat", attributes=spoken),
     ):
         pass
 
     run = collector.runs[0]
     assert step_lines(run) == ["observation An egg?", "thought I boil.", "tool_call boil"]
-    assert run.thread_id == "a thread"
+    assert (run.thread_id, run.agent_name, run.input_tokens) == ("a thread", "cook", 5)
 
 
 def test_enable_uses_the_global_provider(collector, monkeypatch):
