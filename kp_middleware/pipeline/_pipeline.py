@@ -87,6 +87,7 @@ NO_FILE: Final = "not supported with a custom store: query your store directly"
 _WHEN_CLOSED: Final = "the pipeline is closed; close it after the last run"
 _WHEN_FULL: Final = "the queue is full: see kp.stats().trouble, or raise max_queue_bytes"
 _EXIT_S: Final = 2.0
+_LONGEST_S: Final = threading.TIMEOUT_MAX / 2  # infinity, for a thread
 _LAST_REQUEST_S: Final = 0.5  # before a deadline no other begins: an unheard one is sent again
 
 
@@ -237,6 +238,7 @@ class Pipeline:
         Returns:
             The unfinished work.
         """
+        timeout_s = min(timeout_s, _LONGEST_S)
         is_used = self.settings.sync or self._waits is not None
         if timeout_s and not self._closed and (is_used or any(self._backlog())):
             self._scorer.start()
@@ -272,7 +274,7 @@ class Pipeline:
 
         Exceeds the timeout only while finished runs are being written to the file.
         """
-        self._end(time.monotonic(), timeout_s)
+        self._end(time.monotonic(), min(timeout_s, _LONGEST_S))
 
     def _end(self, since_s: float, timeout_s: float) -> None:
         """Stop within the timeout, counted from ``since_s``, unless runs are still being stored."""

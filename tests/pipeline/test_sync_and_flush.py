@@ -1,5 +1,6 @@
 """What an agent pays with sync=True, and what a flush waits for: never where that is of no use."""
 
+import math
 import threading
 import time
 
@@ -37,18 +38,19 @@ def test_a_flush_scores_what_others_left_in_its_time(pulse, db):
     backlog, asked = kp.flush(timeout_s=0), [*embedder.asked]
 
     assert (backlog.unscored, asked) == (20, [])
-    assert not kp.flush()
+    assert not kp.flush(timeout_s=math.inf)
     assert column_of(db, "state") == ["scored"] * 20
 
 
-def test_closing_keeps_what_is_in_memory(pulse, db):
+@pytest.mark.parametrize("timeout_s", [30, math.inf])
+def test_closing_keeps_what_is_in_memory(pulse, db, timeout_s):
     kp = pulse(sync=True)
     db.mkdir()
     agent = echo(kp)
     [agent(str(number)) for number in range(5)]
     db.rmdir()
 
-    kp.close(timeout_s=30)
+    kp.close(timeout_s=timeout_s)
 
     assert column_of(db, "state") == ["scored"] * 5
 
