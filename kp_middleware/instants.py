@@ -1,11 +1,14 @@
 """Instants as texts in UTC, to the millisecond, which sort by time."""
 
 from datetime import UTC, datetime
+from typing import Final
+
+_LAST_S: Final = 253_402_300_799.0  # of the year 9999, the last of a datetime
 
 
 def instant(epoch_s: float) -> str:
     """Return epoch seconds as an ISO 8601 text: ``1970-01-01T00:00:00.000Z``."""
-    utc = datetime.fromtimestamp(epoch_s, UTC)
+    utc = datetime.fromtimestamp(min(epoch_s, _LAST_S), UTC)
     return utc.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 

@@ -79,6 +79,14 @@ def test_case_21_what_nobody_resumes_is_incomplete_in_time(db):
     assert (run.state, run.scoring, run.reason) == ("incomplete", None, "it was not resumed")
 
 
+def test_case_21_what_may_wait_for_ever_is_kept(db):
+    with KnowledgePulse(db=db, embedder=None, paused_ttl_s=1e12) as kp:
+        risking().invoke(GO, on_thread(kp))
+        kp.flush()
+
+        assert stored_run(kp).state == "paused"
+
+
 @pytest.mark.parametrize(
     ("known", "ended"),
     [
