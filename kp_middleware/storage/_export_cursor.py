@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.outbox_items import LeasedOutbox, OutboxItem, lease_holder
-from kp_middleware.storage._outbox import LEASE_S
+from kp_middleware.storage._outbox import LEASE_S, LONGEST_WAIT_S
 from kp_middleware.storage._records import Run
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ class CursorState(NamedTuple):
     sent: int = 0
     failed: int = 0
     last_error: str | None = None
+
+    def due_at(self, now: float) -> float:
+        """Return when the next run is due: at once if the clock was set back meanwhile."""
+        return self.retry_at if self.retry_at <= now + LONGEST_WAIT_S else 0.0
 
     def done(self, seq: int, state: str = "") -> "CursorState":
         left = tuple(one for one in self.left if one != seq)
@@ -81,7 +85,7 @@ class ExportCursor(Queries, LeasedOutbox):
     def claim(self, now: float, /) -> OutboxItem | None:
         while True:
             before = self._place()
-            if before.retry_at > now or self._is_claimed(before, now):
+            if before.due_at(now) > now or self._is_claimed(before, now):
                 return None
             seq, place = self._advance(before)
             if seq is None:
@@ -99,7 +103,7 @@ class ExportCursor(Queries, LeasedOutbox):
         if self._advance(before)[0] is None:
             return None
         is_claimed = self._is_claimed(before, now)
-        return min(before.claimed_until, now + _LOOK_AGAIN_S) if is_claimed else before.retry_at
+        return min(before.claimed_until, now + _LOOK_AGAIN_S) if is_claimed else before.due_at(now)
 
     def retry_now(self) -> None:
         before = self._place()

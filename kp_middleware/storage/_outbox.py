@@ -90,7 +90,7 @@ _ADD: Final = """
     WHERE outbox.state = 'cancelled' AND outbox.reason IS NOT ?
 """
 _POLL_S: Final = 1.0
-_LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # the registry never postpones an item further
+LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # the registry never postpones an item further
 _CLOCK_SKEW_S: Final = 60.0
 _EXIT_WAIT_MS: Final = 300  # for a locked file
 _FEW_ATTEMPTS: Final = 2
@@ -279,7 +279,7 @@ def due_s(due_at: str) -> float:
 
 def _longest(now: float) -> dict[str, str]:
     return {
-        "longest_wait": instant(now + _LONGEST_WAIT_S),
+        "longest_wait": instant(now + LONGEST_WAIT_S),
         "longest_lease": instant(now + LEASE_S + _CLOCK_SKEW_S),
     }
 

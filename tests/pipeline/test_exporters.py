@@ -239,6 +239,20 @@ def test_what_fails_is_given_again_and_what_is_refused_is_passed(exporting, monk
     assert ["one" in words for words in seen] == [True, False, False, False]
 
 
+def test_no_run_waits_for_an_instant_that_is_far_since_the_clock_was_set_back(
+    exporting, monkeypatch
+):
+    monkeypatch.setattr("kp_middleware.export._sender.backoff_s", lambda *_: 1e7)
+    given = []
+    kp = exporting(lambda _: 1 / 0)
+    ask(kp, "one")
+    kp.close()
+
+    exporting(given.append).flush(30)
+
+    assert len(given) == 1
+
+
 def cursor(connection):
     return ExportCursor(
         connection,
