@@ -28,7 +28,6 @@ _DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best")
     help='Also try this: a score, or a share such as "top 15%". Repeatable.',
 )
 @click.option("--set", "chosen", metavar="THRESHOLD", help="Write this to settings.toml first.")
-@click.option("--max-per-day", type=click.IntRange(0), help="Also apply this limit per 24 hours.")
 @options.domain
 @options.since
 @options.output_options(in_pipe="table")
@@ -38,7 +37,6 @@ def calibrate(
     *,
     thresholds: Sequence[str],
     chosen: str | None,
-    max_per_day: int | None,
     domain: str | None,
     since: str | None,
     output: Output,
@@ -46,7 +44,7 @@ def calibrate(
     """Show how many runs each threshold would have let through.
 
     Replays the gate over all stored runs in recording order, without changing them. Leaves out
-    private runs, which are never sent.
+    private runs, which are never sent. Applies max_per_day from your settings.
 
     \b
     kp-middleware calibrate
@@ -57,7 +55,7 @@ def calibrate(
         if chosen is not None:
             hint(write_setting("threshold", chosen)[1])
         settings = options.read_settings(db)
-        most = settings.max_per_day if max_per_day is None else max_per_day
+        most = settings.max_per_day
         calibration = gate.calibrated(
             history.scored_runs(domain if most is None else None),  # a limit is for all domains
             now=settings.threshold,
