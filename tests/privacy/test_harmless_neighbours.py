@@ -324,7 +324,7 @@ KINDS["what people, tools and logs say"] = (
         *(
             (form, value)
             for form in (
-                *("cargo login {}", "tool --key {} x", "tool -t {}", "databricks <<< x --value {}"),
+                *("cargo login {}", "tool --key {} x", "databricks <<< x --value {}"),
                 *("poetry config pypi-token.pypi {}", "my openai key is {}", "API 密钥是 {}"),
                 *("Incorrect API key provided: {}. See", "la clé est {}", "use this key: {}"),
                 *('client.run("{}")', "new Stripe('{}')", "polar_oat_{}", "/reset-password/{}"),
