@@ -99,6 +99,9 @@ class Sender:
                 return wait_s
             if (item := self._outbox.claim(self._clock())) is None:
                 break  # another process claimed it
+            if stop and stop.is_set():  # with a shared log, each step takes a while
+                self._enqueue_write(partial(self._outbox.release, item))
+                break
             self._send(item)
         return 0.0
 

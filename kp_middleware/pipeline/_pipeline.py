@@ -282,16 +282,18 @@ class Pipeline:
             return
         self._closed = True
         deadline = since_s + timeout_s
-        last_start = deadline - min(_LAST_REQUEST_S, timeout_s / 2)
+        last_request_s = _LAST_REQUEST_S * (1 if self._shared is None else 2)
+        last_start = deadline - min(last_request_s, timeout_s / 2)
         self._scorer.retry()
         self._scorer.wait_until_done(last_start - time.monotonic())
-        if self._shared is not None:
-            self._shared.wait_until_shipped(last_start)
+        is_shipped = self._shared is None or self._shared.wait_until_shipped(last_start)
         for sender in self._senders:
             sender.wait_until_idle(last_start)
         for sender in self._senders:
             sender.finish()
         self._scorer.wait_until_done(deadline - time.monotonic())
+        if self._shared is not None and not is_shipped:
+            self._shared.wait_until_shipped(deadline)
         self._scorer.wait_until_stored(since_s, patience_in_trouble_s=timeout_s)
         self._scorer.stop(max(TROUBLE_S, deadline - time.monotonic()))
         for sender in self._senders:

@@ -58,7 +58,6 @@ class SendingWorker(Worker):
         self._store = store
         self._settings = settings
         self._sender: Sender | None = None
-        self._link: Link | None = None
         self._next_at: float | None = math.inf
         self.exporter = exporter
 
@@ -72,8 +71,6 @@ class SendingWorker(Worker):
         """Stop after the current trace; release one that the registry does not answer."""
         if super().stop(timeout_s):
             return True
-        if self._link is not None:
-            self._link.hurry()
         try:
             is_released = self._sender is not None and self._sender.abandon()
         except DATABASE_ERRORS as error:
@@ -98,7 +95,7 @@ class SendingWorker(Worker):
                 self._changed.notify_all()
 
     def _work(self) -> None:
-        link = self._link = shared_link(self._settings)
+        link = shared_link(self._settings)
         with (
             closing(self._store.clone()) as store,
             closing(self.exporter),

@@ -363,14 +363,14 @@ class SharedWorker(Worker):
         self._on_due = on_due
         self._requested = self._completed = 0
 
-    def wait_until_shipped(self, deadline: float) -> None:
-        """Wait until all runs of the file are in the log, or until the deadline."""
+    def wait_until_shipped(self, deadline: float) -> bool:
+        """Wait until all runs of the file are in the log; False if the deadline comes first."""
         with self._changed:
             self._requested += 1
             requested = self._requested
         self.start()
         with self._changed:
-            self._changed.wait_for(
+            return self._changed.wait_for(
                 lambda: self._completed >= requested or self._thread is None,
                 max(0.0, deadline - time.monotonic()),
             )

@@ -42,7 +42,7 @@ _URL: Final = re.compile(
     re.IGNORECASE,
 )
 _DEADLINE_S: Final = 6.0
-_LAST_DEADLINE_S: Final = 0.3
+_LAST_DEADLINE_S: Final = 0.5
 _CONNECT_S: Final = 3
 _MIGRATE: Final = "kp-middleware shared migrate"
 _WAIT: Final = "programs that record retry by themselves"

@@ -297,13 +297,17 @@ class PostgresPace:
         self,
         change: Callable[[Pace | None], Pace],
         *,
-        patience_s: float | None = None,  # noqa: ARG002 - the link has a deadline of its own
+        patience_s: float | None = None,
     ) -> Pace:
         """Apply a function to the state in one transaction, and return the new state.
+
+        Any ``patience_s`` means that the program ends: the link has deadlines of its own.
 
         Raises `TimeoutError` if the log cannot be reached, so that nothing is sent; with a
         `DatabaseError`, each process would send at its own pace.
         """
+        if patience_s is not None:
+            self._link.hurry()
         try:
             with self._link.transaction() as opened:
                 opened.connection.execute(_BEGIN, self._row)
