@@ -278,3 +278,13 @@ def test_stopped_in_the_middle_it_ends_the_parcel_that_is_under_way_and_begins_n
         assert sender.send_due(stop) == 0.0
 
     assert outbox.states() == ["rejected", "pending", "pending"]
+
+
+def test_stopped_after_a_claim_it_asks_nothing_and_gives_the_row_back(clock):
+    outbox, registry, stop = outbox_of(clock, 1), ScriptedRegistry(clock), threading.Event()
+    claim = outbox.claim
+    outbox.claim = lambda now: (stop.set(), claim(now))[1]
+
+    sender_of(outbox, registry, clock).send_due(stop)
+
+    assert (outbox.states(), registry.asked) == (["pending"], [])
