@@ -276,6 +276,10 @@ def is_second_column(match: re.Match[str]) -> bool:
     return bool(_FIRST_IN_LINE.fullmatch(line_before(match))) and is_random and is_strong_mix(value)
 
 
+def is_password_line(match: re.Match[str]) -> bool:
+    return is_password_name(match["name"]) and " " not in value_of(match)
+
+
 def is_phrase_line(match: re.Match[str]) -> bool:
     first, *others = value_of(match).split()
     if len(line_before(match).split()) > 1 or not is_password_name(match["name"]):
@@ -283,6 +287,12 @@ def is_phrase_line(match: re.Match[str]) -> bool:
     if is_harmless(first) or is_code(first) or is_message(value_of(match), is_whole=False):
         return False
     return not all(is_words(word.strip(".,;!?()")) and not word.isdecimal() for word in others)
+
+
+def is_shell_default(match: re.Match[str]) -> bool:
+    before = text_before(match, 64, "name")
+    begun = before.rpartition("${")[2].replace("_", "").isalnum() or before.endswith("${")
+    return begun and is_secret_argument(match)
 
 
 def is_opaque_value(match: re.Match[str]) -> bool:

@@ -103,6 +103,7 @@ def test_the_second_half_of_a_private_key_goes(end):
         ("{password: abc123, user: bob}", f"{{password: {BLANK}, user: bob}}"),
         ("Password=abc123;Database=x", f"Password={BLANK};Database=x"),
         ("GET /x?token=abc123&page=2", f"GET /x?token={BLANK}&page=2"),
+        (f"GET /x?token={made_up.TOKEN}&page=2", f"GET /x?token={BLANK}&page=2"),
         ("password=abc,12(3 user=bob", f"password={BLANK} user=bob"),
         *((LOG.format(secret), LOG.format(BLANK)) for secret in SIGNS),
         ('{"cmd": "run password=abc123", "n": 1}', f'{{"cmd": "run password={BLANK}", "n": 1}}'),
