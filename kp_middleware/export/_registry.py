@@ -150,7 +150,8 @@ class Registry:
             safe = problem._replace(detail=self._without_key(problem.detail))
             raise self._unavailable(safe) from None
         headers = httpx2.Headers(
-            [(name, self._without_key(text)) for name, text in response.headers.multi_items()]
+            [(name, self._without_key(text)) for name, text in response.headers.multi_items()],
+            encoding="utf-8",
         )
         return RegistryResponse(response.status_code, headers, body)
 

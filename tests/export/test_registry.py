@@ -85,8 +85,9 @@ def test_a_redirect_is_not_followed(local):
     assert local.requests == ()
 
 
-def test_a_key_that_a_redirect_repeats_is_in_no_error():
-    with LocalRegistry(answers=[Answer(302, headers={"Location": f"https://{KEY}.at"})]) as moved:
+def test_a_key_that_a_redirect_repeats_is_in_no_error_and_its_headers_need_not_be_ascii():
+    headers = {"Location": f"https://{KEY}.at", "Server": "München"}
+    with LocalRegistry(answers=[Answer(302, headers=headers)]) as moved:
         error = error_of(moved.url)
 
     assert str(error).startswith("the server redirects (302, to https://***.at)")

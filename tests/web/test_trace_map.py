@@ -1,6 +1,7 @@
 """Where runs are on the map, and which of them can be opened."""
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -92,6 +93,14 @@ def test_the_two_axes_are_those_of_most_variance():
 
     assert kept == pytest.approx((exact[:2] ** 2).sum() / (exact**2).sum(), rel=1e-3)
     assert np.linalg.norm(places, axis=0) == pytest.approx(exact[:2], rel=1e-3)
+
+
+def test_the_axes_of_an_embedder_with_many_dimensions_are_found_quickly():
+    made, began_s = vectors(*np.random.default_rng(2).normal(size=(9, 2048))), time.process_time()
+
+    project(made)
+
+    assert time.process_time() - began_s < 1
 
 
 def test_all_spots_are_inside_the_chart_which_is_always_the_same():
