@@ -56,7 +56,7 @@ _FILE = re.compile(r"(?:[\w.=-]+/)+[\w.=-]*\.[a-z][a-z0-9]{1,6}")
 _STYLE = re.compile(r"[a-z]{4,20}(?:-[a-z]+)*(?:\([^)]*\))?(?:::?[a-z-]+)*\{")
 _SCRIPT = re.compile(r"\bfunction\b|=>|&&|\|\||\breturn\b|[!=]==?|[a-z]\(\)")
 _PUBLIC = re.compile(r"(?i)\bpublic \Z")
-_KEY_ID = re.compile(r"(?:0x)?[0-9A-F]{8,40}")  # of GnuPG
+_KEY_ID = re.compile(r"(?:0x)?(?:[0-9A-F]{8}){1,2}|[0-9A-F]{40}")  # of GnuPG
 _VERSION = re.compile(
     r"[\^~=<>v]{0,2}\d{1,3}(?:\.\d{1,3}){1,2}(?:[-+.]?[a-z]{1,5}\.?\d{0,4})?|#(?:[0-9a-fA-F]{3}){1,2}"
 )

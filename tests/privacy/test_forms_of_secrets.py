@@ -55,6 +55,8 @@ def test_such_names_give_it_away_as_keys():
     ("form", "secret"),
     [
         ("the password is {}", "correct-horse-battery-staple"),
+        ("password: {}", "%vbmjytum"),
+        ("SIGNING_KEY={}", "7C2A" * 8),
         ('login(password="{}")', "sunshine"),
         ("Authorization: Bearer {}", "correct-horse-battery-staple"),
         ("The default password is '{}'", "blueberry"),
