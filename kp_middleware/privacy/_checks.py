@@ -140,7 +140,7 @@ def is_plain(value: str, name: str, bare: str) -> bool:
 
 def is_secret_in_prose(match: re.Match[str]) -> bool:
     """Return whether a value in prose, where any word may follow, is not a dictionary word."""
-    value = value_of(match).rstrip(".,:;!?)\"'")
+    value = value_of(match).rstrip(".,:;!?)\"'*_")
     if value.startswith("--") and value.islower():
         return False  # another flag
     if "name" in match.re.groupindex:

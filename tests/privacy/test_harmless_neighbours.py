@@ -284,6 +284,7 @@ FINGERPRINT = made_up.characters(16, "0123456789ABCDEF")
 KINDS["what people, tools and logs say"] = (
     [
         *("Enter your login and password here", "your login or password is wrong"),
+        *("**Secrets are removed**: keys go first", "_passwords are stored_: no"),
         *("test_ResetPasswordTokenIsSingleUse PASSED", "def test_IntegerDivisionError(self):"),
         *("weight_decay_scheduler_with_linear_warmup_steps = 3", '"AzureCogsText2SpeechTool"'),
         *("glibc-langpack-en-2.28-251.el8_10.5.x86_64", "PASS: tests/auth/test_login2.py"),
