@@ -47,7 +47,9 @@ def _folder(name: str) -> Path:
     try:
         return Path(getattr(_dirs, f"user_{name}_dir"))
     except RuntimeError:  # the user has no home folder
-        return Path("~/kp-middleware")
+        return Path(
+            "/nonexistent/kp-middleware"
+        )  # not in the working folder, which may be anyone's
 
 
 def settings_file() -> Path:

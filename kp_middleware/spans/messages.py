@@ -250,14 +250,18 @@ def _parse_parts(message: Json, role: str) -> ChatMessage:
 
 def take_served(calls: list[ToolCall], results: list[Result]) -> Iterator[ToolCall | ServedResult]:
     """Remove the calls that have their results beside them, and yield both."""
-    for call in [*calls]:
-        result = next((one for one in results if one.call_id and one.call_id == call.id), None)
-        if result is not None or call.name == _OPENINFERENCE_SEARCH:
-            calls.remove(call)
-            yield call
+    by_id: dict[str | None, Result] = {one.call_id: one for one in results if one.call_id}
+    all_calls = [*calls]
+    calls.clear()
+    for call in all_calls:
+        result = by_id.pop(call.id, None)
+        if result is None and call.name != _OPENINFERENCE_SEARCH:
+            calls.append(call)
+            continue
+        yield call
         if result is not None:
-            results.remove(result)
             yield ServedResult(call.name, result.output, result.failed)
+    results[:] = [one for one in results if not one.call_id or one.call_id in by_id]
 
 
 def _parse_block(value: object, role: str) -> ChatMessage:

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -264,3 +265,14 @@ def test_an_error_full_of_quotes_is_read_at_once(read):
     (run,), _ = read("langsmith", lines(root, {**last, "error": "E(" + '"' * 20_000 + "no"}))
 
     assert run.trace.steps[-1].output_summary.startswith("Error: E(")
+
+
+def test_an_answer_with_many_results_of_the_providers_tools_is_read_at_once(read):
+    calls = [{"type": "tool_use", "id": f"{n}", "name": "search"} for n in range(9000)]
+    results = [{"type": "tool_result", "tool_use_id": f"{n}"} for n in reversed(range(9000))]
+    answer, began_s = {"role": "assistant", "content": [*calls, *results]}, time.process_time()
+
+    (run,), _ = read("messages", lines({"messages": [*conversation("12 EUR")[:1], answer]}))
+
+    assert run.shape.steps == 18_000
+    assert time.process_time() - began_s < 3
