@@ -138,10 +138,8 @@ class _ClaudeSession:
 
     def _new_tokens(self, line: Json, message: Json) -> ModelCall:
         """Return the tokens of an answer beyond those of its earlier lines."""
-        usage, id = (
-            as_dict(message, "usage"),
-            first_text(message, "id") or as_text(line.get("uuid")),
-        )
+        usage = as_dict(message, "usage")
+        id = first_text(message, "id") or as_text(line.get("uuid"))
         kinds = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
         read, wrote = sum_tokens(*map(usage.get, kinds)), sum_tokens(usage.get("output_tokens"))
         before = self._counted.get(id, (0, 0))
