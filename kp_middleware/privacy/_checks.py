@@ -135,7 +135,8 @@ def is_plain(value: str, name: str, bare: str) -> bool:
     if name == "--secret":
         return is_words(value)  # its name
     is_token = name.lower().endswith(("token", "cookie", "cookies"))
-    return is_token and len(value) > 2 and value.isalpha() and (value.islower() or value.istitle())
+    is_word = value.isalpha() and (value.islower() or value.istitle())
+    return is_token and is_word and 2 < len(value) < 20
 
 
 def is_secret_in_prose(match: re.Match[str]) -> bool:

@@ -57,6 +57,7 @@ def test_such_names_give_it_away_as_keys():
         ("the password is {}", "correct-horse-battery-staple"),
         ("password: {}", "%vbmjytum"),
         ("SIGNING_KEY={}", "7C2A" * 8),
+        ("session_token={}", "daxejqqbupbgxgromgyt"),
         ('login(password="{}")', "sunshine"),
         ("Authorization: Bearer {}", "correct-horse-battery-staple"),
         ("The default password is '{}'", "blueberry"),
