@@ -71,6 +71,7 @@ CREATE INDEX traces_nearest   ON traces(nearest_seq) WHERE nearest_seq IS NOT NU
 -- Partial, so that a run is inserted once, when scored; traces_unscored finds those without a score.
 CREATE INDEX traces_ranked    ON traces(domain, seq, framework, gate, rank_key, chosen, credit, score, success_source, success, visibility) WHERE score IS NOT NULL;   -- the last runs of a domain: their ranks and reported outcomes
 CREATE INDEX traces_counted   ON traces(domain, gate, verdict, state, visibility, started_at, score, novelty) WHERE score IS NOT NULL;   -- covers the counts of all scored runs
+CREATE INDEX traces_day      ON traces(day, verdict, score, novelty) WHERE score IS NOT NULL;   -- `stats --by day` and `--by week`
 
 CREATE TABLE steps (
   trace_seq  INTEGER NOT NULL REFERENCES traces(seq) ON DELETE CASCADE,

@@ -126,7 +126,6 @@ _PRIVATE: Final = """
     SELECT count(*), coalesce(sum(verdict = 'forwarded'), 0) FROM traces INDEXED BY traces_counted
     WHERE score IS NOT NULL AND visibility = 'private' AND seq >= ?
 """
-_DAY: Final = "substr(started_at, 1, 10)"
 _GROUPS: Final = """
     SELECT {group} AS of, sum(runs) AS runs, sum(cleared), round(sum(score) / sum(scored), 4),
            max(best), round(sum(novelty) / sum(measured), 4)
@@ -300,10 +299,11 @@ class Statistics(Queries):
         The most runs come first; days and weeks are in order.
         """
         is_time = by in {"day", "week"}
+        indices = {"domain": "INDEXED BY traces_counted", "model": "NOT INDEXED"}
         sql = _GROUPS.format(
             group="date(key, 'weekday 0', '-6 days')" if by == "week" else "key",
-            key=_DAY if is_time else by,
-            index="NOT INDEXED" if by == "model" else "INDEXED BY traces_counted",
+            key="day" if is_time else by,
+            index=indices.get(by, "INDEXED BY traces_day"),
             order="of" if is_time else "runs DESC, of",
         )
         return self._all(GroupCounts, sql)
