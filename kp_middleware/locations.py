@@ -46,10 +46,8 @@ _dirs = PlatformDirs("kp-middleware", appauthor=False)
 def _folder(name: str) -> Path:
     try:
         return Path(getattr(_dirs, f"user_{name}_dir"))
-    except RuntimeError:  # the user has no home folder
-        return Path(
-            "/nonexistent/kp-middleware"
-        )  # not in the working folder, which may be anyone's
+    except RuntimeError:  # no home folder; the working folder may be anyone's
+        return Path("/nonexistent/kp-middleware")
 
 
 def settings_file() -> Path:

@@ -147,9 +147,9 @@ class Ranking:
 
 
 Choice: TypeAlias = tuple[bool, float, float, float | None, bool]
-"""Whether a run is chosen; the share, adjusted by the credit; its lowest key, or a score if no run
-is ranked; the credit after this run; and whether runs are ranked. A named tuple takes twice as
-long."""
+"""The result of `choose`: whether the run is chosen; the share, adjusted by the credit; its lowest
+key, or a score if no run is ranked; the credit after this run; and whether runs are ranked. A named
+tuple takes twice as long."""
 
 
 def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choice:

@@ -25,6 +25,9 @@ from kp_middleware.recording._recorder import GIVEN_UP, Recorder
 from kp_middleware.traces import StepType
 
 _MAX_ERRORS: Final = 20
+_RESULT: Final[dict[bool, StepType]] = {False: "observation", True: "error_recovery"}
+"""The step type of a result, by whether the tool failed."""
+
 SpanId: TypeAlias = int | str
 """An id of a span, unique in its process."""
 
@@ -267,8 +270,7 @@ class RootSpan:
             if role == "user":
                 note("observation", text, place=place, call_id=call_id)
             else:
-                kind: StepType = "error_recovery" if failed else "observation"
-                note(kind, None, name, text, None, place, call_id)
+                note(_RESULT[bool(failed)], None, name, text, None, place, call_id)
 
     def record_history(self, messages: Sequence[Message], span: Span) -> None:
         """Record the new messages given to a model; the first ones may set the objective."""
@@ -313,7 +315,7 @@ class RootSpan:
             if isinstance(step, ToolCall):
                 self.recorder.note("tool_call", None, step.name, None, None, place, None, step.args)
             else:
-                kind: StepType = "error_recovery" if step.failed else "observation"
+                kind = _RESULT[bool(step.failed)]
                 output = str(step.output) if step.failed else step.output
                 self.recorder.note(kind, None, step.name, output, None, place)
 
@@ -329,7 +331,7 @@ class RootSpan:
 
     def record_result(self, result: object, span: Span, *, failed: bool = False) -> None:
         """Record the result of a tool or a retriever, or its failure."""
-        kind: StepType = "error_recovery" if failed else "observation"
+        kind = _RESULT[bool(failed)]
         output, took_ms = str(result) if failed else result, span.latency_ms
         self.recorder.note(kind, None, span.tool, output, took_ms, span.place, span.step_call_id)
 
