@@ -38,6 +38,7 @@ _INJECTED_TAGS: Final = re.compile(
 )
 _INTERRUPTED: Final = "[Request interrupted by user"
 _NO_MODEL: Final = "<synthetic>"  # Claude Code itself: an error of the API, or filling
+_FORKED_AGENTS: Final = ("agent-acompact-", "agent-aprompt_suggestion-", "agent-aside_question-")
 _HIDDEN_FLAGS: Final = ("isMeta", "isSidechain", "isCompactSummary", "isVisibleInTranscriptOnly")
 
 
@@ -66,7 +67,7 @@ def _with_subagents(values: Iterable[object], context: ImportContext) -> Iterato
     for path in subagents or ():
         if path.is_symlink():
             context.skip("link")
-        else:
+        elif not path.name.startswith(_FORKED_AGENTS):  # these repeat the session
             lines = map(as_dict, read_values(path, ImportContext(context.source)))
             times = (as_time_s(line.get("timestamp")) for line in lines)
             pending.append((next(filter(None, times), 0.0), path))
@@ -106,9 +107,13 @@ class _ClaudeSession:
         if is_interruption or parsed.results:
             return
         previous, parent = context.run, as_name(line.get("parentUuid"))
+        line = {
+            **line,
+            **as_dict(line, "forkedFrom"),
+        }  # a branch repeats the session that it leaves
         session = as_name(line.get("sessionId"))
-        key = f"{session}:{as_text(line.get('uuid')) or len(self._starts)}"
-        yield from context.start_turn(key, session)
+        id = first_text(line, "messageUuid", "uuid") or len(self._starts)
+        yield from context.start_turn(f"{session}:{id}", session)
         if context.run is not None:
             if context.run is not previous:
                 self._retract(parent)

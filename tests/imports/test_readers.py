@@ -85,6 +85,7 @@ def test_what_sub_agents_did_is_in_the_run_that_began_them(read, tmp_path):
         + '{"cut'
     )
     (folder / "link.jsonl").symlink_to(folder / "agent-x.jsonl")
+    (folder / "agent-acompact-1.jsonl").write_bytes((folder / "agent-x.jsonl").read_bytes())
 
     (run,), context = read("claude-code", tmp_path / "s1.jsonl")
 
@@ -111,6 +112,22 @@ def test_a_line_written_twice_counts_once_and_tokens_are_those_of_the_last_line(
 
     assert (len(first.trace.steps), first.output_tokens) == (5, 40)
     assert second.trace.task.objective == "Then tomorrow."
+
+
+def test_a_branch_repeats_runs_under_their_ids(read):
+    runs, _ = read("claude-code", lines(*claude_session()))
+    copied = [
+        line | {"sessionId": "s9", "forkedFrom": {"sessionId": "s1", "messageUuid": line["uuid"]}}
+        for line in claude_session()
+        if "uuid" in line
+    ]
+    own = [claude("user", "Go on.", 20, id="u9", session="s9"), claude_answer("Yes.", 21, id="a9",
+        parent="u9", session="s9")]  # fmt: skip
+
+    *repeated, new = read("claude-code", lines(*copied, *own))[0]
+
+    assert [run.trace.id for run in repeated] == [run.trace.id for run in runs]
+    assert [run.thread_id for run in (*repeated, new)] == ["s1", "s1", "s9"]
 
 
 @pytest.mark.parametrize(
