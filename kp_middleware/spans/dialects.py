@@ -126,7 +126,7 @@ class SpanContent(NamedTuple):
     failed: bool = False  # the result of a tool reports a failure
     answer: object = None
     output: object = None  # of an agent, raw: used if no model answered
-    task: str = ""  # the user's, for an agent
+    task: str = ""  # the user's, for an agent; for a model, the last one in its input
     conversation: str | None = None
     error: SpanError | None = None
     complete: bool | None = None  # whether an agent finished; None if unknown
@@ -155,7 +155,9 @@ def model_content(
         thoughts=tuple(thought for message in outputs for thought in message.thoughts),
     )
     results = tuple(result for message in after_last_answer(inputs) for result in message.results)
-    return SpanContent("model", turn.model or "", turn, latest_request(inputs), results)
+    requests = [text for message in inputs if message.role == "user" for text in message.texts]
+    content = SpanContent("model", turn.model or "", turn, latest_request(inputs), results)
+    return content._replace(task=requests[-1] if requests else "")
 
 
 def handoff_content(agent: str) -> SpanContent:

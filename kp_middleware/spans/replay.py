@@ -202,8 +202,18 @@ def _without_duplicates(root: BufferedSpan) -> list[BufferedSpan]:
     seen = {position(span) for span in spans if span.scope == root.scope}
     for span in spans:
         if span.scope != root.scope and position(span) in seen:
+            if span.kind == "tool":
+                _complete_copy(span)
             span.kind = None
     return spans
+
+
+def _complete_copy(tool: BufferedSpan) -> None:
+    """Give the copy of a tool inside it the content that it lacks, as AutoGen's own spans do."""
+    for copy in tool.children.values():
+        own = copy.content
+        if copy.label == tool.label and own.arguments is own.result is None:
+            copy.loaded = tool.content._replace(call_id=own.call_id, error=own.error)
 
 
 class _StepWriter:
@@ -291,6 +301,8 @@ class _StepWriter:
         self._has_objective = self._has_objective or bool(request)
         self._recorder.at(span.started_s)
         self._owner.record_history(messages, self._top)
+        if content.task and not self._recorder.objective:
+            self._recorder.set_objective(content.task)  # of a run that was resumed
         live = self._tree.start(span.id, parent.id, "model", content.name, at_s=span.started_s)
         if live is not None and live.place == self._root.place and not self._has_tools:
             self._write_results(content)

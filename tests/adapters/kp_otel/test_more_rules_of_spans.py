@@ -134,6 +134,31 @@ def test_rule_11_of_two_dialects_the_one_that_began_is_heard(provider, tracer, c
     ]
 
 
+def test_rule_11_a_copy_completes_a_tool_without_content(provider, tracer, collector):
+    copied = {"openinference.span.kind": "TOOL", "tool.name": "ask", "output.value": "Yes."}
+    with (
+        agent(tracer),
+        provider.get_tracer(OPENINFERENCE).start_as_current_span("cook.ask", attributes=copied),
+        tool(tracer, "ask", result=None),
+    ):
+        pass
+
+    assert step_lines(collector.runs[0]) == ["tool_call ask", "observation ask Yes."]
+
+
+def test_a_run_that_was_resumed_has_the_objective_of_its_history(tracer, collector):
+    history = [
+        {"role": "user", "parts": [text("Delete it.")]},
+        {"role": "assistant", "parts": [call("delete", "c1")]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "result": "done"}]},
+    ]
+    with agent(tracer):
+        model(tracer, text("Done."), **{"gen_ai.input.messages": json.dumps(history)})
+
+    [run] = collector.runs
+    assert (run.trace.task.objective, step_lines(run)) == ("Delete it.", ["thought Done."])
+
+
 @pytest.mark.parametrize(
     ("scope", "heard"), [("langsmith", False), ("openinference.instrumentation.other", True)]
 )
