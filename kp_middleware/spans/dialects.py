@@ -4,6 +4,7 @@ The GenAI conventions have messages as attributes, and before 1.37 as events; Op
 keys before 0.6; OpenInference flattens messages into attributes whose indexes may have gaps.
 """
 
+import re
 from ast import literal_eval
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -94,6 +95,7 @@ _OPENINFERENCE_ARGUMENT_KEYS: Final = (
     "tool_call.function.arguments",
 )
 _MERGED_TOOLS: Final = "(merged tools)"
+_METHOD: Final = re.compile(r"\.(__call__|acall)$")  # DSPy's names of tools end in it
 _HANDOFF_PREFIX: Final = "handoff to "
 
 
@@ -288,18 +290,20 @@ def _genai(kind: Kind, name: str, attributes: Attributes, events: Sequence[Event
             arguments=parse_arguments(arguments[0]) if arguments else None,
             result=_tool_result(attributes, events),
         )
-    answer = as_text(attributes.get("final_result")) and parse_json(attributes["final_result"])
-    is_pydantic_ai = "final_result" in attributes or "gen_ai.agent.call.id" in attributes
+    final, is_final = parse_json(attributes.get("final_result", "")), "final_result" in attributes
+    is_pydantic_ai = is_final or "gen_ai.agent.call.id" in attributes
+    if as_dict(final).keys() >= {"calls", "approvals"}:  # it waits for a person
+        is_final = False
     request = latest_request(_messages(attributes, events, "input"))
     own = ("traceloop.entity.name",) if attributes.get("traceloop.span.kind") == "agent" else ()
     return SpanContent(
         kind,
         first_text(attributes, "gen_ai.agent.name", "gen_ai.workflow.name", *own),
-        answer=answer or last_text(_messages(attributes, events, "output")) or None,
+        answer=(is_final and final) or last_text(_messages(attributes, events, "output")) or None,
         request=request,
         task=request if attributes.get("gen_ai.operation.name") in _GROUPS else "",
         conversation=conversation,
-        complete="final_result" in attributes if is_pydantic_ai else None,
+        complete=is_final if is_pydantic_ai else None,
     )
 
 
@@ -373,7 +377,7 @@ def _openinference(kind: Kind, name: str, attributes: Attributes) -> SpanContent
         result = parse_json(attributes.get("output.value"))
         return SpanContent(
             kind,
-            first_text(attributes, "tool.name") or name,
+            first_text(attributes, "tool.name") or _METHOD.sub("", name),
             call_id=first_text(attributes, "tool_call.id", "tool.id") or None,
             arguments=keywords if isinstance(keywords, dict) else arguments,
             result=as_dict(result, "data").get("content", result),  # LangChain's message

@@ -46,6 +46,7 @@ _SERVED_CALLS: Final = frozenset(  # of the Responses API, by the provider's own
 _OPENINFERENCE_SEARCH: Final = "web_search_call"  # without a result
 _CONTENT_KEYS: Final = ("parts", "contents", "content", "refusal")
 _REASONING_TYPES: Final = frozenset({"reasoning", "thinking", "redacted_thinking"})
+_MEDIA: Final = ("image", "audio", "video", "file", "document", "media")
 _FAILED_STATUSES: Final = frozenset({"error", "failed", "incomplete"})
 
 
@@ -299,6 +300,13 @@ def _is_result(block: object) -> bool:
     return kind.endswith(_RESULT_TYPES) or "toolResult" in as_dict(block)
 
 
+def _is_content(block: object) -> bool:
+    """Return whether a block is a text, a picture or the like, and not data."""
+    kind = as_text(as_dict(block).get("type"))
+    is_text = isinstance(block, str) or "text" in as_dict(block)
+    return is_text or any(word in kind for word in _MEDIA)
+
+
 def _block_text(block: Json) -> str:
     """Return the text of a block or a part; Bedrock nests it."""
     for key in ("text", "content", "thinking", "reasoning", "refusal", "reasoningContent"):
@@ -323,8 +331,9 @@ def _parse_result(message: Json) -> Result:
     output = first_value(message, "content", "response", "result", "output")
     ids = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "id")
     failed = message.get("is_error") is True or as_text(message.get("status")) in _FAILED_STATUSES
+    is_content = isinstance(output, list) and all(map(_is_content, output))
     return Result(
-        text_of(output) if isinstance(output, list) and text_of(output) else output,
+        (is_content and text_of(output)) or output,
         next((call_id for key in ids if (call_id := as_name(message.get(key)))), None),
         as_name(message.get("name")),
         failed=failed,

@@ -278,6 +278,10 @@ CALLED = {"role": "assistant", "content": None, "tool_calls": [call("c1"), call(
         ([{"object": "response"}], ("observation", "", "Refund.")),
         ([CALLED, {"role": "tool", "content": "12"}], ("observation", "look_up", "12")),
         (
+            [CALLED, {"role": "tool", "content": [{"type": "missing", "loc": ["order"]}]}],
+            ("observation", "look_up", '[{"type": "missing", "loc": ["order"]}]'),
+        ),
+        (
             [CALLED, {"role": "tool", "name": "ask", "content": "yes"}],
             ("observation", "ask", "yes"),
         ),
@@ -302,6 +306,7 @@ CALLED = {"role": "assistant", "content": None, "tool_calls": [call("c1"), call(
         "a refusal",
         "an empty response",
         "no id",
+        "data in a list",
         "no id but a name",
         "a hosted MCP tool",
         "a server's tool",

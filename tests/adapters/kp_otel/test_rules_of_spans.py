@@ -279,10 +279,15 @@ def calls_its_answer(tracer):
         (lambda tracer: fail(model(tracer), CancelledError()), {}, True),
         (calls_its_answer, {"gen_ai.agent.call.id": "1", "final_result": '{"eggs": 2}'}, True),
         (lambda tracer: model(tracer, text("Hm.")), {"gen_ai.agent.call.id": "1"}, False),
+        (
+            lambda tracer: model(tracer, text("Hm.")),
+            {"final_result": '{"calls": [], "approvals": [{}]}'},
+            False,
+        ),
     ],
     ids=[
         *("answered", "called", "result last", "final answer", "ended before"),
-        *("tells its result", "should tell its result"),
+        *("tells its result", "should tell its result", "waits for a person"),
     ],
 )
 def test_rule_9_a_run_without_a_last_word_is_incomplete(collector, tracer, work, told, complete):
