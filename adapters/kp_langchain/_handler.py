@@ -5,6 +5,7 @@ the agent's objects.
 """
 
 import logging
+from asyncio import CancelledError
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from types import MappingProxyType
@@ -302,8 +303,10 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @event
     def on_tool_error(self, error: BaseException, _: object, run_id: int, *__: object) -> None:
-        """End a tool or a retriever that raised."""
-        if (run := self._runs.end(run_id)) is not None:
+        """End a tool or a retriever that raised; its run tells if it was cancelled."""
+        run = self._runs.get(run_id)
+        if run is not None and (run.is_root or not isinstance(error, CancelledError)):
+            self._runs.end(run_id)
             run.end_with(error)
 
     @event

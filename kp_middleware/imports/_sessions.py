@@ -162,15 +162,12 @@ def _place(line: Json) -> Place | None:
 _LINE_TYPES: Final = frozenset(
     ("session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state")
 )
-_INJECTED_PREFIXES: Final = (
-    "<environment_context>",
-    "# AGENTS.md instructions",
-    "<user_instructions>",
-    "<permissions instructions>",
-    "<INSTRUCTIONS>",
-    "<turn_aborted>",
-    "<user_shell_command>",
-    "<skill>",
+_INJECTED: Final = re.compile(  # by Codex in a person's name
+    r"<[a-z]+(?:_[a-z]+)+[ >]|<(?:INSTRUCTIONS|permissions instructions|skill)>"
+    r"|# AGENTS\.md instructions|Warning: (?:The maximum number of unified|apply_patch was reques)"
+)
+_EXIT_CODE: Final = re.compile(
+    r"(?:Chunk ID: .*\n)?(?:Wall time: .*\n)?(?:Exit code:|Process exited with code) (\d{1,9})\n"
 )
 _IDE_REQUEST: Final = "## My request for Codex:\n"  # after the context from an editor
 
@@ -212,7 +209,7 @@ class _CodexSession:
             return
         if parsed.role == "user":
             texts = map(str.lstrip, parsed.texts)
-            own = (text for text in texts if not text.startswith(_INJECTED_PREFIXES))
+            own = (text for text in texts if not _INJECTED.match(text))
             text = "\n".join(own).rpartition(_IDE_REQUEST)[2].strip()
             if not text:
                 return
@@ -251,7 +248,9 @@ class _CodexSession:
             body = as_dict(parse_json(result.output))
             output = end.get("aggregated_output", body.get("output", result.output))
             code = as_number(end.get("exit_code", as_dict(body, "metadata").get("exit_code")))
-            failed = result.failed or (code is not None and code != 0)
+            if code is None and (header := _EXIT_CODE.match(as_text(result.output))):
+                code = float(header[1])
+            failed = result.failed or bool(code)
             results.append(result._replace(output=output, failed=failed))
         return message._replace(results=tuple(results))
 

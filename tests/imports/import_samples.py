@@ -64,6 +64,7 @@ def codex_session():
         return item({"type": "message", "role": "assistant", "content": content}, at)
 
     usage = {"last_token_usage": {"input_tokens": 7, "output_tokens": 2}, "total_token_usage": 9}
+    ended = "Chunk ID: a1\nWall time: 0.1 seconds\nProcess exited with code 2\nOutput:\nno"
     end = {"type": "exec_command_end", "call_id": "c1", "aggregated_output": "no", "exit_code": 1}
     call = {"type": "function_call", "name": "shell", "arguments": '{"cmd":"ls"}', "call_id": "c1"}
     return [
@@ -82,6 +83,8 @@ def codex_session():
         line("event_msg", {"type": "task_complete"}, 6),
         user("Make one.", 20),
         agent("I begin", 21),
+        item({**call, "call_id": "c2"}, 21),
+        item({"type": "function_call_output", "call_id": "c2", "output": ended}, 21),
         line("event_msg", {"type": "turn_aborted"}, 22),
     ]
 

@@ -169,6 +169,7 @@ def test_a_session_of_codex_is_what_the_model_saw(read):
     ]
     assert (first.input_tokens, first.output_tokens, first.model) == (7, 2, "a-model")
     assert first.trace.steps[3].latency_ms == 1000
+    assert second.trace.steps[-1].type == "error_recovery"
     assert (first.complete, second.complete) == (True, False)
     assert (first.thread_id, context.skipped) == ("s2", {})
 
@@ -178,6 +179,7 @@ def test_a_session_of_codex_is_what_the_model_saw(read):
     [
         ["# AGENTS.md instructions", "<environment_context>x</environment_context>", "Mend it."],
         ["# Context from my IDE setup:\n## Open tabs:\n\n## My request for Codex:\nMend it.\n"],
+        ["Mend it.", '<hook_prompt hook_run_id="1">Go on.</hook_prompt>'],
     ],
 )
 def test_what_codex_puts_before_a_request_is_not_part_of_it(read, texts):
