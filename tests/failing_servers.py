@@ -71,7 +71,7 @@ def replying(raw):
 
 
 def page(status, *headers):
-    """What a server shows to people."""
+    """Return an HTML page, as servers send to people."""
     body = b"<html>welcome</html>"
     head = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
     return replying("\r\n".join(head).encode() + body)

@@ -1,4 +1,4 @@
-"""What a program can see of a page."""
+"""Parsing of our HTML pages."""
 
 from urllib.parse import urlencode
 from xml.etree import ElementTree as ET

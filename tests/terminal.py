@@ -19,7 +19,7 @@ def typed(*words, columns=150):
 
 
 def typed_with_keys(*words, keys, prompt, columns=100):
-    """What a command prints and exits with, if a key is typed each time it asks."""
+    """Return a command's output and exit code, typing a key each time it asks."""
     return on_a_terminal(partial(_command, words), columns=columns, keys=keys, prompt=prompt)
 
 

@@ -1,4 +1,4 @@
-"""Where to read how sure an agent is."""
+"""Confidence extractors."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What docstrings and pages show is true."""
+"""Examples in docstrings and pages are true."""
 
 import doctest
 import re

@@ -27,7 +27,7 @@ def run_example(db, repository, monkeypatch, capsys):
 
 @pytest.fixture
 def newest(connection):
-    """How many runs there are, and how the newest was scored."""
+    """Return the number of runs, and the score of the newest."""
 
     def look():
         history = History(connection)

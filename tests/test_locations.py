@@ -1,4 +1,4 @@
-"""Where our files are."""
+"""Locations of our files."""
 
 from pathlib import Path
 

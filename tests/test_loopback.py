@@ -14,7 +14,7 @@ REACHING = f"import socket; socket.create_connection(({TEST_NET!r}, 80), timeout
 
 
 def tried(reached_out):
-    """What was tried; it is forgotten, or this test would fail by it."""
+    """Return the attempted connections, and forget them, or this test would fail by them."""
     text = reached_out.read_text()
     reached_out.write_text("")
     return text

@@ -1,4 +1,4 @@
-"""What other programs call by name, and what importing it costs."""
+"""Public names, and the cost of importing them."""
 
 import ast
 import re
@@ -136,7 +136,7 @@ def imports_of(file):
 
 
 def may_see(package, name):
-    """Whether what is private in a dotted name is of the package itself or of one around it."""
+    """Return whether a dotted name is private to the package itself or to one around it."""
     parts = name.split(".")
     private = [place for place, part in enumerate(parts) if part.startswith("_")]
     owners = [".".join(parts[:place]) for place in private]

@@ -1,4 +1,4 @@
-"""Where each setting comes from, and what is said of a wrong one."""
+"""Sources of settings, and errors for invalid ones."""
 
 import re
 import traceback

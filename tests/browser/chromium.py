@@ -59,7 +59,7 @@ class Browser:
         return self.driver.execute_script(f"return {script}", *arguments)
 
     def complaints(self):
-        """What the console says."""
+        """Return the console's messages."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def hosts(self):
@@ -74,7 +74,7 @@ class Browser:
         return {urlsplit(url).hostname for url in urls} - {None}
 
     def width(self):
-        """How wide the page is: more than the window means that it scrolls sideways."""
+        """Return the page's width; more than the window's means that it scrolls sideways."""
         return self.run("document.documentElement.scrollWidth")
 
     def keep_picture(self, path, *, width, height=None):
@@ -86,7 +86,7 @@ class Browser:
 
 
 def is_here():
-    """Whether this machine has what is needed."""
+    """Return whether Chromium and its driver are installed."""
     return bool(_chromium() and shutil.which("chromedriver"))
 
 

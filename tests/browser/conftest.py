@@ -93,5 +93,5 @@ def report(command, tmp_path):
 
 @pytest.fixture
 def screenshots(repository):
-    """Where pictures for people to look at are kept; CI keeps them, too."""
+    """The folder of pictures for people to look at, which CI keeps."""
     return repository / "build" / "screenshots"

@@ -1,4 +1,4 @@
-"""That nobody is kept out: axe-core, the keyboard alone, both themes, no JavaScript."""
+"""Accessibility: axe-core, the keyboard alone, both themes, no JavaScript."""
 
 import os
 
@@ -38,7 +38,7 @@ def axe(repository):
 
 @pytest.fixture
 def barriers(browser, axe):
-    """What axe-core finds on the page that is open, with all of it unfolded."""
+    """Return axe-core's findings on the open page, with everything unfolded."""
 
     def barriers():
         browser.driver.execute_script(UNFOLD)

@@ -23,7 +23,7 @@ def registry():
 
 @pytest.fixture(scope="module")
 def site(registry, memory):
-    """Where all have done their work."""
+    """The site after all processes have worked in it."""
     site = Site(memory, registry.url, registry.api_key)
     barrier = processes.Barrier(PROCESSES)
     compete_all(site, [(compete, site, number, barrier, ROUNDS) for number in range(PROCESSES)])

@@ -1,4 +1,4 @@
-"""What processes of their own do: each function is where one begins."""
+"""Entry points of the child processes, one function each."""
 
 import logging
 import multiprocessing
@@ -19,7 +19,7 @@ processes = multiprocessing.get_context("forkserver")
 
 
 class Site(NamedTuple):
-    """Where processes work.
+    """The folder in which the processes work.
 
     Attributes:
         folder: With all that they share.
@@ -41,7 +41,7 @@ class Site(NamedTuple):
 
     @property
     def said(self):
-        """Where processes write which runs are in the file for sure."""
+        """The file in which processes list the runs that are certainly stored."""
         return self.folder / f"{self.db}.said"
 
     @property

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("usual_network")
 
 @pytest.fixture
 def examined(type_command, monkeypatch):
-    """What the doctor finds at a registry, and its exit code."""
+    """Return doctor's findings at a registry, and its exit code."""
     monkeypatch.setenv("KP_EMBEDDER", "none")
 
     def ask(url, key):

@@ -1,4 +1,4 @@
-"""What commands print where nobody looks is what docs/command-line.md says."""
+"""Commands print in a pipe as docs/command-line.md says."""
 
 import json
 

@@ -22,7 +22,7 @@ def recorded(agent, db):
 
 
 def printed(*words):
-    """What a program prints that is not told where our package is."""
+    """Return the output of a program without our package on its path."""
     done = subprocess.run(
         [*map(str, words)], capture_output=True, text=True, check=True, cwd=os.sep, timeout=50
     )

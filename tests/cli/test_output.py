@@ -1,4 +1,4 @@
-"""How rows are printed, whatever command they come from."""
+"""Formats of rows, the same for all commands."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ ROWS = [
 
 @pytest.fixture
 def shown():
-    """What a command prints that has these rows."""
+    """Return the output of a command with these rows."""
 
     @click.command()
     @output_options()
@@ -169,7 +169,7 @@ def test_a_reader_that_goes_away_is_no_reason_to_complain(agent, db, words):
 
 
 def shell(db, line, **variables):
-    """What a shell says when this is typed, with the command as $KP."""
+    """Return a shell's output for a line, with the command as $KP."""
     command = f'"{sys.executable}" -m kp_middleware --db "{db}"'
     return subprocess.run(
         ["sh", "-c", line.replace("$KP", command)],

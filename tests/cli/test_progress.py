@@ -1,4 +1,4 @@
-"""What whoever waits at a terminal sees of how far something has come."""
+"""Progress bars on a terminal."""
 
 import re
 import time

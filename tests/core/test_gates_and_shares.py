@@ -1,4 +1,4 @@
-"""What may leave: by a score, by a share on any stream of runs, and no more than so many a day."""
+"""Gates: a score, a share on any stream of runs, and a daily limit."""
 
 import math
 from itertools import accumulate
@@ -180,7 +180,7 @@ WEIGHTS = Weights(0.2, 0.3, 0.2, 0.3)
 
 
 def chosen(keys, share):
-    """Whether each run goes, by its key, if none scores enough for the warm-up."""
+    """Return whether each run is chosen, by its key; none scores enough for the warm-up."""
     ranking, went = Ranking(window_size(share)), []
     for key in keys:
         is_chosen, _, _, credit, _ = choose(share, ranking, key=key, score=0.0)
@@ -190,12 +190,12 @@ def chosen(keys, share):
 
 
 def largest_error(went, share):
-    """How far the number of those that went is off, at the worst end."""
+    """Return the error of the number of chosen runs, at the worst end."""
     return max(abs(off) for off in accumulate(gone - share for gone in went))
 
 
 def spread(went, share):
-    """How far it is off in the worst stretch, wherever that begins and ends."""
+    """Return the error in the worst stretch of runs."""
     offs = [0.0, *accumulate(gone - share for gone in went)]
     return max(offs) - min(offs)
 

@@ -1,4 +1,4 @@
-"""What docs/reference.md says of the public names: read from their signatures and docstrings.
+"""The content of docs/reference.md: signatures and docstrings of the public names.
 
 cog runs it: ``make docs``.
 """
@@ -35,12 +35,12 @@ def chapters(module_name: str, *names: str) -> str:
 
 
 def methods(owner: type, *names: str) -> str:
-    """What these of its methods do."""
+    """Describe these methods."""
     return "\n\n".join(part for name in names for part in _member(owner, name))
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """What ``from module import *`` gives; of a module without ``__all__``, what it defines."""
+    """Return the names in ``__all__``, or those that a module without it defines."""
     defined = [
         name
         for name, value in vars(module).items()

@@ -1,4 +1,4 @@
-"""What docs/schema.md says of the file: read from its schema, with the comments in them.
+"""The content of docs/schema.md: the schema with its comments.
 
 cog runs it: ``make docs``.
 """

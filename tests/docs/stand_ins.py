@@ -1,4 +1,4 @@
-"""What the snippets of the pages take for granted: a provider's model, an agent, a pipeline."""
+"""Stand-ins for what the pages' snippets need: a provider's model, an agent, a pipeline."""
 
 from types import ModuleType
 from typing import Any

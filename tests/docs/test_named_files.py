@@ -1,4 +1,4 @@
-"""What the pages for builders name is there: files, folders, targets of make, headings."""
+"""Files, folders, make targets and headings that the pages for contributors name exist."""
 
 import re
 
@@ -14,7 +14,7 @@ LINKS = re.compile(r"\]\((?!http)([^)#]+)")
 
 
 def found(pattern):
-    """What is named, with the page that names it."""
+    """Return each name with the page that has it."""
     return [
         (page, name) for page in FOR_BUILDERS for name in pattern.findall(page.read_text("utf-8"))
     ]

@@ -1,4 +1,4 @@
-"""What pages have from the code is up to date."""
+"""Generated parts of the pages are up to date."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""What the recipes of CONTRIBUTING.md say: of what stands in several places, none is forgotten."""
+"""The recipes of CONTRIBUTING.md: facts in several places agree."""
 
 import re
 import sqlite3

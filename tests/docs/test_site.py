@@ -20,7 +20,7 @@ LOADED_ON_DEMAND = ("mermaid", "glightbox", "pyodide", "arithmatex")
 
 
 class Reader(HTMLParser):
-    """What a page of HTML fetches, where it leads, and which classes and places it has."""
+    """A parser of an HTML page: what it loads and links to, its classes and ids."""
 
     def __init__(self):
         super().__init__()
@@ -94,7 +94,7 @@ def test_the_site_has_every_page_and_all_it_leads_to_and_fetches_nothing_from_el
 
 
 def is_there(file, address, built):
-    """Whether a link of a page leads to a file, and to a place in it if it names one."""
+    """Return whether a link leads to a file, and to an id in it if it names one."""
     parts = urlsplit(address)
     target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
     if target.is_dir():
@@ -116,7 +116,7 @@ def test_each_link_on_a_code_host_leads_to_a_file_and_a_heading():
 
 
 def is_shown(page, link):
-    """Whether a link of a page leads to a file, and to a heading of it if it names one."""
+    """Return whether a link leads to a file, and to a heading in it if it names one."""
     path, _, place = link.partition("#")
     target = page.parent / path if path else page
     return target.exists() and (not place or place in slugs(target))

@@ -1,4 +1,4 @@
-"""What the pages show is true: their Python runs from top to end, their commands exist."""
+"""Python snippets of the pages run from top to bottom; commands exist."""
 
 import re
 import shlex
@@ -60,7 +60,7 @@ COMMANDS = {
 
 @pytest.fixture
 def names(monkeypatch):
-    """What the pages take for granted; no model is asked, and none loaded."""
+    """The names that the snippets need, without a language model or an embedder."""
     monkeypatch.setenv("KP_EMBEDDER", "none")
     monkeypatch.setitem(sys.modules, "langchain_openai", stand_ins.provider())
     with KnowledgePulse() as kp:

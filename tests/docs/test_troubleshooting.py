@@ -21,7 +21,7 @@ SQLITE_S_OWN = {"database is locked", "database disk image is malformed"}
 
 
 def section(title):
-    """What stands below one heading."""
+    """Return the text below a heading."""
     return re.search(rf"(?ms)^##+ {re.escape(title)}\n(.*?)(?=^##|\Z)", PAGE)[1]
 
 
@@ -122,7 +122,7 @@ def test_a_refused_key_is_told_and_tried_again_by_the_command():
 
 
 def quoted(title):
-    """What the first column of a chapter's table quotes."""
+    """Return the quotes in the first column of a section's table."""
     first = re.findall(r"(?m)^\| (`.*?) \| ", section(title))
     return re.findall(r"`([^`]*)`", " ".join(first))
 

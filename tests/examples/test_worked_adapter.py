@@ -1,4 +1,4 @@
-"""What every adapter has to prove; to copy, with the framework's own agents in place of these."""
+"""What every adapter must prove: copy it, with your framework's agents in place of these."""
 
 import asyncio
 from threading import Thread

@@ -17,7 +17,7 @@ _MISSING = "needs PostgreSQL and pgbouncer: apt-get install postgresql pgbouncer
 
 
 def pytest_collection_modifyitems(items):
-    """What is not slow is marked `fleet`: it runs where it is asked for."""
+    """Mark tests that are not slow as `fleet`, which run on request only."""
     for item in items:
         if _HERE in item.path.parents and not item.get_closest_marker("slow"):
             item.add_marker("fleet")
@@ -153,6 +153,6 @@ def fork_server(tmp_path_factory):
 
 
 def migrate(folder, url):
-    """What a person types once."""
+    """Run ``shared migrate`` once."""
     typed = Pod.at(folder, shared=url).command("shared", "migrate")
     assert typed.returncode == 0, typed.stderr

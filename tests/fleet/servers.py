@@ -47,7 +47,7 @@ def binaries():
 
 
 def pooler():
-    """Where pgbouncer is, or None."""
+    """Return the path of pgbouncer, or None."""
     return shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
 
 
@@ -139,7 +139,7 @@ class SharedServer:
             [os.kill(pid, signal.SIGCONT) for pid in every]
 
     def keep_copy(self):
-        """What a backup has: a copy of the folder, of a server that was stopped for it."""
+        """Copy the folder of a stopped server, as a backup does."""
         self.stop()
         copy = self.folder / f"copy-{time.monotonic_ns()}"
         self._copy(self._data, copy)
@@ -155,7 +155,7 @@ class SharedServer:
 
     @property
     def log(self):
-        """What it has to say."""
+        """Return the server's log."""
         return self.folder / "log"
 
     def url(self, database="postgres", *, user="owner", password=PASSWORD, port=None, **options):

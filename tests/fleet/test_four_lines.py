@@ -1,4 +1,4 @@
-"""What several hosts do together is what one host does alone."""
+"""Several hosts together decide as one host alone."""
 
 import random
 from collections import Counter

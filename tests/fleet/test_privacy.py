@@ -40,7 +40,7 @@ def record_what_is_delicate(pod, **settings):
 
 
 def texts(dump):
-    """What a reader of a dump can make of it: as it is, and bytes as what they say."""
+    """Return the texts in a dump: as they are, and bytes decoded."""
     parts = [bytes.fromhex(part.split("'")[0]) for part in dump.split(r"'\x")[1:]]
     return dump + "".join(part.decode(errors="replace") for part in parts)
 

@@ -18,7 +18,7 @@ _ENDED = {0, 1}  # pytest's: all passed, or some failed
 
 
 def run(folder, tests, *, recorded, kept_in, processes=2):
-    """How each test ends, by its name."""
+    """Return the result of each test by name."""
     outcomes = kept_in / "outcomes.json"
     environment = {
         "KP_DB": str(kept_in / "kp.db"),
@@ -55,7 +55,7 @@ def differing(folder, tests, kept_in, **options):
 
 
 def runs_in(path):
-    """How many runs were recorded."""
+    """Return the number of recorded runs."""
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute("SELECT count(*) FROM traces").fetchone()[0]
 

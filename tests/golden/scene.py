@@ -43,7 +43,7 @@ def settings_of(db: Path) -> dict[str, Any]:
 
 
 def delivery_to(registry: LocalRegistry) -> dict[str, Any]:
-    """What it takes to send."""
+    """Return the settings for sending."""
     return {"registry_url": registry.url, "api_key": registry.api_key, "agent_id": "golden"}
 
 

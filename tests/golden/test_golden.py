@@ -1,4 +1,4 @@
-"""What the doors show of the same runs is what it was: `make golden` writes it anew, for review."""
+"""Outputs for the same runs are unchanged; `make golden` rewrites them for review."""
 
 import asyncio
 import hashlib

@@ -37,7 +37,7 @@ def _look_up(host):
 
 
 def _is_here(host):
-    """Whether a host is this machine, without asking anybody what a name means."""
+    """Return whether a host is this machine, without a DNS query."""
     if host in {None, "", b"", "localhost", b"localhost"}:
         return True
     address = _as_address(host)

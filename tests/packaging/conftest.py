@@ -1,4 +1,4 @@
-"""What is published: the source distribution, the wheel made of it, and Pythons that have it."""
+"""The source distribution, the wheel made from it, and Pythons with them."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ pytest.importorskip("hatchling", reason="hatchling is not installed here")
 
 
 def run(python, *arguments, **options):
-    """What a Python printed; what goes wrong is told."""
+    """Run Python and return its output; fail with its errors."""
     ran = subprocess.run(
         [python, *arguments], capture_output=True, text=True, check=False, **options
     )

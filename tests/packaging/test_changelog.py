@@ -1,4 +1,4 @@
-"""What a user can notice has a fragment, and `make changelog` makes a section of them."""
+"""Changes that users notice have a fragment, and `make changelog` collects them."""
 
 import re
 import shutil

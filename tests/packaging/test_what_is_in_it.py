@@ -1,4 +1,4 @@
-"""What is published has all that the program reads, and nothing that only we need."""
+"""The published files have all that the program reads, and nothing that only we need."""
 
 import tarfile
 import zipfile

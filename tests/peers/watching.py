@@ -113,7 +113,7 @@ class Program:
 
 
 def is_in_a_span() -> bool:
-    """Whether a span is left open here."""
+    """Return whether a span is open."""
     return trace.get_current_span().get_span_context().is_valid
 
 

@@ -1,4 +1,4 @@
-"""What many tests of the pipeline need: runs, models that behave oddly, a look at what is said."""
+"""Runs, misbehaving models and log readers for tests of the pipeline."""
 
 import threading
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""What cleared is queued as soon as it may leave, each once, and nothing that may not."""
+"""Cleared runs are queued as soon as they may be sent, once each, and no others."""
 
 import json
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""What was told of a few runs says how likely the next ones did their task."""
+"""A few known outcomes predict those of later runs."""
 
 import json
 import random

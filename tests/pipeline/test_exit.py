@@ -1,4 +1,4 @@
-"""What becomes of finished runs when the program ends, however it was started."""
+"""Finished runs at the program's exit, however it was started."""
 
 import time
 
@@ -83,7 +83,7 @@ HALF_OF_AN_EMBEDDING_S = 30.0
 
 @pytest.fixture
 def seconds_to_end(run_child):
-    """How long a program that sends takes to end, with a registry of such answers."""
+    """Return how long a sending program takes to exit, with a registry that answers so."""
 
     def run(answers=()):
         with LocalRegistry(answers=answers) as registry:

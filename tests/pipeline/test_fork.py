@@ -58,7 +58,7 @@ def short_bound(monkeypatch):
 
 @pytest.fixture
 def objectives(db):
-    """What was asked of every run in the file that was scored."""
+    """Return the objectives of all scored runs in the file."""
 
     def read():
         with closing(connect(db, read_only=True)) as connection:

@@ -1,4 +1,4 @@
-"""What leaves by which gate: the same for all who share the file."""
+"""Each gate's decisions are the same for all processes that share the file."""
 
 import math
 import sqlite3

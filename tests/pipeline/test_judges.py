@@ -13,7 +13,7 @@ from kp_middleware.recording import shield
 
 @pytest.fixture
 def outcome(pulse, stored):
-    """What the file says of a run with this judge, after a flush."""
+    """Return the stored outcome of a run with this judge, after a flush."""
 
     def run(judge, body=lambda _: "42", **settings):
         kp = pulse(**settings)

@@ -25,7 +25,7 @@ class MemoryStore:
         self.lock = threading.RLock()
 
     def nothing(self, *_, **__):
-        """What this store has not, or need not do."""
+        """Return None: this store lacks the method, or need not do anything."""
 
     open = close = nothing
     vectors = save_recall_vector = estimates = stored_version = next_overdue = nothing

@@ -1,4 +1,4 @@
-"""What a process promises of its runs: across locks, folders, second thoughts and its end."""
+"""Promises of a process about its runs, across locks, folders, feedback and its exit."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""What waits in memory is bounded by bytes, and nothing is forgotten between two hands."""
+"""The queue in memory is bounded in bytes, and loses no run."""
 
 import threading
 import tracemalloc

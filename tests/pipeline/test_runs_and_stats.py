@@ -1,4 +1,4 @@
-"""What a pipeline says of itself, and of the runs in its file."""
+"""``kp.runs``, ``kp.run`` and ``kp.stats``."""
 
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta

@@ -24,7 +24,7 @@ def submit(pulse):
 
 @pytest.fixture
 def let_through(type_command):
-    """How many runs this setting would have let through, as calibrate says."""
+    """Return how many runs a threshold would have let through, by calibrate."""
 
     def count(setting="top 20%", *words):
         found = json.loads(type_command("calibrate", "--json", *words).stdout)
@@ -34,7 +34,7 @@ def let_through(type_command):
 
 
 def spread(chosen, share=SHARE):
-    """How many too many or too few went in the worst stretch."""
+    """Return the largest surplus or deficit of chosen runs in any stretch."""
     offs = [0.0, *accumulate(gone - share for gone in chosen)]
     return max(offs) - min(offs)
 

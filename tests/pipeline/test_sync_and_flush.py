@@ -1,4 +1,4 @@
-"""What an agent pays with sync=True, and what a flush waits for: never where that is of no use."""
+"""The cost of sync=True for the agent; flush waits only where that helps."""
 
 import math
 import threading

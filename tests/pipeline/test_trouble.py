@@ -1,4 +1,4 @@
-"""What goes wrong is said once, costs the agent nothing, and loses nothing that could be kept."""
+"""Failures are reported once, cost the agent nothing, and lose nothing that can be kept."""
 
 import signal
 import time

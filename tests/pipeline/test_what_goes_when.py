@@ -43,13 +43,13 @@ def run(pulse, sending):
 
 @pytest.fixture
 def kept_text(stored):
-    """What the file says that the agent was told."""
+    """Return the stored text of the agent's question."""
     return lambda: stored()["steps"][0]["content"]
 
 
 @pytest.fixture
 def sent_text(registry):
-    """What the registry got of it."""
+    """Return the text that the registry received."""
 
     def read():
         (document,) = registry.documents.values()

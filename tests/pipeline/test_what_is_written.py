@@ -1,4 +1,4 @@
-"""What is written of a run and sent: within bounds, and a secret found in one place in no place."""
+"""Stored and sent runs are bounded; a secret found in one place is removed everywhere."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Where processes cannot fork and files have no POSIX locks, as on Windows."""
+"""Processes without fork and POSIX locks, as on Windows."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is wrong outside of a program: it records on, sends nothing, and says so."""
+"""With an invalid setting outside of it, a program records, sends nothing, and says so."""
 
 import logging
 import os

@@ -14,7 +14,7 @@ NATIONAL = {"cue": "id beside a word", "bare": "id alone"}
 
 
 def spans(text, level, policy=NO_RULES):
-    """Where something goes from a text that was no placeholder before, and its label."""
+    """Return the span and label of each removed part, except earlier placeholders."""
     redacted = redact_text(text, level=level, policy=policy)
     sizes = [f"(.{{{one.length}}})" for one in redacted.found]
     places = removed(text, redacted.text, sizes) or removed(text, redacted.text)
@@ -27,7 +27,7 @@ def spans(text, level, policy=NO_RULES):
 
 
 def removed(text, cleaned, sizes=()):
-    """What was taken out of a text; the reference writes one space after ``Bearer``."""
+    """Return the removed parts of a text; the reference writes one space after ``Bearer``."""
     first, *kept = (re.escape(part) for part in PLACEHOLDER.split(cleaned))
     gaps = sizes or ["(.*?)"] * len(kept)
     if len(gaps) != len(kept):

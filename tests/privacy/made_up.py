@@ -329,7 +329,7 @@ def digits_left(text: str) -> str:
 
 
 def shape(value: object) -> object:
-    """What of a JSON value must stay: its dicts and lists, and how many members they have."""
+    """Return what redaction must keep of a JSON value: its dicts and lists, with their lengths."""
     if isinstance(value, dict):
         return {"members": [shape(member) for member in value.values()]}
     if isinstance(value, list | tuple):

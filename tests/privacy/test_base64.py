@@ -1,4 +1,4 @@
-"""What is in base64 is read once; where a secret is in it, all of it goes."""
+"""Base64 is decoded once, and removed as a whole if it contains a secret."""
 
 import base64
 

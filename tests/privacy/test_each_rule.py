@@ -38,7 +38,7 @@ class Sample(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What rules.toml says of a rule."""
+    """A rule's row in rules.toml."""
 
     label: str
     is_checked: bool
@@ -98,7 +98,7 @@ PAIRS = list(zip(ROWS, SAMPLES, strict=False))
 
 
 def left_of(text, row):
-    """What is left of a text where the rule's region is at home."""
+    """Return the redacted text, with the rule's region set."""
     policy = Policy(phone_regions=(row.region,) if row.region else ())
     return redact_text(text, level="aggregated", policy=policy).text
 

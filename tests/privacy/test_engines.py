@@ -208,7 +208,7 @@ def test_an_engine_is_asked_once_for_each_text(phones):
 
 @pytest.fixture
 def shown(phones, clock, monkeypatch):
-    """What an engine was shown that takes 25 of a document's 60 seconds for each piece."""
+    """Return the pieces passed to an engine that takes 25 of 60 seconds for each."""
     texts = []
 
     def look(text):
@@ -222,7 +222,7 @@ def shown(phones, clock, monkeypatch):
 
 
 def refusal(redact, value):
-    """Why the slow engine's time was over."""
+    """Return the error of the slow engine."""
     with pytest.raises(RedactionError) as raised:
         redact(value, level="aggregated", policy=Policy(engines=("phonenumbers:slow",)))
     return str(raised.value)

@@ -55,7 +55,7 @@ def test_a_secret_is_found_however_it_is_spelled(spell):
 
 
 def rest_of_text(document):
-    """What is left of the text beside the secret."""
+    """Return the text around the secret, redacted."""
     return redact_jsonable(document, level="private").value["said"]
 
 

@@ -1,4 +1,4 @@
-"""What reads like a secret and is none stays, beside a secret of the same kind that goes."""
+"""Harmless values that resemble secrets are kept, beside real secrets that are removed."""
 
 import base64
 import json

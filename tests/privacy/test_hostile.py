@@ -36,7 +36,7 @@ def cpu_s(call, *args, **options):
 
 
 def is_linear(half, whole):
-    """Whether both took about as long for each of their parts."""
+    """Return whether both took about as long for each of their parts."""
     half_s, whole_s = (cpu_s(redact_jsonable, made, level="aggregated") for made in (half, whole))
     return whole_s < min(2, 3.2 * half_s + 0.02)
 

@@ -1,4 +1,4 @@
-"""How a past run is quoted, also one that steers later ones: as data that nothing can leave."""
+"""Past runs, also malicious ones, are quoted as data in a block that they cannot close."""
 
 import re
 from dataclasses import replace
@@ -39,7 +39,7 @@ def past(tmp_path_factory):
 
 
 def is_one_block(message):
-    """Whether there is one opening and one closing tag, and nothing after it."""
+    """Return whether there is one opening and one closing tag, and nothing after it."""
     opening = message.index("<past_run ")
     inside = message[message.index(">\n", opening) + 2 : -len("\n</past_run>")]
     lines = inside.splitlines()

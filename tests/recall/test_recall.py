@@ -1,4 +1,4 @@
-"""What is recalled for a task, and what is not."""
+"""Which runs are recalled for a task."""
 
 import asyncio
 import sqlite3

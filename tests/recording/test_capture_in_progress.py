@@ -1,4 +1,4 @@
-"""What runs for a while: generators, what is cancelled, and runs at the same time."""
+"""Captured functions in progress: generators, cancellation and concurrent runs."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor

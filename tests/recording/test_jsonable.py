@@ -73,7 +73,7 @@ Pair = namedtuple("Pair", "left right")
 
 
 def without_address(value):
-    """What names a case in every process alike."""
+    """Return a case's name, the same in every process."""
     return repr(value).partition(" at 0x")[0]
 
 

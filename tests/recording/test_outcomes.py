@@ -1,4 +1,4 @@
-"""How a run ended, read from the whole run: tests and builds, refusals, a tool that says so."""
+"""Outcomes read from the whole run: tests and builds, refusals, a tool's result."""
 
 import gzip
 import json

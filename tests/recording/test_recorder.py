@@ -1,4 +1,4 @@
-"""What `current_trace()` offers: notes from any thread, none of which can hurt."""
+"""Notes of `current_trace()`: from any thread, and harmless if invalid."""
 
 import gc
 import json

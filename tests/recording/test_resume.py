@@ -12,7 +12,7 @@ from kp_middleware.runs import RecordedRun
 def part(
     note=lambda recorder: recorder.thought("said"), *, asked="go", error=None, most=1000, **notes
 ):
-    """What is recorded of one part of thread T."""
+    """Record one part of thread T."""
     recorder = Recorder(lambda _: None, Limits(steps=most), framework="test")
     recorder.thread_id = "T"
     recorder.set_objective(asked)

@@ -1,5 +1,5 @@
 # ruff: noqa: ARG001 - agents are asked something
-"""What is known of each step beside the document: when it began, its call, what it is inside of."""
+"""Facts about each step beside the document: its start, call and parent."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What the file remembers of its runs in the shared log."""
+"""The file's record of its runs in the shared log."""
 
 import json
 import sqlite3

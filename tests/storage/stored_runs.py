@@ -44,7 +44,7 @@ def tool_step(kind, name, **fields):
 
 
 def query_plan(connection, ask):
-    """How SQLite goes about each question that is asked of the file."""
+    """Return SQLite's plan for each query of the file."""
     asked = []
     connection.set_trace_callback(asked.append)
     ask()

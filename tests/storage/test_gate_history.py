@@ -1,4 +1,4 @@
-"""What a gate looks back on: the last runs of a domain, and a day."""
+"""A gate's history: the last runs of a domain, and of a day."""
 
 import time
 
@@ -29,7 +29,7 @@ def put(keep, connection):
 
 @pytest.fixture
 def ranking(store):
-    """What a run of this place is ranked among; without a place, one that begins now."""
+    """Return the ranking for a run at this place; without a place, for one that begins now."""
     return lambda seq=10**6: store.history(seq, "code").ranking("top 10%", 100)
 
 

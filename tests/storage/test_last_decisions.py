@@ -1,4 +1,4 @@
-"""Whether anything comes through, told in words that say what would."""
+"""Whether recent runs pass the gate, with advice if none does."""
 
 from contextlib import closing
 

@@ -1,4 +1,4 @@
-"""What people do about the outbox; what is on its way or arrived stays as it is."""
+"""Outbox commands leave items that are being sent or were sent unchanged."""
 
 import pytest
 

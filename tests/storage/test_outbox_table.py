@@ -1,4 +1,4 @@
-"""What waits to be sent: claimed by one, for a while, and ended once."""
+"""Outbox items: claimed by one process, for a limited time, and ended once."""
 
 from contextlib import closing
 

@@ -1,4 +1,4 @@
-"""What can be read of a damaged file stays, and a copy of it as it was."""
+"""The readable part of a damaged file is kept, with a copy of the file."""
 
 import os
 import shutil

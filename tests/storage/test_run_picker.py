@@ -1,4 +1,4 @@
-"""Who scores what: ours first, and what others left only when they do not do it themselves."""
+"""Which process scores a run: its own first, and others' once they have stopped."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What type checkers see of the library: mypy reads this file, nothing runs it."""
+"""The library as type checkers see it: mypy reads this file, nothing runs it."""
 
 from typing import Any, assert_type
 

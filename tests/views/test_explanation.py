@@ -1,4 +1,4 @@
-"""What is said of a run, of its score and of its verdict is true of the formula and of its gate."""
+"""Explanations of a run, its score and its decision agree with the formula and the gate."""
 
 import re
 from contextlib import closing
@@ -240,7 +240,7 @@ def decided(db):
 
 @pytest.fixture
 def why(db):
-    """What `show --why` says of a trace, with these options."""
+    """Return the output of `show --why` for a trace."""
 
     def show(trace, *words):
         command = "--db", str(db), "show", "--why", trace.id, *words

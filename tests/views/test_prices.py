@@ -1,4 +1,4 @@
-"""What runs cost: by the user's prices of the models that their steps name."""
+"""Costs of runs, by the user's prices of the models in their steps."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the charts of states, tools, a score, novelty and removals draw, say and list."""
+"""Charts of states, tools, a score, novelty and removals: drawing, caption and table."""
 
 from itertools import pairwise
 

@@ -30,7 +30,7 @@ async def _page(scope, _, send):
 
 
 def sent(guard, scope):
-    """What is sent in answer to this."""
+    """Return the messages that answer this request."""
     messages = []
 
     async def send(message):
@@ -61,7 +61,7 @@ def ask(guard, url="/any", *, method="GET", **headers):
 
 
 def cookie(guard, host=HOST):
-    """What a browser that opened the link shows from then on."""
+    """Return the cookie of a browser that opened the link."""
     return ask(guard, guard.link, host=host).headers["set-cookie"].partition(";")[0]
 
 

@@ -1,4 +1,4 @@
-"""What the charts of scores draw, say and list."""
+"""Charts of scores: drawing, caption and table."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Where runs are on the map, and which of them can be opened."""
+"""Places of runs on the map, and their links."""
 
 import re
 import time

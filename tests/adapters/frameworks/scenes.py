@@ -1,4 +1,4 @@
-"""What the scripted agents of all frameworks say, and their tools."""
+"""Texts and tools of the scripted agents of all frameworks."""
 
 import asyncio
 import json

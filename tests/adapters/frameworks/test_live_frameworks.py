@@ -20,7 +20,7 @@ WHOLE = "ottccootcetcot"
 
 
 class Expectation(NamedTuple):
-    """What a framework tells of the scenes, where it differs from the others.
+    """The differences of one framework's reports from the others'.
 
     Attributes:
         needs: The module without which it is not here.

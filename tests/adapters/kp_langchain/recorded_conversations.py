@@ -33,7 +33,7 @@ def read_recordings(path: Path) -> list[Recording]:
 
 
 def human_turns(recording: Recording) -> list[str]:
-    """What a person said, turn by turn."""
+    """Return the user's messages, turn by turn."""
     return [message["content"] for message in recording["messages"] if message["role"] == "user"]
 
 
@@ -97,7 +97,7 @@ def comparable(document: dict[str, Any] | ReasoningTrace) -> dict[str, Any]:
 
 
 def acts(document: dict[str, Any] | ReasoningTrace) -> list[dict[str, Any]]:
-    """What the agent did in a document: its texts, calls and results, without their numbers."""
+    """Return the agent's texts, calls and results in a document, without their numbers."""
     steps = [_without(step, "step_id") for step in comparable(document)["steps"]]
     return [step for step in steps if step["type"] != "observation" or "tool" in step]
 
@@ -107,7 +107,7 @@ def _without(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _steps(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What one message adds: nothing, or a person's words, an agent's acts, a tool's result."""
+    """Yield the steps of one message: none, a user's words, an agent's acts, or a tool's result."""
     text = message.get("content") or ""
     match message["role"]:
         case "user":
@@ -138,7 +138,7 @@ def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class _Memory:
-    """What one tool gave, by its arguments; for equal ones in the order of the recording."""
+    """The results of one tool by its arguments; for equal ones, in the order of the recording."""
 
     def __init__(self) -> None:
         self._results: dict[str, deque[str]] = defaultdict(deque)

@@ -56,7 +56,7 @@ def agent(*turns, tools=(add,), **options):
 
 
 def chain(*turns, tools=(add,)):
-    """What an agent does, made of langchain-core alone."""
+    """Build an agent of langchain-core alone."""
     model, by_name = ScriptedModel(turns=list(turns)), {tool.name: tool for tool in tools}
 
     def run(state):

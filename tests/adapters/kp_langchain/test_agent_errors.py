@@ -1,4 +1,4 @@
-"""What becomes of errors: those that a run survives, and those that end it."""
+"""Errors that a run survives, and errors that end it."""
 
 import gc
 import operator

@@ -1,4 +1,4 @@
-"""What an event costs is counted, not timed: the benchmark times it, with targets."""
+"""The cost of an event in function calls; the benchmark times it."""
 
 import sys
 from uuid import uuid4
@@ -21,7 +21,7 @@ def history(turns):
 
 
 def function_calls(event):
-    """How many functions of Python's own an event takes."""
+    """Count the calls of Python functions for an event."""
     count = 0
 
     def watch(_frame, kind, _arg):

@@ -1,4 +1,4 @@
-"""How runs end: well, early, late, twice, or never."""
+"""Ends of runs: good, early, late, repeated, or missing."""
 
 import asyncio
 import gc

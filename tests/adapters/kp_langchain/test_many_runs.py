@@ -30,7 +30,7 @@ ADDS = [calls("I add.", add={"a": 1, "b": 2}), answer_of("3")]
 
 @pytest.fixture
 def memory():
-    """How many bytes our own code has allocated and not given back."""
+    """Return the number of bytes that our code has allocated and not freed."""
     tracemalloc.start()
     yield allocated
     tracemalloc.stop()

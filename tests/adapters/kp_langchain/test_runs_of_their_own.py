@@ -1,4 +1,4 @@
-"""What begins inside a run and is none of it: forked processes, and tasks that outlive it."""
+"""Separate runs that begin inside a run: forked processes, and tasks that outlive it."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What a trace says of tools, retrievers and what they give back."""
+"""Steps of tools and retrievers, and their results."""
 
 import threading
 

@@ -111,7 +111,7 @@ def __getattr__(name: str) -> object:
 
 
 def is_met(requirement: str) -> bool:
-    """Whether such a version is installed: ``is_met("langchain>=1.1")``."""
+    """Return whether a version is installed: ``is_met("langchain>=1.1")``."""
     wanted = Requirement(requirement)
     try:
         return wanted.specifier.contains(metadata.version(wanted.name), prereleases=True)

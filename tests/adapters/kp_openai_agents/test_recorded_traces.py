@@ -1,4 +1,4 @@
-"""What OpenAI's SDK told its tracing processor becomes the same runs as by OpenTelemetry."""
+"""Recorded events of OpenAI's SDK become the same runs as its OpenTelemetry spans."""
 
 import pytest
 from framework_dumps import FOLDER, as_expected, dump_names, expected, load

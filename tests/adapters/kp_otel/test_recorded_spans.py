@@ -1,4 +1,4 @@
-"""What frameworks told OpenTelemetry becomes the runs that it should."""
+"""Recorded spans of frameworks become the expected runs."""
 
 import pytest
 from framework_dumps import FOLDER, as_expected, dump_names, expected, load

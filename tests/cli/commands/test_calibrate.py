@@ -1,4 +1,4 @@
-"""What each setting of the gate would let through, and how to set one."""
+"""Which runs each threshold would have let through, and ``--set``."""
 
 from contextlib import closing
 

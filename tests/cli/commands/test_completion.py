@@ -1,4 +1,4 @@
-"""What a shell offers while a command is typed."""
+"""Shell completion."""
 
 import os
 import shlex
@@ -17,7 +17,7 @@ from kp_middleware.storage import domain_names, tool_names, trace_ids
 
 @pytest.fixture
 def complete():
-    """What the shell is told for these words, the last of which is not finished: value and help."""
+    """Return the completions of these words, the last one unfinished: value and help."""
 
     def ask(*words):
         environment = {

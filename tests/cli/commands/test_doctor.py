@@ -12,7 +12,7 @@ from kp_middleware.storage import SQLITE_VERSION, History
 
 @pytest.fixture
 def examine(type_command, monkeypatch):
-    """What the doctor finds by what was checked, and the exit code; without the model."""
+    """Return doctor's findings by check, and the exit code; without the model."""
     monkeypatch.setenv("KP_EMBEDDER", "none")
 
     def run():

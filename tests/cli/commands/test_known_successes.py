@@ -1,4 +1,4 @@
-"""What is known of success is told at every command; what is assumed is never called a success."""
+"""Every command shows known outcomes, and never calls an assumed one a success."""
 
 import csv
 import io

@@ -50,7 +50,7 @@ def refund(kp, order, *, owner=None, success=True):
 
 
 def answers(server, questions):
-    """What a server answers to these calls, and the tools that it has."""
+    """Return a server's answers to these calls, and its tools."""
 
     async def ask():
         async with mcp.Client(server) as client:
@@ -62,7 +62,7 @@ def answers(server, questions):
 
 
 def asked(db, *questions, owner=None):
-    """What the server answers in this process."""
+    """Call the server in this process."""
     memory = Memory(db, None, Policy())
     served = RecallTools(memory, owner=owner, unconfirmed=False)
     return answers(server(served), questions)[1]

@@ -1,4 +1,4 @@
-"""What goes, exactly; why something does not; and trying again."""
+"""The outbox: the exact bytes, why an item is blocked, and retrying."""
 
 import json
 

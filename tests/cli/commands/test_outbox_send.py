@@ -1,4 +1,4 @@
-"""What waits is sent from the command line, and what is left says why."""
+"""``outbox send`` sends the queue, and says why any item remains."""
 
 import json
 import os

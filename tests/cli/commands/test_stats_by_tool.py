@@ -1,4 +1,4 @@
-"""What tools were used."""
+"""``stats --by tool``."""
 
 from contextlib import closing
 

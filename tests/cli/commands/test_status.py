@@ -1,4 +1,4 @@
-"""How it is going, in one look."""
+"""``status``: everything at a glance."""
 
 import time
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Where something outside of programs is wrong, commands work and tell it."""
+"""Commands work with invalid settings outside of programs, and report them."""
 
 import json
 
