@@ -182,7 +182,8 @@ class DefaultGroup(click.Group):
             has_value = isinstance(option, click.Option) and not option.is_flag
             index += 2 if has_value and "=" not in args[index] else 1
         typed = args[index] if index < len(args) else ""
-        if typed.startswith("-") or not (typed or ctx.resilient_parsing):
+        is_cut = index > len(args)  # the last option lacks its value
+        if typed.startswith("-") or not (typed or is_cut or ctx.resilient_parsing):
             args = [*args[:index], self._default, *args[index:]]
         return super().parse_args(ctx, args)
 
@@ -194,7 +195,7 @@ class NumberRange(click.FloatRange):
         """Return the number, or fail with a usage error."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is not a finite number", param, ctx)
+            self.fail(f"{value!r} is not a finite number", param, ctx)
         return number
 
 
@@ -274,7 +275,7 @@ def _parse_instant(value: str) -> str:
 
 def _parse_milliseconds(value: str) -> float:
     if (seconds := _duration_s(value)) is None:
-        raise click.BadParameter(f"{value} is not a duration (500ms, 10s, 5m, 2h)")
+        raise click.BadParameter(f"{value!r} is not a duration (500ms, 10s, 5m, 2h)")
     return seconds * 1000
 
 

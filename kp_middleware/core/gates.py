@@ -72,7 +72,7 @@ class Decision(NamedTuple):
     """A gate's decision on one run.
 
     Attributes:
-        decision: Whether to forward the run.
+        decision: ``forward`` or ``withhold``.
         reason: The reason: a text, or a `Reason`.
         threshold: The score required, 0 to 1; the rank key required where a share ranked the run.
         credit: The number of runs that a share owes after this run; None for other gates.

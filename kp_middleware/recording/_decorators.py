@@ -21,8 +21,7 @@ from kp_middleware.recording._context import (
 from kp_middleware.recording._extractors import Extractors
 from kp_middleware.recording._recorder import GIVEN_UP, Recorder, current_trace
 
-_YIELDED_BYTES: Final = 60 * 1024
-_ARGUMENT_BYTES: Final = 8 * 1024
+_COPIED_BYTES: Final = 60 * 1024
 
 F = TypeVar("F", bound=Callable[..., Any])
 _RecordCall: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], "CallRecording"]
@@ -47,7 +46,8 @@ def captured(
     agent = name or own_name
 
     def record(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallRecording:
-        arguments = _arguments(signature, args, kwargs) or {}  # before the body can change them
+        named = _named(signature, args, kwargs) or {}
+        arguments, _ = bounded_mapping(named, _COPIED_BYTES)  # before the body can change them
 
         def call() -> str:
             return f"{own_name}({json.dumps(arguments, ensure_ascii=False)})"
@@ -59,8 +59,8 @@ def captured(
         recorder.extractors = confidence or recorder.extractors
         if owner is not None:
             recorder.owner = str(arguments.get(owner))
-        texts = (text for text in arguments.values() if isinstance(text, str) and text)
-        task = next(texts, None) if objective is None else arguments.get(objective)
+        texts = (text for text in named.values() if isinstance(text, str) and text)
+        task = next(texts, None) if objective is None else named.get(objective)
         recorder.set_objective(call() if task is None else task)
         return _FunctionRecording(recorder, call)
 
@@ -75,7 +75,7 @@ def recorded_tool(function: F, name: str | None) -> F:
         recorder = current_recorder()
         if recorder is None:
             return CallRecording(None, None)
-        return _ToolRecording(recorder, tool, _arguments(signature, args, kwargs) or {})
+        return _ToolRecording(recorder, tool, _named(signature, args, kwargs) or {})
 
     return instrument(function, record)
 
@@ -85,7 +85,7 @@ class CallRecording:
 
     def __init__(self, recorder: Recorder | None, place: Place | None) -> None:
         self._current, self._inner_place = recorder, place
-        self._copy = BoundedCopy(_YIELDED_BYTES)
+        self._copy = BoundedCopy(_COPIED_BYTES)
         self._items: list[Any] = []
         self._count = 0
         self._is_text = True
@@ -169,7 +169,7 @@ class _FunctionRecording(CallRecording):
 
 
 class _ToolRecording(CallRecording):
-    def __init__(self, recorder: Recorder, name: str, arguments: dict[str, Any]) -> None:
+    def __init__(self, recorder: Recorder, name: str, arguments: Mapping[str, Any]) -> None:
         self._recorder, self._started = recorder, perf_counter()
         place, call_id = current_place() or Place(), recorder.new_call_id()
         super().__init__(recorder, Place(place.agent, call_id))
@@ -207,10 +207,10 @@ def _signature(function: Any) -> inspect.Signature | None:
 
 
 @shield
-def _arguments(
+def _named(
     signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the arguments by name as bounded JSON, without ``self`` or ``cls``."""
+) -> Mapping[str, Any]:
+    """Return the arguments by name, without ``self`` or ``cls``."""
     named: Mapping[str, Any] = {"args": args, **kwargs}
     if signature is not None:
         with suppress(TypeError):  # wrong arguments: the call itself will raise
@@ -218,7 +218,7 @@ def _arguments(
     first = next(iter(named), None)
     if first == "self" or (first == "cls" and isinstance(named["cls"], type)):
         named = dict([*named.items()][1:])
-    return bounded_mapping(named, _ARGUMENT_BYTES)[0]
+    return named
 
 
 def instrument(function: F, record: _RecordCall) -> F:
@@ -230,7 +230,7 @@ def instrument(function: F, record: _RecordCall) -> F:
     if isinstance(function, classmethod | staticmethod):
         return cast(F, type(function)(instrument(function.__func__, record)))
     if isinstance(function, type) or not callable(function):
-        raise TypeError(f"expected a function, got {function!r}: decorate the one it calls")
+        raise TypeError(f"expected a function or method, got {function!r}")
     for check, wrapper in (
         (inspect.iscoroutinefunction, _coroutine),
         (inspect.isasyncgenfunction, _async_generator),

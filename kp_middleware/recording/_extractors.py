@@ -29,7 +29,7 @@ class Extractors:
     """
 
     def __init__(self, given: Confidences = None) -> None:
-        if given is None or callable(given) or isinstance(given, OfRun):
+        if not isinstance(given, list | tuple):
             given = () if given is None else (given,)
         each = [Judge(item) if iscoroutinefunction(item) else item for item in given]
         # the worker asks it about the stored run; the extractors ``of_run`` read the finished one

@@ -230,8 +230,7 @@ class Recorder:
             result_summary: The final answer.
             confidence: The agent's confidence, 0 to 1.
             success: True if the task was done; by default, True if the run ended without error.
-
-        Other values, such as ``success="no"``, are ignored and counted as failures of recording.
+                Other values, such as ``"no"``, are ignored, and counted in `kp.stats().swallowed`.
         """
         if self.finished:
             return

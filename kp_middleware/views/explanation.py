@@ -237,7 +237,8 @@ def _outcomes(run: Run, parts: formula.ScoreParts, threshold: float) -> Iterator
             yield f"{words}: score {score:.3f}", score
         edge = _round_up((changed.min_signal("outcome_confidence", threshold) or 0.0) / full)
         score = changed.with_signal("outcome_confidence", 0.0 if cleared else full).score
-        yield f"{outcome}a confidence of {edge - 0.001 * cleared:.3f}", score
+        limit = f"{'at most ' * cleared}{edge - 0.001 * cleared:.3f}"
+        yield f"{outcome}a confidence of {limit}", score
 
 
 def _round_up(value: float) -> float:

@@ -7,6 +7,7 @@ PAGES = {
     "runs": "/runs?q=order",
     "review": "/review",
     "compare": "/compare?left=@best&right=@last",
+    "equal": "/compare?left=@best&right=@best",
     "conversation": "/conversations/case-7",
     "not found": "/traces/none",
 }

@@ -19,10 +19,11 @@ from kp_middleware.testing import LocalRegistry
         (["outbox", "shwo"], "No such command 'shwo'. Did you mean 'show'?"),
         (["config", "gett", "domain"], "No such command 'gett'."),
         (["config", "1339"], "No such command '1339'."),
+        (["--db"], "Option '--db' requires an argument."),
     ],
     ids=" ".join,
 )
-def test_a_word_that_is_no_command_is_told_with_the_one_that_is_like_it(
+def test_a_wrong_command_or_a_missing_value_is_named_with_what_is_like_it(
     type_command, words, message
 ):
     result = type_command(*words)

@@ -200,6 +200,15 @@ def test_arguments_are_recorded_as_they_were_before_the_body_changed_them(notebo
     assert notebook.run.trace.steps[1].latency_ms >= 0
 
 
+def test_a_task_and_an_argument_are_kept_up_to_the_limit_of_a_field(notebook, capture, tool):
+    text = "word " * 13_000
+
+    capture(tool(len))(text)
+
+    assert notebook.run.trace.task.objective == text
+    assert notebook.run.trace.steps[0].input == {"obj": text}
+
+
 @pytest.mark.parametrize(
     ("naming", "objective"),
     [

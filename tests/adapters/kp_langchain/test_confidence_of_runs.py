@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002 - LangChain's own signatures
-"""How sure an agent is, by its structured response, by log-probabilities, or by a function."""
+"""Confidence from the structured response, from log-probabilities, or from a function."""
 
 import math
 from typing import Any
@@ -220,6 +220,7 @@ def _enter(kp, **options):
     [KPCallbackHandler, kp_langchain.enable, _enter],
     ids=["handler", "enable", "block"],
 )
-def test_what_is_no_function_is_refused_when_it_is_given(notebook, switch_on):
-    with pytest.raises(TypeError, match="a function of the result, or several"):
-        switch_on(notebook, confidence="certainty")
+@pytest.mark.parametrize("wrong", ["certainty", 3])
+def test_what_is_no_function_is_refused_when_it_is_given(notebook, switch_on, wrong):
+    with pytest.raises(TypeError, match=f"a function of the result, or several.* got {wrong!r}"):
+        switch_on(notebook, confidence=wrong)

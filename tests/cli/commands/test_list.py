@@ -87,7 +87,7 @@ def test_a_list_can_be_narrowed_in_many_ways(listed, words, found):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--slower", "soon"], "soon is not a duration (500ms, 10s"),
+        (["--slower", "soon"], "'soon' is not a duration (500ms, 10s"),
         (["--slower", "-1s"], "is not a duration"),
         (["--since", "tomorrow"], "is not a date (2026-11-01) or an age (30s, 5m"),
         (["--since", "2024-13-01"], "2024-13-01"),

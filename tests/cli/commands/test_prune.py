@@ -87,7 +87,7 @@ def test_as_json_it_has_numbers_as_numbers(as_json):
         (["--keep", "-1"], "--keep"),
         (["--older", "soon"], "--older"),
         (["--below", "30"], "--below"),
-        (["--below", "nan"], "nan is not a finite number"),
+        (["--below", "nan"], "'nan' is not a finite number"),
     ],
 )
 def test_without_a_rule_that_makes_sense_nothing_goes(type_command, as_json, words, complaint):
