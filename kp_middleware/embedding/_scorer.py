@@ -122,7 +122,7 @@ class Scorer:
             if said.strip():
                 task = self._cache.unit(embedder.embed(said[:LONG_CHARS]))
         except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
-            self._warn_once("recall compares words only, the embedder failed", error)
+            self._warn_once("the embedder failed: recall compares words only", error)
         return Embedded(run, task)
 
     def load(self) -> None:

@@ -225,7 +225,7 @@ class Pipeline:
     def _drop(self) -> None:
         if self._scorer.drop() == 1:
             why = _WHEN_CLOSED if self._closed else _WHEN_FULL
-            logger.warning("a run was dropped: %s; more are counted, not logged", why)
+            logger.warning("a run was dropped: %s; further cases are counted, not logged", why)
 
     def flush(self, timeout_s: float = 5.0) -> storage.Backlog:
         """Wait until recorded runs are scored and cleared runs are sent, or until the timeout.

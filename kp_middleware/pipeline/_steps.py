@@ -138,8 +138,8 @@ def _padded(width: int, vector: Vector | None) -> Vector:
 
 _WARN_EVERY: Final = 100  # withheld runs: a check takes a millisecond
 _UNKNOWN_TRACE: Final = (
-    "feedback was dropped, %s: give it after the run has ended, to a pipeline on the same file;"
-    " more are counted, not logged"
+    "feedback was dropped: %s; give it after the run has ended, to a pipeline on the same file;"
+    " further cases are counted, not logged"
 )
 
 
@@ -280,7 +280,7 @@ class Stages:
         except BaseException as error:  # a user's embedder may raise anything, a library panic
             if isinstance(error, EmbedderNotReadyError | KeyboardInterrupt) or is_transient(error):
                 raise
-            warn_once(self._warned, "novelty is 0.5, the embedder failed", error)
+            warn_once(self._warned, "the embedder failed: novelty is 0.5", error)
             return trace, shape, Embedded()
 
     def _evaluate(

@@ -82,9 +82,9 @@ def read_prices() -> Prices:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
         currency, models = given.get("currency", "USD"), given.get("models", {})
         if not isinstance(currency, str) or not 0 < len(currency) <= 8:
-            raise ValueError('currency is a short text, such as "USD"')
+            raise ValueError('currency must be a short text, such as "USD"')
         if not isinstance(models, dict):
-            raise ValueError("models is not a table")
+            raise ValueError("models must be a table")
         return Prices({name: _price(name, price) for name, price in models.items()}, currency)
     except (FileNotFoundError, NotADirectoryError):
         return Prices()

@@ -19,11 +19,10 @@ from kp_middleware.testing import LocalRegistry
         (["outbox", "shwo"], "No such command 'shwo'. Did you mean 'show'?"),
         (["config", "gett", "domain"], "No such command 'gett'."),
         (["config", "1339"], "No such command '1339'."),
-        (["--db"], "Option '--db' requires an argument."),
     ],
     ids=" ".join,
 )
-def test_a_wrong_command_or_a_missing_value_is_named_with_what_is_like_it(
+def test_a_word_that_is_no_command_is_told_with_the_one_that_is_like_it(
     type_command, words, message
 ):
     result = type_command(*words)
@@ -31,6 +30,12 @@ def test_a_wrong_command_or_a_missing_value_is_named_with_what_is_like_it(
     assert result.exit_code == 2
     assert message in result.stderr
     assert " --help" in result.stderr
+
+
+def test_a_common_option_without_its_value_is_named(type_command):
+    result = type_command("--db")
+
+    assert (result.exit_code, result.stderr) == (2, "Error: Option '--db' requires an argument.\n")
 
 
 @pytest.mark.parametrize("name", ["@last", "@best", "prefix", "whole id"])

@@ -129,7 +129,9 @@ ANSWERS = {
         {"duration_ms": 9000, "in_tools_ms": 600, "longest_ms": 200},
         *[{"duration_ms": 0}] * 4,
     ],
-    "Which runs had to try longest": [{"recoveries": 4, "outcome": "done", "tools": "search,run"}],
+    "Which runs recovered from the most errors": [
+        {"recoveries": 4, "outcome": "not known", "tools": "search,run"}
+    ],
     "What left this machine yesterday": [{"objective": "Mend the clock of anna@example.org"}],
 }
 

@@ -158,7 +158,7 @@ def test_a_closed_pipeline_records_nothing_more_and_breaks_nothing(pulse, stored
     assert [r.message for r in caplog.records if "dropped" in r.message] == [
         (
             "a run was dropped: the pipeline is closed; close it after the last run;"
-            " more are counted, not logged"
+            " further cases are counted, not logged"
         )
     ]
 

@@ -58,7 +58,7 @@ def test_beyond_its_bytes_runs_are_dropped_which_is_said_once_and_what_is_kept_m
     assert warnings_in(caplog) == [
         (
             "a run was dropped: the queue is full: see kp.stats().trouble,"
-            " or raise max_queue_bytes; more are counted, not logged"
+            " or raise max_queue_bytes; further cases are counted, not logged"
         )
     ]
 

@@ -99,7 +99,7 @@ def test_a_run_whose_task_cannot_be_embedded_is_compared_all_the_same(
 
     assert (stored()["state"], stored()["novelty"]) == ("scored", pytest.approx(0, abs=1e-6))
     [said] = warnings_in(caplog)
-    assert "recall compares words only, the embedder failed" in said
+    assert "the embedder failed: recall compares words only" in said
 
 
 def test_runs_wait_in_the_file_for_a_model_that_is_on_its_way(pulse, stored):

@@ -93,12 +93,12 @@ def test_without_prices_nothing_costs_anything(called, costs):
     ("text", "why"),
     [
         ("[models", "Expected"),
-        ("models = 3", "models is not a table"),
+        ("models = 3", "models must be a table"),
         ("[models.a]\ninput = 1", "a needs input and output"),
         ("[models.a]\ninput = -1\noutput = 1", "a needs input and output"),
         ("[models.a]\ninput = nan\noutput = 1", "a needs input and output"),
         ("[models.a]\ninput = '1'\noutput = 1", "a needs input and output"),
-        ("currency = 3", "currency is a short text"),
+        ("currency = 3", "currency must be a short text"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_told_and_costs_nothing(prices_are, text, why):
