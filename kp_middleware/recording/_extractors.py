@@ -1,6 +1,6 @@
 """Extractors of a run's confidence or outcome, and the result's own field."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from inspect import iscoroutinefunction
 from typing import Final
 
@@ -29,9 +29,8 @@ class Extractors:
     """
 
     def __init__(self, given: Confidences = None) -> None:
-        if not isinstance(given, list | tuple):
-            given = () if given is None else (given,)
-        each = [Judge(item) if iscoroutinefunction(item) else item for item in given]
+        several = given if isinstance(given, Sequence) else () if given is None else (given,)
+        each = [Judge(item) if iscoroutinefunction(item) else item for item in several]
         # the worker asks it about the stored run; the extractors ``of_run`` read the finished one
         self.judge = next((item for item in each if isinstance(item, Judge)), None)
         self.of_run = [item for item in each if isinstance(item, OfRun) and type(item) is not Judge]
@@ -40,13 +39,13 @@ class Extractors:
             if not callable(extractor):
                 raise TypeError(
                     "confidence must be a function of the result, or several (see "
-                    f"kp_middleware.confidence), got {extractor!r}"
+                    f"kp_middleware.confidence), got {given!r}"
                 )
         fields = (item.name for item in self._of_result if isinstance(item, Field))
         if all(name.rpartition(".")[2] != _FIELD for name in fields):
             self._of_result.insert(0, own_field)
         self.uses_logprobs = any(item is log_probabilities for item in self._of_result)
-        self.is_own_field_alone = not given
+        self.is_own_field_alone = not several
 
     def confidence(
         self, results: tuple[object, ...], from_logprobs: Mapping[bool, float | None]

@@ -1,4 +1,4 @@
-"""The readable part of a damaged file is kept, with a copy of the file."""
+"""What can be read of a damaged file stays, and a copy of it as it was."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Counts of runs come from indices, and equal those of a plain query."""
+"""What is counted of all runs: the same as the plain question, and from indices."""
 
 import pytest
 from stored_runs import query_plan, scored, verdict
