@@ -55,13 +55,14 @@ CREATE TABLE traces (
   pod              TEXT                                 -- its host, in a copy of the shared log; NULL: this one
 ) STRICT;
 CREATE INDEX traces_started   ON traces(started_at);
-CREATE INDEX traces_domain    ON traces(domain, started_at, duration_ms);   -- a list of slow runs is counted in it
+CREATE INDEX traces_domain    ON traces(domain, started_at);
+CREATE INDEX traces_duration  ON traces(duration_ms);                    -- `list --slower`
 CREATE INDEX traces_score     ON traces(score) WHERE score IS NOT NULL;
 CREATE INDEX traces_margin    ON traces(margin) WHERE margin IS NOT NULL;
 CREATE INDEX traces_shared    ON traces(shared_seq) WHERE shared_seq IS NOT NULL;  -- what waits for the shared log, and the last run in it
 CREATE INDEX traces_unscored  ON traces(state, shared_seq) WHERE score IS NULL;   -- what waits, in the order of seq, or failed
-CREATE INDEX traces_failed    ON traces(seq) WHERE success = 0;          -- `list --failed`: in rows, success follows long texts
-CREATE INDEX traces_cleared   ON traces(seq) WHERE decision = 'forward'; -- to find runs that passed while there was no API key
+CREATE INDEX traces_failed    ON traces(seq) WHERE success = 0 AND (state <> 'paused' OR success_source <> 'assumed');   -- `list --failed`
+CREATE INDEX traces_cleared   ON traces(seq, state, decision) WHERE decision = 'forward'; -- to find runs that passed while there was no API key
 CREATE INDEX traces_allowance ON traces(decided_at, visibility, decision) WHERE decision = 'forward';
 CREATE INDEX traces_thread    ON traces(thread_id) WHERE thread_id IS NOT NULL;
 CREATE INDEX traces_owner    ON traces(owner) WHERE owner IS NOT NULL;    -- whether any run has one
@@ -70,7 +71,10 @@ CREATE INDEX traces_done      ON traces(seq, success_source, domain, owner, star
 CREATE INDEX traces_nearest   ON traces(nearest_seq) WHERE nearest_seq IS NOT NULL;   -- or pruning is quadratic
 -- Partial, so that a run is inserted once, when scored; traces_unscored finds those without a score.
 CREATE INDEX traces_ranked    ON traces(domain, seq, framework, gate, rank_key, chosen, credit, score, success_source, success, visibility) WHERE score IS NOT NULL;   -- the last runs of a domain: their ranks and reported outcomes
-CREATE INDEX traces_counted   ON traces(domain, gate, verdict, state, visibility, started_at, score, novelty) WHERE score IS NOT NULL;   -- covers the counts of all scored runs
+CREATE INDEX traces_counted   ON traces(domain, verdict, visibility, started_at, score, novelty) WHERE score IS NOT NULL;   -- covers the distribution of all scores
+CREATE INDEX traces_gates     ON traces(gate, verdict) WHERE score IS NOT NULL;   -- `stats --by gate`
+CREATE INDEX traces_private   ON traces(verdict) WHERE score IS NOT NULL AND visibility = 'private';
+CREATE INDEX traces_known     ON traces(visibility, success, chosen) WHERE score IS NOT NULL AND success_source IN ('extracted', 'feedback', 'verdict');   -- whether forwarded runs succeed
 CREATE INDEX traces_day      ON traces(day, verdict, score, novelty) WHERE score IS NOT NULL;   -- `stats --by day` and `--by week`
 
 CREATE TABLE steps (

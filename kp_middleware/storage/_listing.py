@@ -241,11 +241,9 @@ class Listing(Queries):
             sql = f"{sides} ORDER BY far, seq DESC"
         elif "text" in values:
             where, _ = self._where(filters._replace(text=None))
-            sql = (
-                "SELECT t.seq FROM traces_fts JOIN traces t ON t.seq = traces_fts.rowid"
-                f" LEFT JOIN outbox o ON o.trace_seq = t.seq WHERE traces_fts MATCH :text"
-                f" AND {where} ORDER BY rank"
-            )
+            among = f"AND +rowid IN (SELECT t.seq {FROM} WHERE {where})" if where != "TRUE" else ""
+            # the plus signs: each match is found once, and only what passes the filters is ranked
+            sql = f"SELECT rowid FROM traces_fts WHERE traces_fts MATCH :text {among} ORDER BY +rank"
         else:
             sql = f"SELECT t.seq {FROM} WHERE {where} ORDER BY t.seq DESC"
         values |= {"limit": limit, "skip": skip}

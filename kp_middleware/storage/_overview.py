@@ -189,7 +189,7 @@ _SUCCESSES: Final = f"""
              SELECT 1 FROM (SELECT reason_args FROM traces WHERE decision = 'forward'
                             ORDER BY seq DESC LIMIT ?)
              WHERE reason_args ->> 'delivery' IN ('unconfirmed', 'not_done', 'too_late'))
-    FROM traces INDEXED BY traces_ranked
+    FROM traces INDEXED BY traces_known
     WHERE score IS NOT NULL AND success_source IN ({EXTERNAL_SQL}) AND visibility <> 'private'
       AND seq >= ?
 """

@@ -109,12 +109,13 @@ _COUNTS: Final = f"""
            (SELECT count(*) FROM traces WHERE recalled IS NOT NULL)
 """  # one statement, and so one snapshot
 _NOT_QUEUED: Final = """
-    SELECT count(*) FROM traces
+    SELECT count(*) FROM traces INDEXED BY traces_cleared
     WHERE decision = 'forward' AND state = 'scored' AND seq NOT IN (SELECT +trace_seq FROM outbox)
 """  # the plus sign: of a list, not of its wide rows
 BACKLOG: Final = f"SELECT (SELECT count(*) {_UNSCORED} 'recorded'), (SELECT count(*) {_OPEN})"
 _REACHED: Final = """
-    SELECT (SELECT count(*) FROM traces WHERE +seq >= :first),
+    SELECT iif(:first, (SELECT count(*) FROM traces WHERE +seq >= :first),
+                       (SELECT count(*) FROM traces)),
            (SELECT count(*) FROM traces WHERE decision = 'forward' AND seq >= :first)
 """  # the plus sign: counted in an index, not in the wide rows
 _QUEUED: Final = "SELECT state, count(*) FROM outbox WHERE trace_seq >= ? GROUP BY state"
@@ -123,7 +124,7 @@ _BLOCKED: Final = """
     WHERE state = 'blocked' AND trace_seq >= ? GROUP BY 1 ORDER BY 2 DESC, 1
 """
 _PRIVATE: Final = """
-    SELECT count(*), coalesce(sum(verdict = 'forwarded'), 0) FROM traces INDEXED BY traces_counted
+    SELECT count(*), coalesce(sum(verdict = 'forwarded'), 0) FROM traces INDEXED BY traces_private
     WHERE score IS NOT NULL AND visibility = 'private' AND seq >= ?
 """
 _GROUPS: Final = """
@@ -152,23 +153,22 @@ _GATES: Final = f"""
     ", ".join(f"sum(iif(verdict = '{verdict}', runs, 0))" for verdict in ("forwarded", *_WITHHELD))
 }
     FROM (SELECT gate, verdict, count(*) AS runs, max(seq) AS last
-          FROM traces INDEXED BY traces_counted WHERE score IS NOT NULL AND gate IS NOT NULL
-          GROUP BY domain, gate, verdict)
+          FROM traces INDEXED BY traces_gates WHERE score IS NOT NULL AND gate IS NOT NULL
+          GROUP BY gate, verdict)
     GROUP BY gate ORDER BY max(last) DESC
-"""  # by domain as well: the order of the index
-_STATES: Final = """
-    SELECT state, sum(runs) FROM (
+"""
+_STATES: Final = f"""
+    WITH others AS MATERIALIZED (
       SELECT state, count(*) AS runs FROM outbox GROUP BY state
       UNION ALL
-      SELECT iif(state <> 'scored', state, iif(verdict = 'forwarded', 'not queued', 'withheld')),
-             count(*)
-      FROM traces INDEXED BY traces_counted
-      WHERE score IS NOT NULL AND seq NOT IN (SELECT +trace_seq FROM outbox)
-      GROUP BY domain, gate, verdict, state
-      UNION ALL
       SELECT state, count(*) FROM traces INDEXED BY traces_unscored
-      WHERE score IS NULL AND seq NOT IN (SELECT +trace_seq FROM outbox) GROUP BY state)
-    GROUP BY state ORDER BY 2 DESC, 1
+      WHERE score IS NULL AND seq NOT IN (SELECT +trace_seq FROM outbox) GROUP BY state
+      UNION ALL SELECT 'not queued', ({_NOT_QUEUED}))
+    SELECT state, sum(runs) FROM (
+      SELECT * FROM others
+      UNION ALL
+      SELECT 'withheld', (SELECT count(*) FROM traces) - (SELECT sum(runs) FROM others))
+    GROUP BY state HAVING sum(runs) > 0 ORDER BY 2 DESC, 1
 """
 
 

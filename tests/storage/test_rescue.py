@@ -274,7 +274,7 @@ def test_what_was_learned_of_a_run_stays_with_it_and_what_is_lost_is_named_no_mo
             "UPDATE traces SET decided_at = '2026-11-22T00:00:00.000Z', nearest_seq = 1,"
             " nearest_similarity = 0.5"
         )
-    overwrite(full, 63 * PAGE, 66 * PAGE)
+    overwrite(full, 69 * PAGE, 72 * PAGE)
 
     found = rescue(full)
 
