@@ -243,7 +243,8 @@ class Listing(Queries):
             where, _ = self._where(filters._replace(text=None))
             among = f"AND +rowid IN (SELECT t.seq {FROM} WHERE {where})" if where != "TRUE" else ""
             # the plus signs: each match is found once, and only what passes the filters is ranked
-            sql = f"SELECT rowid FROM traces_fts WHERE traces_fts MATCH :text {among} ORDER BY +rank"
+            matches = f"traces_fts MATCH :text {among}"
+            sql = f"SELECT rowid FROM traces_fts WHERE {matches} ORDER BY +rank"
         else:
             sql = f"SELECT t.seq {FROM} WHERE {where} ORDER BY t.seq DESC"
         values |= {"limit": limit, "skip": skip}
