@@ -98,7 +98,7 @@ def by_share(stream: Stream, share: float, reviewer: Reviewer) -> np.ndarray:
         p = None if said is None else said.p
         run = RunFacts(shape, CLAIMED, True, measured=measured, p_success=p, is_stated=False)
         key = run.rank_key(stream.weights)
-        is_chosen, _, _, credit, _ = choose(share, ranking, key=key, score=0.0)
+        is_chosen, _, _, credit, _ = choose(share, ranking, key, 0.0)
         ranking.add(key, chosen=is_chosen, credit=credit)
         went.append(is_chosen)
         if reviewer.looks(went=is_chosen):

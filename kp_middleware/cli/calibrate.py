@@ -11,7 +11,6 @@ from kp_middleware.cli.config import write_setting
 from kp_middleware.cli.console import Figure, Output, Progress, Row, hint, print_table, safe_text
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import exact
-from kp_middleware.instants import epoch_s
 from kp_middleware.storage import History
 from kp_middleware.views import gate
 from kp_middleware.views.wording import counted, percent
@@ -62,7 +61,7 @@ def calibrate(
             most=most,
             more=[options.lenient_settings({"threshold": text}).threshold for text in thresholds],
             domain=domain,
-            since_ms=None if since is None else round(epoch_s(since) * 1000),
+            since=since or "",
             reach=bar.update,
         )
         outcomes = history.success_record(), history.review_backlog()

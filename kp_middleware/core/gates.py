@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
@@ -152,7 +153,7 @@ key, or a score if no run is ranked; the credit after this run; and whether runs
 tuple takes twice as long."""
 
 
-def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choice:
+def choose(share: float, ranking: Ranking, key: float, score: float) -> Choice:
     """Choose whether a run is in a share, from 0.01 to 1.
 
     The credit grows by the share with each run, and falls by 1 with each chosen run; at 5 all runs
@@ -177,6 +178,14 @@ def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choic
     if not -_MAX_CREDIT < owed < _MAX_CREDIT:
         owed = math.copysign(_MAX_CREDIT, owed)
     return is_chosen, level, bar, owed, is_ranked
+
+
+def _compare(threshold: float, _: Ranking, __: float, score: float) -> Choice:
+    """Choose as `choose` does, by a fixed threshold of the score."""
+    return score >= threshold, 0.0, threshold, None, False
+
+
+_Chooser: TypeAlias = Callable[[Ranking, float, float], Choice]
 
 
 class GateHistory(Protocol):
@@ -215,15 +224,17 @@ class SettingsGate:
 
     def __init__(self, threshold: float | str, max_per_day: int | None = None) -> None:
         self._share = parse_share(threshold) if isinstance(threshold, str) else None
+        # how it chooses whether to forward a run, without the daily limit
+        self.choose: _Chooser = partial(choose, self._share or 0.0)
         if self._share is None:
-            self._threshold = float(threshold)
-            self.name, self.window = f"threshold {exact(self._threshold)}", 0
+            self.choose = partial(_compare, float(threshold))
+            self.name, self.window = f"threshold {exact(float(threshold))}", 0
         else:
             # the window: the last runs of a domain, which it ranks
             self.name, self.window = format_share(self._share), window_size(self._share)
         if max_per_day is not None:
             self.name += f", at most {max_per_day} a day"
-        self._max_per_day = max_per_day
+        self.is_limited, self._max_per_day = max_per_day is not None, max_per_day
 
     @classmethod
     def named(cls, name: str) -> "SettingsGate | None":
@@ -236,34 +247,27 @@ class SettingsGate:
     def decide(self, score: Score, history: GateHistory) -> Decision:
         """Forward a run that reaches the threshold or is in the share, within the daily limit."""
         ranking = history.ranking(self.name, self.window) if self.window else _NO_RANKING
-        choice = self.choose(score.value, history.rank_key, ranking)
+        choice = self.choose(ranking, history.rank_key, score.value)
         is_chosen, _, bar, credit, _ = choice
         reason = self._reason(choice, score.value, history.rank_key, ranking)
         if not is_chosen:
             return Decision("withhold", reason, bar, credit)
-        is_limited = self._max_per_day is not None  # else the history need not count
-        if not is_limited or self.below_limit(history.forwarded_in_a_day):
+        if self.below_limit(history.forwarded_in_a_day):
             return Decision("forward", reason, bar, credit, bool(self.window))
         reason = Reason(ReasonCode.DAILY_LIMIT, {**reason.args, "limit": self._max_per_day})
         return Decision("withhold", reason, bar, credit, bool(self.window))
 
-    def choose(self, score: float, key: float, ranking: Ranking) -> Choice:
-        """Choose whether to forward a run, without the daily limit."""
-        if self._share is None:
-            return score >= self._threshold, 0.0, self._threshold, None, False
-        return choose(self._share, ranking, key=key, score=score)
-
     @property
     def needs_history(self) -> bool:
         """False if the score alone decides."""
-        return bool(self.window) or self._max_per_day is not None
+        return bool(self.window) or self.is_limited
 
     def count(self, scores: Sequence[float]) -> int:
         """Count the ascending scores that clear a gate that needs no history."""
         return len(scores) - bisect_left(scores, x=True, key=self._clears)
 
     def _clears(self, score: float) -> bool:
-        return self.choose(score, score, _NO_RANKING)[0]
+        return self.choose(_NO_RANKING, score, score)[0]
 
     def below_limit(self, forwarded_in_a_day: Callable[[], int]) -> bool:
         """Return True if fewer runs than the limit were forwarded in the last 24 hours."""
@@ -319,28 +323,29 @@ def format_share(share: float) -> str:
     return f"top {share * 100:g}%"
 
 
-ScoredRun: TypeAlias = tuple[str, float, float, int, int, int, int | None]
+ScoredRun: TypeAlias = tuple[str, float, float, str, str, int, int | None]
 """A scored run in a gate's history, a row as SQLite returns it, for speed: domain, score, rank key,
-start and decision in ms since the epoch, whether it is private, and success, None if unknown."""
+instants of start and decision, whether it is private, and success, None if unknown."""
 
 
 def replay(runs: Iterable[ScoredRun], gate: SettingsGate) -> list[bool]:
     """Return whether a gate forwards each of these runs, given in order of recording."""
     rankings = defaultdict[str, Ranking](partial(Ranking, gate.window))
-    forwarded_ms, decisions = list[int](), list[bool]()
-    for domain, score, key, _, decided_ms, is_private, _ in runs:
+    forwarded, decisions = list[datetime](), list[bool]()
+    for domain, score, key, _, decided_at, is_private, _ in runs:
         ranking = rankings[domain]
-        forwards, _, _, credit, _ = gate.choose(score, key, ranking)
-        if gate.window:
+        forwards, _, _, credit, _ = gate.choose(ranking, key, score)
+        if credit is not None:
             ranking.add(key, chosen=forwards, credit=credit)
-        if forwards and not gate.below_limit(partial(_in_a_day, forwarded_ms, decided_ms)):
-            forwards = False
-        if forwards and not is_private:
-            insort(forwarded_ms, decided_ms)
+        if forwards and gate.is_limited:
+            at = datetime.fromisoformat(decided_at)
+            forwards = gate.below_limit(partial(_in_a_day, forwarded, at))
+            if forwards and not is_private:
+                insort(forwarded, at)
         decisions.append(forwards)
     return decisions
 
 
-def _in_a_day(forwarded_ms: list[int], until_ms: int) -> int:
-    since = bisect_left(forwarded_ms, until_ms - DAY_S * 1000)
-    return bisect_right(forwarded_ms, until_ms) - since
+def _in_a_day(forwarded: list[datetime], until: datetime) -> int:
+    since = bisect_left(forwarded, until - timedelta(seconds=DAY_S))
+    return bisect_right(forwarded, until) - since

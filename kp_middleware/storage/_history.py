@@ -33,12 +33,11 @@ from kp_middleware.storage._records import (
 from kp_middleware.storage._shipping import SharedBacklog, SharedRuns
 
 _ALL: Final = Filters()
-_EPOCH_MS: Final = "CAST(round((julianday({}) - 2440587.5) * 86400000) AS INTEGER)"
-_SCORED: Final = f"""
-    SELECT domain, score, rank_key, {_EPOCH_MS.format("started_at")},
-           {_EPOCH_MS.format("coalesce(decided_at, started_at)")}, visibility = 'private',
+_SCORED: Final = """
+    SELECT domain, score, rank_key, started_at, coalesce(decided_at, started_at),
+           visibility = 'private',
            iif(success AND coalesce(success_source, 'assumed') = 'assumed', NULL, success)
-    FROM traces {{}} ORDER BY seq
+    FROM traces {} ORDER BY seq
 """
 _OF_STATES: Final = ":states = '[]' OR o.state IN (SELECT value FROM json_each(:states))"
 _BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import DAY_S, WARM_UP, ScoredRun, SettingsGate, replay
+from kp_middleware.instants import epoch_s
 from kp_middleware.storage import ReviewBacklog, RunEstimate, SuccessRecord
 from kp_middleware.views.wording import counted
 
@@ -154,7 +155,7 @@ def calibrated(
     most: int | None = None,
     more: Sequence[float | str] = (),
     domain: str | None = None,
-    since_ms: int | None = None,
+    since: str = "",
     reach: Callable[[int, int], None] = lambda *_: None,
 ) -> Calibration:
     """Try settings of the gate on the scored runs of a file, in recording order.
@@ -162,20 +163,20 @@ def calibrated(
     Runs that are private, of another domain or older take part in decisions, but are not counted.
     """
     is_asked = [
-        domain in (None, name) and (since_ms is None or started_ms >= since_ms)
-        for name, _, _, started_ms, _, _, _ in runs
+        domain in (None, name) and started_at >= since
+        for name, _, _, started_at, _, _, _ in runs
     ]
-    groups, started = defaultdict[_Group, list[float]](list), list[int]()
-    scores = defaultdict[str, list[float]](list)
-    for name, score, _, started_ms, _, is_private, success in compress(runs, is_asked):
-        groups[name, is_private, success].append(score)
-        if not is_private:
-            scores[name].append(score)
-            started.append(started_ms)
-    for found in groups.values():
+    groups, scores = defaultdict[_Group, list[float]](list), defaultdict[str, list[float]](list)
+    for run in compress(runs, is_asked):
+        groups[_group(run)].append(run[1])
+    for (name, is_private, _), found in groups.items():
         found.sort()
+        if not is_private:
+            scores[name] += found
+    started = [run[3] for run in compress(runs, is_asked) if not run[5]]
     names = sorted(scores, key=lambda name: (-len(scores[name]), name))
-    days = max(1.0, (max(started, default=0) - min(started, default=0)) / (DAY_S * 1000))
+    span_s = epoch_s(max(started)) - epoch_s(min(started)) if started else 0.0
+    days = max(1.0, span_s / DAY_S)
     tried = tuple(dict.fromkeys((*(() if now in _TRIED else (now,)), *more, *_TRIED)))
     settings = list[SettingView]()
     for setting in tried:

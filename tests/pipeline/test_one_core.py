@@ -209,13 +209,11 @@ def test_only_what_is_asked_for_is_counted_and_all_is_looked_back_on(decided, db
             (half,),
         ).fetchone()
         runs_of_file = History(connection).scored_runs()
-    late = calibrated(runs_of_file, now="top 10%", since_ms=round(epoch_s(half) * 1000))
+    late = calibrated(runs_of_file, now="top 10%", since=half)
 
     assert dict(tried(runs_of_file, "top 10%", domain="law").domains) == {"law": went["law"]}
     assert late.runs == since[0]
-    assert (
-        tried(runs_of_file, "top 10%", since_ms=round(epoch_s(half) * 1000)).let_through == since[1]
-    )
+    assert tried(runs_of_file, "top 10%", since=half).let_through == since[1]
 
 
 def test_a_file_without_scores_has_nothing_to_try(decided):
