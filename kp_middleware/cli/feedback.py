@@ -52,8 +52,9 @@ _COUNTS: Final = {
 def review(db: Path, *, limit: int, filters: storage.Filters) -> None:
     """Review runs, with one key each: did it succeed?
 
-    Asks about recent runs with an unknown outcome: first those that were or would be sent, then
-    those with the least certain estimate, which are at least half of the list.
+    Asks about recent runs whose success is unknown, or only the agent's own word: first those that
+    were or would be sent, then those with the least certain estimate, which are at least half of
+    the list.
 
     Each answer counts as feedback and rescores the run at once, as kp-middleware feedback does. y:
     succeeded; n: failed; s: skip; o: show the whole run; q or Ctrl-C: stop and keep the answers. In

@@ -278,9 +278,9 @@ class KnowledgePulse(Pipeline):
     def review_queue(self, limit: int = 10) -> tuple[storage.ReviewItem, ...]:
         """Return recent runs most worth a person's feedback, in order of priority.
 
-        These are runs without feedback: first those that clear the gate, then those with the least
-        certain estimate. If the former would fill the list, they get half of it. Answer with
-        `feedback`.
+        These are runs whose success is unknown, or only the agent's own word: first those that
+        clear the gate, then those with the least certain estimate. If the former would fill the
+        list, they get half of it. Answer with `feedback`.
 
         Raises:
             ValueError: If the limit is below 1.

@@ -22,14 +22,13 @@ _SEEN: Final = (
 )
 _LABELLED: Final = f"""
     WITH last AS (SELECT seq, success, success_source FROM traces WHERE {_KIND}
-                  ORDER BY seq DESC LIMIT :most),
-      oldest AS (SELECT seq, started_at FROM traces
-                 WHERE seq = (SELECT seq FROM last LIMIT 1 OFFSET :age - 1))
+                  ORDER BY seq DESC LIMIT :most)
     SELECT seq, success FROM last
     WHERE success_source IN ({EXTERNAL_SQL}) AND (
-      seq >= coalesce((SELECT seq FROM oldest), 0) OR EXISTS (
+      seq >= coalesce((SELECT seq FROM last LIMIT 1 OFFSET :age - 1), 0) OR EXISTS (
         SELECT 1 FROM feedback WHERE trace_seq = last.seq AND success IS NOT NULL
-          AND given_at >= (SELECT started_at FROM oldest)))
+          AND given_at >= (SELECT min(decided_at) FROM traces
+                           WHERE seq IN (SELECT seq FROM last LIMIT :age))))
     ORDER BY seq DESC LIMIT :age
 """
 _TRACK_RECORD: Final = f"""

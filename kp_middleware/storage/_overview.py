@@ -175,10 +175,9 @@ class NoveltyDay(NamedTuple):
 
 _ENOUGH: Final = 10  # forwarded runs needed to judge a gate
 UNJUDGED: Final = """(
-    coalesce(t.success_source, 'assumed') = 'assumed'
-    OR t.success_source = 'said' AND t.reason_args ->> 'delivery' = 'unconfirmed'
+    coalesce(t.success_source, 'assumed') = 'assumed' OR t.success_source = 'said' AND t.success
 )"""
-"""The runs ``t`` without a known outcome, or with only the agent's own word."""
+"""The runs ``t`` whose success is unknown, or only the agent's own word."""
 
 RECENT: Final = 500
 """The number of last runs to review."""

@@ -163,8 +163,7 @@ def calibrated(
     Runs that are private, of another domain or older take part in decisions, but are not counted.
     """
     is_asked = [
-        domain in (None, name) and started_at >= since
-        for name, _, _, started_at, _, _, _ in runs
+        domain in (None, name) and started_at >= since for name, _, _, started_at, _, _, _ in runs
     ]
     groups, scores = defaultdict[_Group, list[float]](list), defaultdict[str, list[float]](list)
     for run in compress(runs, is_asked):

@@ -13,7 +13,7 @@ from kp_middleware import KnowledgePulse, ReasoningTrace, Step, Tool
 from kp_middleware.cli import main
 from kp_middleware.core.gates import SettingsGate, replay
 from kp_middleware.database import connect
-from kp_middleware.instants import epoch_s, instant
+from kp_middleware.instants import instant
 from kp_middleware.storage import History
 from kp_middleware.testing import StandInEmbedder
 from kp_middleware.views.explanation import explain_score

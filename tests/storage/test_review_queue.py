@@ -45,7 +45,8 @@ def asked(file):
         confidences = {}
         for number, (leaves, sure) in enumerate(candidates):
             decision = "forward" if leaves else "withhold"
-            named = {"id": f"kp:trace:{number}", "success_source": "assumed"}
+            source = ("assumed", "said")[number % 2]
+            named = {"id": f"kp:trace:{number}", "success_source": source}
             seq = kept(SqliteStore(file), score=0.5, decision=decision, **named)
             file.execute("UPDATE traces SET p_success = ? WHERE seq = ?", (0.5 + sure, seq))
             confidences[named["id"]] = sure
