@@ -69,11 +69,6 @@ def percent(part: int, whole: int) -> str:
     return ">99.9%" if 1000 * part > 999 * whole else f"{part / whole:.1%}"
 
 
-def share(part: int, whole: int) -> str:
-    """Format as `percent` does, without a line break inside."""
-    return percent(part, whole).replace("%", f"{_NBSP}%")
-
-
 def duration(milliseconds: float) -> str:
     """Format a duration."""
     if milliseconds < 1000:

@@ -10,7 +10,7 @@ from kp_middleware import storage
 from kp_middleware.core.gates import exact
 from kp_middleware.views.steps import Call, idle_times
 from kp_middleware.views.trace import TraceView
-from kp_middleware.views.wording import counted, day, distance, duration, share, short_bar, signed
+from kp_middleware.views.wording import counted, day, distance, duration, percent, short_bar, signed
 from kp_middleware.web.marks import (
     SIGNAL_COLOURS,
     WIDTH,
@@ -74,7 +74,7 @@ def state_bars(found: storage.Funnel, links: Links) -> Chart:
         if number := getattr(found, name):
             findings.append(f"{number:,} {name}")
             label = f"{name}: {why}" if name == "blocked" and why else name
-            part, href = share(number, found.recorded), links.runs(**filters)
+            part, href = percent(number, found.recorded), links.runs(**filters)
             working = part if number != found.recorded else ""
             segments = (_segment(number, found.recorded, colour),)
             bars.append(BarRow(label, f"{number:,}", working, segments, href))
@@ -147,13 +147,13 @@ def success_by_score(endings: Sequence[storage.Endings], links: Links) -> Chart:
         pairs += ending.succeeded * (below + ending.failed / 2)
         below += ending.failed
     caption = "A successful run scores higher than a failed one in"
-    caption += f" {100 * pairs / succeeded / failed:.0f}\u00a0% of all pairs; chance is 50\u00a0%"
+    caption += f" {100 * pairs / succeeded / failed:.0f}% of all pairs; chance is 50%"
     columns, rows = [], []
     for name, good, bad, href in _score_bins(endings, 10, links):
         parts = {"cleared": good, "loss": bad}
         columns.append(Column(f"{name}: {good:,} succeeded, {bad:,} failed", parts, href))
         if good or bad:
-            rows.append(TableRow((name, f"{good:,}", f"{bad:,}", share(good, good + bad)), href))
+            rows.append(TableRow((name, f"{good:,}", f"{bad:,}", percent(good, good + bad)), href))
     marks, _ = stacked(columns, {at: f"{at / 10:g}" for at in range(0, 11, 2)}, height=162)
     table = Table(("Score", "Succeeded", "Failed", "Share"), rows)
     return Chart(caption, table, marks=marks, height=162, legend=_ENDS_KEYS[::2])
@@ -187,7 +187,7 @@ def period_table(
         cells = (
             day(period.name, year=False) if name == "Day" else period.name,
             f"{period.runs:,}",
-            share(period.succeeded, known) if known else "",
+            percent(period.succeeded, known) if known else "",
             *("" if ms is None else duration(ms) for ms in (period.p50_ms, period.p99_ms)),
             f"{period.tokens:,}" if period.tokens else "",
             (costs or {}).get(period.name, ""),
@@ -277,7 +277,7 @@ def waterfall(view: TraceView) -> Chart:
 
 
 def novelty_band(days: Sequence[storage.NoveltyDay]) -> Chart:
-    """Draw the median novelty of each day, with the band from 10 to 90 %."""
+    """Draw the median novelty of each day, with the band from 10% to 90%."""
     if not days:
         return Chart("no novelty measured yet: it needs scored runs and an embedder")
     begin, end = (f"{row.median:.2f} on {day(row.day)}" for row in (days[0], days[-1]))
@@ -297,7 +297,7 @@ def novelty_band(days: Sequence[storage.NoveltyDay]) -> Chart:
         marks.append(group(f"{row.day}: median {median}, most from {low} to {high}", spot))
         rows.append(TableRow((row.day, low, median, high)))
     marks += [label(day(days[0].day), 28, 193), label(day(days[-1].day), WIDTH, 193, "end")]
-    table = Table(("Day", "10 %", "Median", "90 %"), rows)
+    table = Table(("Day", "10%", "Median", "90%"), rows)
     return Chart(f"Median novelty went from {begin} to {end}", table, marks=marks, height=198)
 
 
@@ -360,7 +360,7 @@ def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
     if len(groups) > len(names):
         caption += f"; the {_MAX_CURVES} most frequent of {len(groups) - 1} domains are shown"
     across, up = scale(0, 1, 40, WIDTH - 4), scale(0, 1, 216, 30)
-    marks = grid(up, 40, {share_ / 100: f"{share_} %" for share_ in range(0, 101, 25)})
+    marks = grid(up, 40, {share / 100: f"{share}%" for share in range(0, 101, 25)})
     marks += [label(f"{at / 10:g}", across(at / 10), 232, "middle") for at in range(0, 11, 2)]
     curves, keys = [], []
     for place, name in enumerate(names):
@@ -372,7 +372,7 @@ def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
         curves.append(group(f"{name}: {scored.above:,} of {scored.traces:,} now", (curve,), href))
         swatch = polyline(((0, 0), (_SWATCH_WIDTH, 0)), style)
         keys.append(
-            Key(f"{name} {share(scored.above, scored.traces)}", swatch, href, _SWATCH_WIDTH)
+            Key(f"{name} {percent(scored.above, scored.traces)}", swatch, href, _SWATCH_WIDTH)
         )
     marks += reversed(curves)
     if threshold is not None:
@@ -388,7 +388,7 @@ def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
 
 def _ratio_text(scores: storage.ScoreSlices, verb: str) -> str:
     above, traces = scores.above, scores.traces
-    return f"{above:,} of {traces:,} {verb} ({share(above, traces)})"
+    return f"{above:,} of {traces:,} {verb} ({percent(above, traces)})"
 
 
 def _curve_rows(
@@ -409,7 +409,7 @@ def _curve_rows(
         ]
         change = reach[0] - curves[0].above
         against = signed(change, 0) if change else "±0"
-        first, *others = map(share, reach, [curve.traces for curve in curves])
+        first, *others = map(percent, reach, [curve.traces for curve in curves])
         others += [f"{reach[-1] - reach[0]:,}"] if private else []
         name = f"{step:.2f}" if float(f"{step:.2f}") == step else str(step)
         yield TableRow((f"{'→ ' * is_now}{name}", f"{reach[0]:,}", first, against, *others))

@@ -39,7 +39,7 @@ DOMAINS: Final = ("code", "customer_service", "finance", "general", "medical")
 
 _COLUMN_FILL: Final = 0.8  # of the width of its slot
 _CHAR_WIDTH: Final = 7.2  # px: enough for our digits and labels; user texts are HTML
-_NUMBER: Final = re.compile(r"(?:[<>+−±]?[\d,.]+(?:\s(?:%|ms|s|min \d+\ss|[A-Z]{3}))?|–)?")
+_NUMBER: Final = re.compile(r"(?:[<>+−±]?[\d,.]+(?:%|\s(?:ms|s|min \d+\ss|[A-Z]{3}))?|–)?")
 
 Point: TypeAlias = tuple[float, float]
 Scale: TypeAlias = Callable[[float], float]

@@ -18,7 +18,7 @@ from kp_middleware.views.gate import private_note, record_in_words, success_warn
 from kp_middleware.views.prices import Prices, Spending
 from kp_middleware.views.steps import timed_calls
 from kp_middleware.views.trace import view_trace
-from kp_middleware.views.wording import distance, minute, share, shortened
+from kp_middleware.views.wording import distance, minute, percent, shortened
 from kp_middleware.web import charts
 from kp_middleware.web.marks import Chart, Links, Table, TableRow, render
 from kp_middleware.web.run_pages import run_rows
@@ -103,7 +103,7 @@ def _totals(
     scores, found, days = overview.scores, overview.funnel, overview.days
     succeeded, failed = sum(day.succeeded for day in days), sum(day.failed for day in days)
     known = succeeded + failed
-    part = share(succeeded, known) if known else ""
+    part = percent(succeeded, known) if known else ""
     reached = "cleared" if scores.threshold is None else f"at or above {exact(scores.threshold)}"
     cost = prices.in_words(sum(spent.days.values())) if spent.days else ""
     yield "runs", found.recorded, links.runs(), False

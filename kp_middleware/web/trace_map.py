@@ -56,7 +56,7 @@ def trace_map(
         spots = [*others[nearest:], *others[:nearest], this]
     else:
         caption = f"The {len(points):,} newest runs, {cleared:,} of them cleared; PCA of their"
-        caption += f" vectors, {100 * explained:.0f} % of the variance"
+        caption += f" vectors, {100 * explained:.0f}% of the variance"
         styles = ["cleared-spot" if point.cleared else "spot" for point in points]
         spots = sorted(zip(points, places, styles, strict=True), key=lambda spot: spot[0].cleared)
     for point, place, style in spots:  # the most important on top

@@ -206,7 +206,7 @@ def test_what_is_named_gives_the_other_verdict(
         "short_bar(0.75), short_bar(0.778798)": ("0.75", "0.779"),
         "distance(-0.25), distance(0.69999 - 0.7), distance(0)": ("0.250", "0.00001", "0.000"),
         "percent(8, 165), percent(1, 100_000), percent(0, 0)": ("4.8%", "<0.1%", "0%"),
-        "percent(99_999, 100_000), share(48, 600)": (">99.9%", "8.0\xa0%"),
+        "percent(99_999, 100_000), percent(48, 600)": (">99.9%", "8.0%"),
         "duration(0.4), duration(242.2)": ("<1\xa0ms", "242\xa0ms"),
         "duration(4200), duration(754_000)": ("4.2\xa0s", "12\xa0min 34\xa0s"),
         'day("2026-11-01"), day("2026-11-01", year=False)': ("1 Nov 2026", "1 Nov"),

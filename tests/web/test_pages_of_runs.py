@@ -290,7 +290,7 @@ def test_how_well_a_score_tells_success_is_a_number(show, db):
 
     page = html.unescape(show(db).get(OVERVIEW).text)
 
-    assert "scores higher than a failed one in 75\xa0% of all pairs" in page
+    assert "scores higher than a failed one in 75% of all pairs" in page
 
 
 def test_a_conversation_is_one_page(shown):

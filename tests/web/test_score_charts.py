@@ -45,7 +45,7 @@ def threshold_x(chart):
 def test_a_histogram_says_how_many_reach_the_threshold():
     chart = score_histogram(slices(code={50: 552, 80: 48}), EchoLinks())
 
-    assert chart.caption == "48 of 600 at or above 0.75 (8.0\xa0%)"
+    assert chart.caption == "48 of 600 at or above 0.75 (8.0%)"
     assert "threshold 0.75" in [label.text for label in labels(chart)]
 
 
@@ -109,16 +109,16 @@ def test_without_scores_there_are_words_in_place_of_a_chart(chart):
 def test_the_curve_says_what_each_threshold_would_let_through():
     chart = threshold_curve(slices(all_else={60: 1, 74: 1, 75: 1, 90: 1}, law={20: 1}), EchoLinks())
 
-    assert chart.caption == "2 of 5 reach 0.75 (40.0\xa0%)"
+    assert chart.caption == "2 of 5 reach 0.75 (40.0%)"
     assert chart.table.columns[-1] == "law"
     cells = {row.cells[0]: row.cells[1:3] + row.cells[3:4] for row in chart.table.rows}
-    assert cells["→ 0.75"] == ("2", "40.0\xa0%", "±0")
-    assert cells["0.20"] == ("5", "100\xa0%", "+3")
-    assert cells["0.95"] == ("0", "0\xa0%", "−2")
+    assert cells["→ 0.75"] == ("2", "40.0%", "±0")
+    assert cells["0.20"] == ("5", "100%", "+3")
+    assert cells["0.95"] == ("0", "0%", "−2")
     assert [key.text for key in chart.legend] == [
-        "all 40.0\xa0%",
-        "all_else 50.0\xa0%",
-        "law 0\xa0%",
+        "all 40.0%",
+        "all_else 50.0%",
+        "law 0%",
     ]
 
 
@@ -129,8 +129,8 @@ def test_where_the_bar_is_another_for_each_run_no_line_is_drawn():
     marks = [mark for chart in charts for mark in chart.marks]
     assert not [mark for mark in marks if "threshold" in str(mark)]
     assert [chart.caption for chart in charts] == [
-        "4 of 7 passed the threshold at the time (57.1\xa0%)",
-        "4 of 7 passed the threshold at the time (57.1\xa0%)",
+        "4 of 7 passed the threshold at the time (57.1%)",
+        "4 of 7 passed the threshold at the time (57.1%)",
     ]
     assert charts[0].table.columns[1:] == ("Withheld", "Cleared")
 
@@ -139,7 +139,7 @@ def test_a_threshold_that_is_no_step_has_a_row_of_its_own():
     chart = threshold_curve(slices(0.7435, code={20: 1, 60: 1, 75: 1, 90: 1}), EchoLinks())
 
     cells = [row.cells for row in chart.table.rows]
-    assert cells[15] == ("→ 0.7435", "2", "50.0\xa0%", "±0")
+    assert cells[15] == ("→ 0.7435", "2", "50.0%", "±0")
     assert len(cells) == 22
 
 
