@@ -27,7 +27,7 @@ from kp_middleware.spans.messages import (
 )
 
 _IGNORED_TYPES: Final = re.compile(
-    "agent-name|ai-title|attachment|custom-title|file-history-snapshot|last-prompt|mode"
+    "agent-name|ai-title|custom-title|file-history-snapshot|last-prompt|mode"
     "|permission-mode|pr-link|progress|queue-operation|summary|system|tag"
 )
 _INJECTED_TAGS: Final = re.compile(
@@ -36,6 +36,7 @@ _INJECTED_TAGS: Final = re.compile(
     r"|user-memory-input)>.*?(?:</\1>|\Z)",
     re.DOTALL,
 )
+_QUEUED: Final = ("queued_command", "prompt")
 _INTERRUPTED: Final = "[Request interrupted by user"
 _NO_MODEL: Final = "<synthetic>"  # Claude Code itself: an error of the API, or filling
 _FORKED_AGENTS: Final = ("agent-acompact-", "agent-aprompt_suggestion-", "agent-aside_question-")
@@ -55,6 +56,8 @@ def read_claude_code(values: Iterable[object], context: ImportContext) -> Iterat
                 yield from session.user(line)
             case "assistant":
                 session.assistant(line)
+            case "attachment":
+                session.attachment(line)
             case kind if not _IGNORED_TYPES.fullmatch(kind):
                 context.skip("unknown_type")
     yield from context.end_run()
@@ -98,7 +101,7 @@ class _ClaudeSession:
         parsed = parse_message(message, "user") or ChatMessage("user")
         if parsed.results and context.run is not None:
             context.run.add_message(parsed._replace(texts=()), at_s, place=_place(line))
-        text = _INJECTED_TAGS.sub("", "\n".join(parsed.texts)).strip()
+        text = _own_text(parsed)
         if not text or any(line.get(flag) is True for flag in _HIDDEN_FLAGS):
             return
         is_interruption = text.startswith(_INTERRUPTED)
@@ -107,10 +110,7 @@ class _ClaudeSession:
         if is_interruption or parsed.results:
             return
         previous, parent = context.run, as_name(line.get("parentUuid"))
-        line = {
-            **line,
-            **as_dict(line, "forkedFrom"),
-        }  # a branch repeats the session that it leaves
+        line = {**line, **as_dict(line, "forkedFrom")}  # a branch repeats its session
         session = as_name(line.get("sessionId"))
         id = first_text(line, "messageUuid", "uuid") or len(self._starts)
         yield from context.start_turn(f"{session}:{id}", session)
@@ -119,6 +119,15 @@ class _ClaudeSession:
                 self._retract(parent)
                 self._starts.append((parent, context.run.id))
             context.run.add_message(ChatMessage("user", texts=(text,)), at_s)
+
+    def attachment(self, line: Json) -> None:
+        """Read what a person wrote while the agent worked."""
+        run, sent = self._context.run, as_dict(line, "attachment")
+        if run is None or (sent.get("type"), sent.get("commandMode")) != _QUEUED:
+            return
+        parsed = parse_message({"role": "user", "content": sent.get("prompt")})
+        if parsed is not None and (text := _own_text(parsed)):
+            run.add_message(ChatMessage("user", texts=(text,)), as_time_s(line.get("timestamp")))
 
     def _retract(self, parent: str | None) -> None:
         """Retract the runs of a branch that a person abandoned by going back to its parent."""
@@ -153,6 +162,11 @@ class _ClaudeSession:
             return ModelCall()
         self._counted[id] = now
         return ModelCall(as_name(message.get("model")), now[0] - before[0], now[1] - before[1])
+
+
+def _own_text(message: ChatMessage) -> str:
+    """Return what the person wrote, without what the program adds."""
+    return _INJECTED_TAGS.sub("", "\n".join(message.texts)).strip()
 
 
 def _place(line: Json) -> Place | None:

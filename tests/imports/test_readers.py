@@ -43,6 +43,7 @@ def test_a_run_of_claude_code_begins_at_each_message_of_a_person(read):
 
 
 def test_what_the_program_says_in_a_persons_name_begins_no_run(read):
+    queued = {"type": "queued_command", "commandMode": "prompt"}
     session = [
         claude("user", "<system-reminder>x</system-reminder>", 0, id="u0"),
         claude("user", "Do it.", 1, id="u1"),
@@ -50,14 +51,19 @@ def test_what_the_program_says_in_a_persons_name_begins_no_run(read):
         claude("user", "continued: …", 3, id="u3", isCompactSummary=True),
         claude("user", "an order to a helper", 3, id="u4", isSidechain=True),
         claude_answer("the helper's answer", 4, id="a1", parent="u4", isSidechain=True),
+        {"type": "attachment", "attachment": {"type": "skill_listing"}},
+        {"type": "attachment", "attachment": queued | {"prompt": "And count."}},
+        {"type": "attachment", "attachment": queued | {"prompt": "<task-notification>x"}},
     ]
 
-    (run,), _ = read("claude-code", lines(*session))
+    (run,), context = read("claude-code", lines(*session))
 
     assert step_tuples(run) == [
         ("observation", "", "Do it."),
         ("thought", "", "the helper's answer"),
+        ("observation", "", "And count."),
     ]
+    assert context.skipped == {}
     assert [facts.agent for facts in run.facts][1] == "subagent"
     assert not run.complete
 
