@@ -420,8 +420,8 @@ class _StepWriter:
             return False
         if content.complete is not None:
             return content.complete
-        if not self._has_turns:
-            return not self._has_objective  # False if its model did not answer a request
+        if not self._has_turns:  # a request without an answer is incomplete
+            return bool(content.answer) or not self._has_objective
         return not self._unanswered and self._is_answered
 
 

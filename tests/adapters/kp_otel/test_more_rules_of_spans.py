@@ -112,6 +112,16 @@ def test_pydantic_ai_tells_the_request_of_a_model_that_failed_at_once_at_the_end
     assert (run.trace.task.objective, run.error_type) == ("An egg?", "ConnectionError")
 
 
+def test_an_agent_tells_the_texts_that_its_models_lack(tracer, collector):
+    asked, said = messages_json(text("An egg?"), role="user"), messages_json(text("Yes."))
+    with agent(tracer, **{"gen_ai.input.messages": asked, "gen_ai.output.messages": said}):
+        model(tracer)
+
+    [run] = collector.runs
+    told = run.trace.task.objective, run.trace.outcome.result_summary, run.complete
+    assert told == ("An egg?", "Yes.", True)
+
+
 def test_rule_11_of_two_dialects_the_one_that_began_is_heard(provider, tracer, collector):
     other = provider.get_tracer(OPENINFERENCE)
     twice = {
