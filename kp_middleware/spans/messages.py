@@ -46,7 +46,7 @@ _SERVED_CALLS: Final = frozenset(  # of the Responses API, by the provider's own
 _OPENINFERENCE_SEARCH: Final = "web_search_call"  # without a result
 _CONTENT_KEYS: Final = ("parts", "contents", "content", "refusal")
 _REASONING_TYPES: Final = frozenset({"reasoning", "thinking", "redacted_thinking"})
-_MEDIA: Final = ("image", "audio", "video", "file", "document", "media")
+_MEDIA: Final = ("image", "audio", "video", "file", "document", "media", "blob", "uri")
 _FAILED_STATUSES: Final = frozenset({"error", "failed", "incomplete"})
 
 
@@ -276,8 +276,8 @@ def _parse_block(value: object, role: str) -> ChatMessage:
     text = _block_text(block)
     if kind in _REASONING_TYPES or "reasoningContent" in block:
         return ChatMessage(role, (text,) if text else ())
-    if not text and kind and not kind.endswith("text") and role == "user":
-        text = f"[{kind[:40]}]"  # a picture
+    if not text and role == "user" and any(word in kind for word in _MEDIA):
+        text = f"[{kind[:40]}]"
     return _text_part(text)
 
 

@@ -18,6 +18,7 @@ from kp_middleware.recording import (
     bounded_name,
 )
 from kp_middleware.spans.dialects import CANCELLED, Kind, SpanContent, SpanError
+from kp_middleware.spans.messages import parse_json
 
 ROOT_KINDS: Final = frozenset({"agent", "chain"})
 _WORK_KINDS: Final = frozenset({"model", "tool", "retriever"})
@@ -233,6 +234,7 @@ class _StepWriter:
         self._last_text = ""
         self._last_result: object = None
         self._unanswered: set[str | None] = set()  # calls of the last turn
+        self._last_arguments: list[object] = []  # of these calls
         self._is_answered = True
         self._has_turns = False
         self._next_tool_s = _next_tool_starts_s(spans)
@@ -337,6 +339,7 @@ class _StepWriter:
         if tool is None and (turn.thoughts or turn.calls):
             self._has_turns = True
             self._unanswered = {call.id for call in calls}
+            self._last_arguments = [call.args for call in calls]
             if turn.text:
                 self._last_text, self._is_answered = turn.text, True
         return turn._replace(calls=tuple(calls))
@@ -422,7 +425,8 @@ class _StepWriter:
             return content.complete
         if not self._has_turns:  # a request without an answer is incomplete
             return bool(content.answer) or not self._has_objective
-        return not self._unanswered and self._is_answered
+        is_argument = parse_json(content.answer) in self._last_arguments  # a structured answer
+        return is_argument or (not self._unanswered and self._is_answered)
 
 
 def _next_tool_starts_s(spans: list[BufferedSpan]) -> dict[BufferedSpan, float]:

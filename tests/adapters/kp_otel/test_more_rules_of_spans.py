@@ -160,6 +160,7 @@ def test_a_run_that_was_resumed_has_the_objective_of_its_history(tracer, collect
     history = [
         {"role": "user", "parts": [text("Delete it.")]},
         {"role": "assistant", "parts": [call("delete", "c1")]},
+        {"role": "user", "parts": [{"type": "function_approval_response"}]},
         {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "result": "done"}]},
     ]
     with agent(tracer):

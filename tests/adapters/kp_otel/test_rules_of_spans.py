@@ -278,6 +278,14 @@ def calls_its_answer(tracer):
         ),
         (lambda tracer: fail(model(tracer), CancelledError()), {}, True),
         (calls_its_answer, {"gen_ai.agent.call.id": "1", "final_result": '{"eggs": 2}'}, True),
+        (
+            lambda tracer: [
+                calls_its_answer(tracer),
+                tool(tracer, "final_result", "c1").__enter__().end(),
+            ],
+            {"gen_ai.output.messages": messages_json(text('{"eggs": 2}'))},
+            True,
+        ),
         (lambda tracer: model(tracer, text("Hm.")), {"gen_ai.agent.call.id": "1"}, False),
         (
             lambda tracer: model(tracer, text("Hm.")),
@@ -287,7 +295,8 @@ def calls_its_answer(tracer):
     ],
     ids=[
         *("answered", "called", "result last", "final answer", "ended before"),
-        *("tells its result", "should tell its result", "waits for a person"),
+        *("tells its result", "a tool takes its result", "should tell its result"),
+        "waits for a person",
     ],
 )
 def test_rule_9_a_run_without_a_last_word_is_incomplete(collector, tracer, work, told, complete):
