@@ -27,6 +27,8 @@ __all__ = [
     "EmbedderUnavailableError",
     "KnowledgePulseError",
     "MissingExtraError",
+    "Problem",
+    "ProblemKind",
     "RedactionError",
     "RegistryError",
     "RegistryForbiddenError",

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from kp_middleware.traces import ReasoningTrace
 
+__all__ = ["FEATURES", "Features", "GaussianProcess", "KnownRuns", "Prediction", "features",
+           "is_trusted", "read_floats"]  # fmt: skip
+
 Features: TypeAlias = NDArray[np.float32]
 """float32, shape ``(12,)`` or ``(runs, 12)``: ``log(1 + count)``."""
 

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import Final
 
+__all__ = ["epoch_s", "instant", "to_milliseconds"]
+
 _LAST_S: Final = 253_402_300_799.0  # of the year 9999, the last of a datetime
 
 

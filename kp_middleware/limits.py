@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final, Self
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
 
+__all__ = ["Limits"]
+
 _MOST_FIELD_BYTES: Final = 1_000_000  # a text of more than 2**20 characters cannot be redacted
 
 

@@ -20,6 +20,12 @@ from kp_middleware.errors import SettingsFileError
 if TYPE_CHECKING:
     from pydantic_settings import BaseSettings
 
+__all__ = ["PUBLIC_REGISTRY", "SettingProblem", "Source", "cache_folder", "database_file",
+           "default_database_file", "did_you_mean", "file_problem", "pacing_file", "pacing_files",
+           "prices_file", "read_login", "read_settings_file", "reference_folder", "settings_file",
+           "settings_from_file", "unknown_variables", "unused_default_login_reason",
+           "unused_login_reason", "variables"]  # fmt: skip
+
 PUBLIC_REGISTRY: Final = "https://registry.openknowledgepulse.org"
 """The default registry."""
 

@@ -10,6 +10,8 @@ from kp_middleware.rate_limit import NO_ALLOWANCE, Allowance
 if TYPE_CHECKING:
     from kp_middleware.errors import RegistryError, RegistryRejectedError
 
+__all__ = ["LeasedOutbox", "Outbox", "OutboxItem", "Receipt", "idempotency_key", "lease_holder"]
+
 
 def lease_holder() -> str:
     """Return a new name for a holder of leases in this process."""

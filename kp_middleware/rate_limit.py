@@ -8,6 +8,9 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from kp_middleware.errors import Problem, ProblemKind
 
+__all__ = ["NO_ALLOWANCE", "Allowance", "LocalPace", "Pace", "PaceChange", "backoff_s", "burst_at",
+           "pack_pace", "unpack_pace"]  # fmt: skip
+
 BURST: Final = 20
 """The number of requests sent in one burst; the free tier allows 30."""
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from kp_middleware.core.gates import ReasonCode, exact, format_share
 
+__all__ = ["outbox_reason_text", "reason_text"]
+
 DELIVERY = {
     "private": "not queued: its visibility is private",
     "no_key": "not queued: there is no API key",

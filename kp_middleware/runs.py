@@ -11,6 +11,9 @@ from kp_middleware.core.formula import Shape
 from kp_middleware.outbox_items import OutboxItem
 from kp_middleware.traces import ReasoningTrace
 
+__all__ = ["Awaited", "ExportedRun", "RecordedRun", "Source", "StepFacts", "ThreadPart",
+           "fingerprint"]  # fmt: skip
+
 Awaited: TypeAlias = Literal["human", "turn"]
 """The event that a run waits for: a person's decision, or the next turn of its thread."""
 

@@ -28,6 +28,10 @@ from kp_middleware.core.evaluation import default_confidence
 from kp_middleware.core.formula import Shape
 from kp_middleware.instants import instant
 
+__all__ = ["CONTEXT", "DocumentPart", "Entity", "KnowledgeGraphDelta", "Metadata", "NonEmpty",
+           "Outcome", "PrivacyLevel", "ReasoningTrace", "Relationship", "Step", "StepType", "Task",
+           "Tool", "Visibility", "fresh_id", "texts_in"]  # fmt: skip
+
 StepType: TypeAlias = Literal["thought", "tool_call", "observation", "error_recovery"]
 Visibility: TypeAlias = Literal["private", "org", "network"]
 PrivacyLevel: TypeAlias = Literal["aggregated", "federated", "private"]

@@ -2,9 +2,9 @@
 
 from contextlib import closing
 
-from kp_middleware import ReasoningTrace, Step, Tool
+from kp_middleware import ReasoningTrace, Score, Step, Tool
 from kp_middleware.core.evaluation import Evaluation, RunFacts, Verdict, score_run
-from kp_middleware.core.formula import PROFILES, Nearest, Score, Signals
+from kp_middleware.core.formula import PROFILES, Nearest, Signals
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect, transaction
 from kp_middleware.runs import RecordedRun

@@ -9,8 +9,8 @@ from functools import partial
 import httpx2
 import pytest
 
+from kp_middleware import ReasoningTrace, Step
 from kp_middleware.testing import Answer, Fault, LocalRegistry
-from kp_middleware.traces import ReasoningTrace, Step
 
 
 def trace_of(objective="add 1 and 2", **options):

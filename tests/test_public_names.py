@@ -58,7 +58,7 @@ ALSO_PROMISED = {  # besides: what README and docs have users import from module
         *("TraceNotFoundError", "RedactionError"),
         *("EmbedderError", "EmbedderUnavailableError", "EmbedderNotReadyError"),
         *("RegistryError", "RegistryUnavailableError", "RegistryRejectedError"),
-        "RegistryForbiddenError",
+        *("RegistryForbiddenError", "Problem", "ProblemKind"),
     },
     "kp_middleware.export": {
         *("ExportedRun", "Exporter", "OutboxItem", "Receipt", "StepFacts"),
@@ -129,10 +129,25 @@ def test_what_is_private_is_imported_in_its_own_package_alone():
     assert [(package, name) for package, name in imported if not may_see(package, name)] == []
 
 
+def test_tests_import_only_what_a_module_lists():
+    imported = {name for file in (ROOT / "tests").rglob("*.py") for name in imports_of(file)}
+    ours = [name for name in imported if not name.startswith("kp_little_agents.")]  # an example
+
+    assert [name for name in ours if not is_listed(*name.rsplit(".", 1))] == []
+
+
+def is_listed(module, name):
+    return name in getattr(import_module(module), "__all__", ())
+
+
 def imports_of(file):
     """The dotted names that a file imports from ours, wherever it does."""
     lines = re.findall(r"(?m)^ *from (kp_[\w.]+) import (\([^)]*\)|.+)$", file.read_text())
-    return [f"{module}.{name}" for module, names in lines for name in re.findall(r"\w+", names)]
+    return [
+        f"{module}.{name}"
+        for module, names in lines
+        for name in re.findall(r"(\w+)(?: as \w+)?", names)
+    ]
 
 
 def may_see(package, name):

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kp_middleware.outbox_items import OutboxItem, Receipt
+from kp_middleware.export import OutboxItem, Receipt
 from kp_middleware.testing import FakeClock, ListOutbox, Row, StandInEmbedder
 
 

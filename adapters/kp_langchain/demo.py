@@ -15,6 +15,8 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from kp_langchain._handler import KPCallbackHandler
 from kp_middleware.recording import Recording
 
+__all__ = ["Project", "ScriptedModel", "convert", "monthly_payment", "run_tasks"]
+
 _UNITS_PER_EURO: Final = {"EUR": 1.0, "USD": 1.09, "JPY": 164.2, "CHF": 0.94, "GBP": 0.86}
 _ORDER_NUMBERS: Final = ("104233", "2026-000123")
 _SHOP: Final = {

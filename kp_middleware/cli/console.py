@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+__all__ = ["ATTENTION", "BLOCKED", "BROKEN_PIPE", "EMPTY", "INTERRUPTED", "UNREACHABLE", "Figure",
+           "Output", "Progress", "Row", "bar", "escaped", "grid", "has_flag", "hint",
+           "hint_at_limit", "humanize_run", "indented", "json_line", "print_json", "print_result",
+           "print_rich", "print_table", "progress", "render", "run_row", "safe_text",
+           "screen_width", "store_option", "warn"]  # fmt: skip
+
 T = TypeVar("T")
 
 Row: TypeAlias = Mapping[str, Any]

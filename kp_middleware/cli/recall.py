@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from kp_middleware.recall import Memory, Recalled
 
+__all__ = ["RecallTools", "server"]
+
 _RECALL_OFF: Final = "recall is disabled: see KP_RECALL"
 _NO_KNOWN_SUCCESS: Final = (
     "no run is known to have succeeded: run kp-middleware review, or add --unconfirmed"

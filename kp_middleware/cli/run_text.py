@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     Renderables: TypeAlias = Iterator[RenderableType]
 
+__all__ = ["render_diff", "render_explanation", "render_run", "waterfall"]
+
 _NAME_WIDTH: Final = 20
 _MAX_BAR_WIDTH: Final = 50
 _MIN_BAR_WIDTH: Final = 12

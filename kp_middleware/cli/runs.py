@@ -4,7 +4,7 @@ import base64
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
@@ -95,7 +95,7 @@ def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
     """
     if output.format == "json":
         output = output._replace(format="nl")
-    ended = map(console.run_row, follow(db, first=limit, follows=follows))
+    ended = map(console.run_row, _followed(db, first=limit, follows=follows))
     columns = _TAIL_COLUMNS if output.format == "table" else _COLUMNS
     output.print(ended, columns, humanize=console.humanize_run, widths=_TAIL_WIDTHS)
 
@@ -229,16 +229,14 @@ def diff(db: Path, *, left: str, right: str) -> None:
     console.print_result(compared(first, second).as_json(), sides)
 
 
-def follow(
-    db: Path, *, first: int = 0, follows: bool = True, sleep: Callable[[float], None] = time.sleep
-) -> Iterator[RunSummary]:
+def _followed(db: Path, *, first: int, follows: bool) -> Iterator[RunSummary]:
     """Yield the last ``first`` runs that ended, then each run as it ends."""
     with History.open(db) as history:
         for ended in history.tail(first=first):
             yield from ended
             if not follows:
                 return
-            sleep(0.5)
+            time.sleep(0.5)
 
 
 _MAX_BLOB_BYTES: Final = 16

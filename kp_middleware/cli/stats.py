@@ -123,7 +123,7 @@ def _print_totals(totals: Row, scores: ScoreSlices) -> None:
         cleared = f"never sent; {totals['if_not_private']:,} would clear otherwise"
         click.echo(f"{'private':<10}{totals['private']:>8,}  {cleared}")
     if scores.traces:
-        lines = histogram(_bins(scores, 5), scores.threshold, console.screen_width())
+        lines = _histogram(_bins(scores, 5), scores.threshold, console.screen_width())
         click.echo("\n".join(["\nruns by score", *lines]))
     for title in ("domains", "states", "gates", "tools"):
         if rows := totals[title]:
@@ -135,14 +135,14 @@ def _nonempty_columns(rows: list[dict[str, Any]]) -> list[str]:
     return [name for name in rows[0] if any(row[name] for row in rows)]
 
 
-def histogram(
+def _histogram(
     bins: Sequence[tuple[float, int]], threshold: float | None, width: int
 ) -> Iterator[str]:
     """Yield a line for each bin, lowest score first, and mark the threshold's."""
     label = "" if threshold is None else f"  ← threshold {exact(threshold)}"
     bar_width = max(min(width - 18 - len(label), 50), 1)
-    largest = max((runs for _, runs in bins), default=0) or 1
-    threshold_bin = max((least for least, _ in bins if least <= (threshold or 0.0)), default=None)
+    largest = max(runs for _, runs in bins)
+    threshold_bin = max(least for least, _ in bins if least <= (threshold or 0.0))
     for least, runs in bins:
         mark = label if least == threshold_bin else ""
         yield f"{least:.2f} {runs:>10,}  {console.bar(runs / largest, bar_width)}".rstrip() + mark

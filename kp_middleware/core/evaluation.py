@@ -8,6 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.core import formula, gates
 
+__all__ = ["EXTERNAL_SOURCES", "Ending", "Evaluation", "RunFacts", "Verdict", "default_confidence",
+           "evaluate", "known_success", "score_run"]  # fmt: skip
+
 EXTERNAL_SOURCES: Final = frozenset({"extracted", "feedback", "verdict"})  # not the agent itself
 
 _UNKNOWN_SUCCESS: Final = 0.5

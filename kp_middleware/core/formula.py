@@ -9,6 +9,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
+__all__ = ["DEFAULT_PROFILE", "DEFAULT_THRESHOLD", "PROFILES", "SIGNALS", "STEP_TYPES",
+           "Adjustment", "Nearest", "Score", "ScoreParts", "Shape", "Signals", "Weights", "combine",
+           "complexity_parts", "fired_rules", "measure"]  # fmt: skip
+
 SIGNALS: Final = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
 """The signals in the order of summation; another order would change the last bit."""
 

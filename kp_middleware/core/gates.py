@@ -18,6 +18,10 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD, Score
 
+__all__ = ["DAY_S", "WARM_UP", "Decision", "Gate", "GateHistory", "Ranking", "Reason", "ReasonCode",
+           "ScoredRun", "SettingsGate", "choose", "exact", "format_share", "parse_share", "replay",
+           "window_size"]  # fmt: skip
+
 DAY_S: Final = 24 * 3600
 
 WARM_UP: Final = 10

@@ -11,6 +11,8 @@ from kp_middleware.storage import Run, Scoring, StepRecord
 from kp_middleware.views import trace
 from kp_middleware.views.wording import counted, cut, one_line, outcome, short_id, zero_or_one
 
+__all__ = ["Explanation", "Pair", "aligned", "compared", "explain_score", "remedy", "shape_of"]
+
 _NOISE: Final = 1e-9  # smaller differences are rounding errors
 _SOURCES: Final = {
     "said": " (from the agent)",

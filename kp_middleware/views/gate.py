@@ -14,6 +14,10 @@ from kp_middleware.instants import epoch_s
 from kp_middleware.storage import ReviewBacklog, RunEstimate, SuccessRecord
 from kp_middleware.views.wording import counted
 
+__all__ = ["Calibration", "SettingView", "calibrated", "estimate_in_words", "p_in_words",
+           "private_note", "record_in_words", "review_backlog_in_words", "success_warning",
+           "successes_as_json"]  # fmt: skip
+
 _SILENCE: Final = 50  # forwarded runs without any known outcome
 _REVIEW: Final = "kp-middleware review"
 _FEATURES: Final[Mapping[str, str]] = {  # those whose words differ from their names

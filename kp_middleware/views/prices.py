@@ -11,6 +11,8 @@ from kp_middleware import locations
 from kp_middleware.storage import History, ModelTokens
 from kp_middleware.views.wording import distance
 
+__all__ = ["Prices", "Spending", "read_prices"]
+
 
 class Price(NamedTuple):
     """The price of a million tokens, in and out."""

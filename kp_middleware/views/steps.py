@@ -8,6 +8,8 @@ from kp_middleware.instants import epoch_s
 from kp_middleware.storage import Run, StepRecord
 from kp_middleware.views.wording import counted, duration
 
+__all__ = ["STEP_NAMES", "Call", "StepView", "idle_times", "timed_calls", "view_step"]
+
 STEP_NAMES: Final = {
     "thought": "Agent",
     "tool_call": "Call",

@@ -25,6 +25,10 @@ from kp_middleware.views.wording import (
     zero_or_one,
 )
 
+__all__ = ["ScoreLine", "TraceView", "applied_threshold", "arithmetic", "chosen_steps",
+           "delivery_status", "gate_in_words", "is_cleared", "listed_state", "markdown",
+           "run_as_json", "view_trace"]  # fmt: skip
+
 _NESTED: Final = {"scoring", "estimate", "owner", "recalled", "signals", "weights", "took_ms"}
 _RUN_KEYS, _SCORE_KEYS = (
     [one.name for one in fields(record) if one.name not in _NESTED] for record in (Run, Scoring)

@@ -35,6 +35,10 @@ from kp_middleware.web.marks import (
     threshold_line,
 )
 
+__all__ = ["activity_bars", "novelty_band", "period_table", "removal_bars", "score_histogram",
+           "state_bars", "success_by_score", "threshold_curve", "timeline_bars", "tool_bars",
+           "waterfall"]  # fmt: skip
+
 _NO_SCORES: Final = "no scored runs yet: record a run, and its score appears after it ends"
 _NO_RUNS: Final = "nothing recorded yet: decorate a function with @kp.capture, or try the demo"
 _IF_NOT_PRIVATE: Final = "If not private"

@@ -12,6 +12,11 @@ from markupsafe import Markup
 
 from kp_middleware.views.wording import minute, sentence, short_id
 
+__all__ = ["COLOURS", "DOMAINS", "OTHER", "SHAPES", "SIGNAL_COLOURS", "WIDTH", "BarRow",
+           "BarSegment", "Chart", "Column", "Key", "Links", "Mark", "Point", "Table", "TableRow",
+           "bar", "colours_of", "dot", "frame", "grid", "group", "label", "line", "polyline",
+           "prepare_templates", "render", "scale", "stacked", "threshold_line"]  # fmt: skip
+
 WIDTH: Final = 360.0
 """The width of a plot in its own px, that of a phone; wider screens stretch it."""
 

@@ -27,6 +27,9 @@ from kp_middleware.web.trace_map import SimilarRuns, trace_map
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
 
+__all__ = ["FULL_EXTENT", "FullRun", "Redactor", "gate_html", "make_report", "overview_html",
+           "trace_html"]  # fmt: skip
+
 NO_PRICES: Final = Prices()
 _LAST_DAYS: Final = 7  # in the table
 _CELL: Final = 100

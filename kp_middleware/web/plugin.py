@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from datasette import Request
     from datasette.app import Datasette
 
+__all__ = ["FORM_KEY", "SECURITY_HEADERS", "Addresses", "PageRequest", "kp_databases"]
+
 Actor: TypeAlias = dict[str, Any] | None
 View: TypeAlias = "Callable[..., Awaitable[Response]]"
 

@@ -24,6 +24,8 @@ from datasette.app import Datasette
 from kp_middleware.web.marks import prepare_templates
 from kp_middleware.web.plugin import FORM_KEY, SECURITY_HEADERS, Addresses, kp_databases
 
+__all__ = ["Guard", "LinkFile", "serve"]
+
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
 Send: TypeAlias = Callable[[Any], Awaitable[None]]

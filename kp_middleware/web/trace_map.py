@@ -7,6 +7,8 @@ from kp_middleware.storage import MapPoint
 from kp_middleware.views.wording import shortened
 from kp_middleware.web import marks
 
+__all__ = ["SimilarRuns", "project", "trace_map"]
+
 _HEIGHT: Final = 270.0
 _EDGE: Final = 10.0
 _RADII: Final = {"spot": 3.5, "faint-spot": 3.5, "cleared-spot": 5.5, "this-spot": 7.0}

@@ -7,9 +7,10 @@ from contextlib import closing, contextmanager
 
 from pydantic import SecretStr
 
-from kp_middleware import ReasoningTrace, Step, Tool, locations
+from kp_middleware import ReasoningTrace, Step, Tool
 from kp_middleware.database import connect
 from kp_middleware.export import Registry, Sender
+from kp_middleware.locations import pacing_file
 from kp_middleware.storage import OutboxTable, PacingTable, SharedPace, lift_stops
 
 DAY_S = 86_400.0
@@ -61,7 +62,7 @@ def sender_on(db, registry, clock, *, timeout_s=5.0):
     ):
         outbox = OutboxTable(connection, registry=registry.url, agent_id=None)
         table = PacingTable(
-            locations.pacing_file(), registry=there.url, agent_id=None, key_hash=there.key_hash
+            pacing_file(), registry=there.url, agent_id=None, key_hash=there.key_hash
         )
         pace = SharedPace(table, longest_request_s=timeout_s, clock=clock)
         yield Sender(outbox, there, pace=pace, clock=clock, jitter=random.Random(1).random)
@@ -77,7 +78,7 @@ def send_for(forwarder, clock, turns=100_000):
         if wait_s is None:
             return None
         if wait_s == math.inf:
-            lift_stops(locations.pacing_file())
+            lift_stops(pacing_file())
             wait_s = DAY_S
         clock.advance(wait_s + 0.001)  # the file cuts instants to milliseconds
     return wait_s

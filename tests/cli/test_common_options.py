@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 from sample_runs import put, run, step
 
-from kp_middleware import locations
 from kp_middleware.cli import main
+from kp_middleware.locations import settings_file
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def typed():
 @pytest.fixture
 def broken():
     """The user's settings file, which is no TOML."""
-    file = locations.settings_file()
+    file = settings_file()
     file.parent.mkdir(parents=True)
     file.write_text("threshold = 0.8\ndb = \n")
     return file

@@ -8,7 +8,8 @@ import time
 import failing_servers as at
 import pytest
 
-from kp_middleware import KnowledgePulse, locations
+from kp_middleware import KnowledgePulse
+from kp_middleware.locations import pacing_file
 from kp_middleware.rate_limit import Pace
 from kp_middleware.storage import PacingTable
 from kp_middleware.testing import Fault, LocalRegistry
@@ -83,7 +84,7 @@ def test_a_registry_that_asks_for_patience_is_not_asked_for_more(examined, monke
     monkeypatch.setenv("KP_AGENT_ID", "agent-1")
     with LocalRegistry() as registry:
         table = PacingTable(
-            locations.pacing_file(), registry=registry.url, agent_id="agent-1", key_hash="any"
+            pacing_file(), registry=registry.url, agent_id="agent-1", key_hash="any"
         )
         table.change(lambda _: Pace(noted_at=time.time(), paused_until=4e9))
 
@@ -194,7 +195,7 @@ def test_a_login_of_another_registry_sends_nothing_and_is_told_everywhere(
     assert words in told
     assert doctor.exit_code == 3
     assert words in doctor.stdout
-    assert not locations.pacing_file().exists()
+    assert not pacing_file().exists()
 
 
 def test_a_login_is_used_at_its_own_registry(record, login, as_json):

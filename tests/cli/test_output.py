@@ -6,17 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
-import click
 import pytest
-from click.testing import CliRunner
 from terminal import typed
 
-from kp_middleware.cli.console import Output
-from kp_middleware.cli.options import output_options
+from kp_middleware.database import connect
 
 FULL = Path("/dev/full")
+FORMS = ("json", "nl", "csv", "tsv")
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
 ROWS = [
     {"id": 1, "score": 0.5, "text": 'a "quoted", b\nnext ü 日本 \x1b[2J'},
     {"id": 2, "score": None, "text": None},
@@ -24,15 +24,12 @@ ROWS = [
 
 
 @pytest.fixture
-def shown():
-    """Return the output of a command with these rows."""
-
-    @click.command()
-    @output_options()
-    def command(*, output: Output):
-        output.print(iter(ROWS), ("id", "score", "text"))
-
-    return lambda *words: CliRunner().invoke(command, words)
+def shown(db, type_command):
+    """Return the output of a query with these rows."""
+    connect(db).close()
+    query = "SELECT value ->> 'id' AS id, value ->> 'score' AS score, value ->> 'text' AS text"
+    rows = ["-p", "rows", json.dumps(ROWS)]
+    return partial(type_command, "sql", f"{query} FROM json_each(:rows)", *rows)
 
 
 def test_json_and_csv_can_be_read_again(shown):
@@ -47,8 +44,12 @@ def test_json_and_csv_can_be_read_again(shown):
     assert rows == [["1", "0.5", ROWS[0]["text"]], ["2", "", ""]]
 
 
-def test_tsv_which_is_usual_in_a_pipe_has_a_line_for_each_row_whatever_is_in_it(shown):
-    assert shown().stdout == shown("--tsv").stdout
+def test_tsv_which_is_usual_in_a_pipe_has_a_line_for_each_row_whatever_is_in_it(
+    agent, type_command, shown
+):
+    agent("one")
+
+    assert type_command("list").stdout == type_command("list", "--tsv").stdout
     assert shown("--tsv").stdout.splitlines() == [
         "id\tscore\ttext",
         '1\t0.5\ta "quoted", b next ü 日本 ?[2J',
@@ -89,29 +90,12 @@ def test_a_column_that_is_not_there_is_an_error_that_names_those_that_are(shown,
     ("format_", "printed"),
     [("--json", "[]\n"), ("--nl", ""), ("--csv", "a,b\n"), ("--tsv", "a\tb\n")],
 )
-def test_nothing_is_said_to_be_nothing(words, code, format_, printed):
-    @click.command()
-    @output_options()
-    def command(*, output: Output):
-        output.print([], ("a", "b"))
+def test_nothing_is_said_to_be_nothing(db, type_command, words, code, format_, printed):
+    connect(db).close()
 
-    result = CliRunner().invoke(command, [format_, *words])
+    result = type_command("sql", "SELECT 1 AS a, 2 AS b WHERE 0", format_, *words)
 
     assert (result.stdout, result.exit_code) == (printed, code)
-
-
-@pytest.mark.parametrize("format_", ["json", "nl", "csv", "tsv"])
-def test_each_row_is_out_before_the_next_is_asked_for(capsys, format_):
-    seen = []
-
-    def rows():
-        for number in range(3):
-            seen.append(capsys.readouterr().out)
-            yield {"n": number}
-
-    Output(format_).print(rows(), ("n",))
-
-    assert [str(number) in text for number, text in enumerate(seen[1:])] == [True, True]
 
 
 @pytest.mark.parametrize("format_", ["--table", "--tsv"])
@@ -134,10 +118,12 @@ def test_a_query_has_all_its_columns_however_narrow_the_terminal(db, agent):
     assert row.split()[0] == "0.333"
 
 
-def test_a_wide_sign_takes_two_places_in_a_table(capsys):
-    Output("table").print([{"a": "日" * 60, "b": "x" * 60}], ("a", "b"))
+def test_a_wide_sign_takes_two_places_in_a_table(db, type_command):
+    connect(db).close()
+    query = f"SELECT '{'日' * 60}' AS a, '{'x' * 60}' AS b"
 
-    _, line = capsys.readouterr().out.splitlines()
+    _, line = type_command("sql", query, "--table").stdout.splitlines()
+
     assert line.rstrip() == "日" * 60 + "  " + "x" * 47 + "…"
 
 
@@ -150,11 +136,7 @@ def process(db, *words, stdout):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["list", "--csv"],
-        ["show", "@last"],
-        ["sql", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"],
-    ],
+    [["list", "--csv"], ["show", "@last"], *(["sql", ENDLESS, f"--{form}"] for form in FORMS)],
     ids=" ".join,
 )
 def test_a_reader_that_goes_away_is_no_reason_to_complain(agent, db, words):

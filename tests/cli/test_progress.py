@@ -8,11 +8,11 @@ import click
 import pytest
 from terminal import on_a_terminal
 
+from kp_middleware.cli import main
 from kp_middleware.cli.console import progress
-from kp_middleware.cli.options import common
 
 
-@click.command(params=common())
+@click.command(params=[*main.params])
 @click.argument("pause", type=float)
 def command(pause):
     for _ in progress(range(3), total=3, label="runs exported"):

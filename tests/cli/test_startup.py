@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from kp_middleware import locations
 from kp_middleware.cli import main
+from kp_middleware.locations import settings_file
 
 DECISION = Path(__file__).parents[2] / "docs" / "decisions" / "start-up-of-commands.md"
 NEEDS_MORE, NO_TARGET = (
@@ -135,8 +135,8 @@ def test_commands_that_read_load_nothing_heavy(agent, connection, db, tmp_path_f
 )
 def test_a_mistyped_setting_is_told_wherever_settings_matter(words, agent, type_command):
     agent("one")
-    locations.settings_file().parent.mkdir(parents=True, exist_ok=True)
-    locations.settings_file().write_text('redact_denny = ["Bluebird"]\n')
+    settings_file().parent.mkdir(parents=True, exist_ok=True)
+    settings_file().write_text('redact_denny = ["Bluebird"]\n')
 
     result = type_command("-v", *words, "--json")
 

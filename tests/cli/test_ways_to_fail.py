@@ -9,9 +9,10 @@ import failing_servers as at
 import pytest
 from pydantic import SecretStr
 
-from kp_middleware import KnowledgePulse, locations
+from kp_middleware import KnowledgePulse
 from kp_middleware.database import connect
 from kp_middleware.export import Registry, Sender
+from kp_middleware.locations import pacing_file
 from kp_middleware.storage import OutboxTable, PacingTable, SharedPace
 from kp_middleware.testing import FakeClock, LocalRegistry
 
@@ -156,7 +157,7 @@ def program(db, clock):
     def send(url, key, timeout_s=10.0):
         registry = Registry(url, SecretStr(key), agent_id="agent-1", timeout_s=timeout_s)
         table = PacingTable(
-            locations.pacing_file(), registry=url, agent_id="agent-1", key_hash=registry.key_hash
+            pacing_file(), registry=url, agent_id="agent-1", key_hash=registry.key_hash
         )
         pace = SharedPace(table, longest_request_s=10, clock=clock)
         with closing(registry), closing(connect(db)) as connection:

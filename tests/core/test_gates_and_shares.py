@@ -8,18 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kp_middleware import Score, Settings
+from kp_middleware import Decision, Score, Settings
 from kp_middleware.core.evaluation import RunFacts
 from kp_middleware.core.formula import Shape, Signals, Weights
-from kp_middleware.core.gates import (
-    WARM_UP,
-    Decision,
-    Ranking,
-    ReasonCode,
-    SettingsGate,
-    choose,
-    window_size,
-)
+from kp_middleware.core.gates import WARM_UP, Ranking, ReasonCode, SettingsGate, choose, window_size
 from kp_middleware.reasons import reason_text
 
 

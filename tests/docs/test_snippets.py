@@ -13,11 +13,10 @@ import stand_ins
 import yaml
 
 from kp_langchain import disable
-from kp_middleware import KnowledgePulse
+from kp_middleware import KnowledgePulse, Settings
 from kp_middleware.cli import main
 from kp_middleware.database import connect
 from kp_middleware.locations import database_file
-from kp_middleware.settings import Settings
 from kp_middleware.storage import History
 
 TRACES = {

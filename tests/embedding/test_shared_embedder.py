@@ -4,9 +4,8 @@ from contextlib import closing
 import pytest
 from pydantic import ValidationError
 
-from kp_middleware import KnowledgePulse, ReasoningTrace, Step
+from kp_middleware import KnowledgePulse, ReasoningTrace, Settings, Step
 from kp_middleware.embedding import DEFAULT_EMBEDDER, shared_embedder
-from kp_middleware.settings import Settings
 
 
 def test_a_process_has_one_embedder_for_all_or_none():

@@ -7,8 +7,7 @@ from kp_middleware.errors import (
     RegistryRejectedError,
     RegistryUnavailableError,
 )
-from kp_middleware.export import Sender
-from kp_middleware.outbox_items import OutboxItem, Receipt
+from kp_middleware.export import OutboxItem, Receipt, Sender
 from kp_middleware.rate_limit import LocalPace, Pace
 from kp_middleware.testing import ListOutbox, Row
 

@@ -10,8 +10,7 @@ from failing_servers import at_a_closed_port, at_a_server, silent
 from pydantic import SecretStr
 
 from kp_middleware.errors import RegistryUnavailableError
-from kp_middleware.export import Registry
-from kp_middleware.outbox_items import OutboxItem
+from kp_middleware.export import OutboxItem, Registry
 
 KEY = "kp_0123456789abcdef"
 ITEM = OutboxItem(trace_seq=7, body=b"{}", idempotency_key="k-1")

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kp_middleware import ReasoningTrace, Step
 from kp_middleware.export import payload
 from kp_middleware.outbox_items import idempotency_key
-from kp_middleware.traces import ReasoningTrace, Step
 
 any_text = st.text(st.characters(exclude_categories=()))
 any_json = st.recursive(

@@ -6,12 +6,11 @@ from contextlib import contextmanager
 import pytest
 from pydantic import SecretStr
 
+from kp_middleware import ReasoningTrace, Step
 from kp_middleware.errors import RegistryError, RegistryUnavailableError
-from kp_middleware.export import Registry, payload
-from kp_middleware.outbox_items import OutboxItem, Receipt
+from kp_middleware.export import OutboxItem, Receipt, Registry, payload
 from kp_middleware.rate_limit import Allowance
 from kp_middleware.testing import Answer, LocalRegistry
-from kp_middleware.traces import ReasoningTrace, Step
 
 KEY = "kp_0123456789abcdef"
 TRACE = ReasoningTrace.of("add 1 and 2", [Step(step_id=0, type="thought", content="3")])

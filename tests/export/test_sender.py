@@ -9,12 +9,11 @@ import pytest
 from pydantic import SecretStr
 from scripted_registry import BUSY, DEAD, REJECTED, ScriptedRegistry, outbox_of, sender_of
 
+from kp_middleware import ReasoningTrace, Step
 from kp_middleware.errors import DatabaseError
-from kp_middleware.export import Registry, Sender, payload
-from kp_middleware.outbox_items import OutboxItem
+from kp_middleware.export import OutboxItem, Registry, Sender, payload
 from kp_middleware.rate_limit import LocalPace, Pace
 from kp_middleware.testing import ListOutbox, LocalRegistry, Row
-from kp_middleware.traces import ReasoningTrace, Step
 
 
 @contextmanager

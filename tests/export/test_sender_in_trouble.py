@@ -20,8 +20,7 @@ from scripted_registry import (
     sender_of,
 )
 
-from kp_middleware.export import Registry
-from kp_middleware.outbox_items import OutboxItem
+from kp_middleware.export import OutboxItem, Registry
 from kp_middleware.testing import FakeClock, LocalRegistry, Row
 
 

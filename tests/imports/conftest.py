@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kp_middleware import Settings
 from kp_middleware.imports import ImportContext, RunDefaults, read_runs
 from kp_middleware.pipeline import Import, ImportRequest
-from kp_middleware.settings import Settings
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
 

@@ -196,7 +196,7 @@ from collections import deque
 from itertools import chain
 from pathlib import Path
 from kp_middleware.pipeline import Import, ImportRequest
-from kp_middleware.settings import Settings
+from kp_middleware import Settings
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -17,10 +17,9 @@ from import_samples import (
     lines,
 )
 
-from kp_middleware import KnowledgePulse
+from kp_middleware import KnowledgePulse, Settings
 from kp_middleware.database import connect
 from kp_middleware.pipeline import Import, ImportRequest
-from kp_middleware.settings import Settings
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
 

@@ -6,10 +6,9 @@ from zlib import crc32
 
 import numpy as np
 
-from kp_middleware import ReasoningTrace, Step
+from kp_middleware import ReasoningTrace, Settings, Step
 from kp_middleware.database import connect
 from kp_middleware.pipeline import Rescoring
-from kp_middleware.settings import Settings
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
 

@@ -104,8 +104,6 @@ def test_a_program_ends_about_as_soon_where_the_registry_hangs_and_keeps_what_it
 
 
 SLOW = f"""{BEGIN}
-from kp_middleware.pipeline import _worker
-_worker._JOIN_S = 1.0
 begun = threading.Event()
 
 class Slow(StandInEmbedder):

@@ -11,7 +11,7 @@ from rescored import rows
 
 from kp_middleware.database import connect
 from kp_middleware.errors import RegistryRejectedError, RegistryUnavailableError
-from kp_middleware.outbox_items import OutboxItem, Receipt
+from kp_middleware.export import OutboxItem, Receipt
 from kp_middleware.storage import ExportCursor, History
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.core.evaluation import Ending
-from kp_middleware.outbox_items import OutboxItem, idempotency_key
+from kp_middleware.export import OutboxItem
+from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.storage import Counts
 from kp_middleware.testing import ListOutbox, Row, StandInEmbedder
 

@@ -12,9 +12,9 @@ from pipeline_helpers import SideEffectEmbedder
 from rescored import KEYED, OtherEmbedder, contents, rescore, rows, score_in_turn, traces
 from unsent_store import UnsentStore
 
+from kp_middleware import Settings
 from kp_middleware.database import connect
 from kp_middleware.pipeline import Feedback, Reevaluation, Rescoring
-from kp_middleware.settings import Settings
 from kp_middleware.storage import MAY_HAVE_BEEN_SENT, History, SqliteStore
 from kp_middleware.testing import StandInEmbedder
 

@@ -12,9 +12,9 @@ from pipeline_helpers import echo, sending_to, trace_of, wait_until, warnings_in
 from pydantic import SecretStr
 from unsent_store import UnsentStore
 
-from kp_middleware import locations
 from kp_middleware.database import connect
 from kp_middleware.export import Registry, Sender
+from kp_middleware.locations import pacing_file
 from kp_middleware.storage import PacingTable, SharedPace, SqliteStore
 from kp_middleware.testing import Fault, LocalRegistry
 
@@ -59,7 +59,7 @@ def states(db):
 
 
 def holders():
-    with closing(sqlite3.connect(locations.pacing_file())) as connection:
+    with closing(sqlite3.connect(pacing_file())) as connection:
         names = ("holder", "asked_at", "lost_at")
         columns = ", ".join(f"pace ->> '{name}'" for name in names)
         return connection.execute(f"SELECT {columns} FROM paces").fetchall()
@@ -151,7 +151,7 @@ def test_a_request_broken_off_counts_once_however_soon_its_thread_goes_on(queued
         queued(registry)
         there = Slow(registry.url, SecretStr(registry.api_key))
         table = PacingTable(
-            locations.pacing_file(), registry=there.url, agent_id=None, key_hash=there.key_hash
+            pacing_file(), registry=there.url, agent_id=None, key_hash=there.key_hash
         )
         outbox = SqliteStore.at(db).outbox(there.url, None)
         pace = SharedPace(table, longest_request_s=10)

@@ -14,8 +14,8 @@ import pytest
 from pipeline_helpers import sending_to, trace_of
 from pydantic import SecretStr
 
-from kp_middleware import locations
 from kp_middleware.export import Registry
+from kp_middleware.locations import pacing_file
 from kp_middleware.storage import PacingTable, SharedPace
 from kp_middleware.testing import LocalRegistry
 
@@ -82,9 +82,7 @@ def end_of(child, timeout_s=50):
 def keeper_of(registry, *, later_s=0.0):
     """As a process has it that starts so much later."""
     known = Registry(registry.url, SecretStr(registry.api_key))
-    table = PacingTable(
-        locations.pacing_file(), registry=known.url, agent_id=None, key_hash=known.key_hash
-    )
+    table = PacingTable(pacing_file(), registry=known.url, agent_id=None, key_hash=known.key_hash)
     return SharedPace(
         table,
         longest_request_s=known.timeout_s,
@@ -93,7 +91,7 @@ def keeper_of(registry, *, later_s=0.0):
 
 
 def paces():
-    with closing(sqlite3.connect(locations.pacing_file())) as connection:
+    with closing(sqlite3.connect(pacing_file())) as connection:
         return connection.execute("SELECT registry, agent, pace ->> 'holder' FROM paces").fetchall()
 
 
@@ -221,7 +219,7 @@ def test_what_is_idle_holds_no_turn_and_tells_no_key(pulse_for, registry):
     assert named == "agent-7"
     assert known_by_its_key.startswith("key ")
     assert {(url, holder) for url, _, holder in paces()} == {(registry.url, None)}
-    assert registry.api_key.encode() not in locations.pacing_file().read_bytes()
+    assert registry.api_key.encode() not in pacing_file().read_bytes()
 
 
 def test_a_folder_that_cannot_be_written_costs_the_agent_nothing(pulse_for, registry, home, caplog):

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from kp_middleware import KnowledgePulse, Settings, current_trace, locations
+from kp_middleware import KnowledgePulse, Settings, current_trace
+from kp_middleware.locations import settings_file
 from kp_middleware.testing import StandInEmbedder
 
 SHARE = 'must be a number from 0 to 1, or a share from "top 1%" to "top 100%"'
@@ -266,7 +267,7 @@ def test_a_home_that_nobody_knows_ends_nothing(record, monkeypatch, db):
     monkeypatch.setattr(os, "getuid", lambda: 987_654, raising=False)
 
     assert len(record(db=db)) == 1
-    assert locations.settings_file().is_absolute()  # no other's in the working folder
+    assert settings_file().is_absolute()  # no other's in the working folder
 
 
 def test_a_home_that_cannot_be_looked_into_ends_nothing(record, monkeypatch, db):

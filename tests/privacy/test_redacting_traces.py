@@ -1,16 +1,10 @@
 import made_up
 import pytest
 
+from kp_middleware import ReasoningTrace, Step, Tool
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import redact_trace
-from kp_middleware.traces import (
-    Entity,
-    KnowledgeGraphDelta,
-    ReasoningTrace,
-    Relationship,
-    Step,
-    Tool,
-)
+from kp_middleware.traces import Entity, KnowledgeGraphDelta, Relationship
 
 SECRET = made_up.PREFIXED["github"]
 

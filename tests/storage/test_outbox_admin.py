@@ -3,7 +3,8 @@
 import pytest
 
 from kp_middleware.errors import RegistryRejectedError, RegistryUnavailableError
-from kp_middleware.outbox_items import Receipt, idempotency_key
+from kp_middleware.export import Receipt
+from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.storage import OutboxAdmin
 
 BODY = '{"text": "naïve 日本"}'.encode()

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
+from kp_middleware import ReasoningTrace
 from kp_middleware.errors import RegistryUnavailableError
-from kp_middleware.export import payload
-from kp_middleware.outbox_items import Receipt, idempotency_key
+from kp_middleware.export import Receipt, payload
+from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.storage import MAY_HAVE_BEEN_SENT
-from kp_middleware.traces import ReasoningTrace
 
 WITHHELD = {"decision": "withhold", "reason_code": "custom", "reason_args": '{"words": "too low"}'}
 

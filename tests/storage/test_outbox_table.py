@@ -10,7 +10,8 @@ from kp_middleware.errors import (
     RegistryRejectedError,
     RegistryUnavailableError,
 )
-from kp_middleware.outbox_items import Receipt, idempotency_key
+from kp_middleware.export import Receipt
+from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.storage import History, OutboxTable
 
 REGISTRY = "https://registry.example"

@@ -10,11 +10,11 @@ from contextlib import closing
 import pytest
 from stored_runs import kept
 
+from kp_middleware import Settings
 from kp_middleware.database import connect, transaction
 from kp_middleware.errors import DatabaseError
 from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline import Rescan
-from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     MAY_HAVE_BEEN_SENT,
     History,

@@ -10,18 +10,11 @@ from hypothesis import strategies as st
 from sample_runs import put, run, scored, step
 from terminal import typed
 
+import kp_middleware.views.wording
 from kp_middleware import Decision, KnowledgePulse, ReasoningTrace, Step
-from kp_middleware.core.formula import (
-    PROFILES,
-    SIGNALS,
-    ScoreParts,
-    Signals,
-    fired_rules,
-    measure,
-)
+from kp_middleware.core.formula import PROFILES, SIGNALS, ScoreParts, Signals, fired_rules, measure
 from kp_middleware.database import connect
 from kp_middleware.storage import History, OutboxTable
-from kp_middleware.views import wording
 from kp_middleware.views.explanation import explain_score, remedy, shape_of
 from kp_middleware.views.trace import (
     arithmetic,
@@ -218,7 +211,7 @@ def test_what_is_named_gives_the_other_verdict(
     }.items(),
 )
 def test_numbers_days_and_texts_are_written_so_that_people_read_them(call, words):
-    assert eval(call, vars(wording)) == words
+    assert eval(call, vars(kp_middleware.views.wording)) == words
 
 
 @pytest.fixture

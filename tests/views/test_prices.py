@@ -5,8 +5,8 @@ import json
 import pytest
 from sample_runs import put, run, step
 
-from kp_middleware import locations
 from kp_middleware.database import connect
+from kp_middleware.locations import prices_file
 from kp_middleware.storage import History
 from kp_middleware.views.prices import read_prices
 
@@ -26,8 +26,8 @@ def prices_are():
     """Writes ``prices.toml``."""
 
     def write(text):
-        locations.prices_file().parent.mkdir(parents=True, exist_ok=True)
-        locations.prices_file().write_text(text)
+        prices_file().parent.mkdir(parents=True, exist_ok=True)
+        prices_file().write_text(text)
 
     return write
 
@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_read_is_told_and_costs_nothing(prices_are, text, 
     prices = read_prices()
 
     assert prices.models == {}
-    assert str(locations.prices_file()) in prices.problem
+    assert str(prices_file()) in prices.problem
     assert why in prices.problem
 
 

@@ -12,7 +12,7 @@ import pytest
 from in_datasette import OVERVIEW, RUNS, Shown, links
 from sample_runs import put, run, step, with_value
 
-from kp_middleware import locations
+from kp_middleware.locations import prices_file
 
 
 @pytest.fixture(scope="module")
@@ -251,13 +251,11 @@ def test_costs_are_on_every_page_where_there_are_prices(shown):
     pages = ("", "/runs", "/traces/two")
     assert not any("EUR" in shown.get(OVERVIEW + page).text for page in pages)
 
-    locations.prices_file().parent.mkdir(parents=True)
-    locations.prices_file().write_text(
-        'currency = "EUR"\n[models.small]\ninput = 1000000\noutput = 2000000'
-    )
+    prices_file().parent.mkdir(parents=True)
+    prices_file().write_text('currency = "EUR"\n[models.small]\ninput = 1000000\noutput = 2000000')
 
     assert all("19.00\xa0EUR" in shown.get(OVERVIEW + page).text for page in pages)
-    locations.prices_file().write_text("models = 3")
+    prices_file().write_text("models = 3")
     assert all("No costs are shown" in shown.get(OVERVIEW + page).text for page in pages)
 
 

@@ -5,11 +5,10 @@ from typing import Any
 
 from framework_dumps import RunCollector
 
-from kp_middleware import KnowledgePulse
+from kp_middleware import KnowledgePulse, ReasoningTrace, Step
 from kp_middleware.recording import Recorder, captured
 from kp_middleware.runs import RecordedRun
 from kp_middleware.storage import Run, StepRecord
-from kp_middleware.traces import ReasoningTrace, Step
 
 
 class Notebook(RunCollector):

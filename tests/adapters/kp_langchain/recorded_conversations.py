@@ -14,7 +14,8 @@ from scripted_agents import agent
 from scripted_models import answer_of
 from versions import InMemorySaver
 
-from kp_middleware.traces import CONTEXT, ReasoningTrace
+from kp_middleware import ReasoningTrace
+from kp_middleware.traces import CONTEXT
 
 # Any below: JSON.
 

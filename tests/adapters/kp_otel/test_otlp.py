@@ -2,6 +2,7 @@
 
 import gzip
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from sample_spans import agent, call, fail, model, text, tool
 
-from kp_middleware import KnowledgePulse, testing
+from kp_middleware import KnowledgePulse
 from kp_otel import KPSpanProcessor
 from kp_otel.otlp import OTLPExporter
 
@@ -24,25 +25,28 @@ def backend():
     """A receiver that decodes what it is sent; its ``status`` answers what has spans."""
     received = SimpleNamespace(spans=[], headers=[], status=200)
 
-    def answer(request):
-        is_packed = request.headers.get("content-encoding") == "gzip"
-        body = gzip.decompress(request.body) if is_packed else request.body
-        spans = [
-            span
-            for resource in ExportTraceServiceRequest.FromString(body).resource_spans
-            for scope in resource.scope_spans
-            for span in scope.spans
-        ]
-        received.headers.append(request.headers)
-        status = received.status if spans else 200
-        received.spans += spans if status == 200 else []
-        return testing.Answer(status)
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["content-length"]))
+            is_packed = self.headers["content-encoding"] == "gzip"
+            request = gzip.decompress(body) if is_packed else body
+            spans = [
+                span
+                for resource in ExportTraceServiceRequest.FromString(request).resource_spans
+                for scope in resource.scope_spans
+                for span in scope.spans
+            ]
+            received.headers.append(self.headers)
+            status = received.status if spans else 200
+            received.spans += spans if status == 200 else []
+            self.send_response(status)
+            self.end_headers()
 
-    server = testing._wire.WireServer(answer)
-    received.url = f"http://127.0.0.1:{server.server_address[1]}/v1/traces"
-    threading.Thread(target=server.serve_forever, args=(0.01,)).start()
-    yield received
-    server.stop()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        received.url = f"http://127.0.0.1:{server.server_port}/v1/traces"
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        yield received
+        server.shutdown()
 
 
 def sent(run):

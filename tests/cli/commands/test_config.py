@@ -5,8 +5,8 @@ import tomllib
 
 import pytest
 
-from kp_middleware import KnowledgePulse, Settings, locations
-from kp_middleware.patterns import compile_pattern
+from kp_middleware import KnowledgePulse, Settings
+from kp_middleware.locations import settings_file
 from kp_middleware.testing import StandInEmbedder
 
 
@@ -19,7 +19,7 @@ def config(as_json):
 @pytest.fixture
 def file():
     """The user's settings file, whose folder exists."""
-    path = locations.settings_file()
+    path = settings_file()
     path.parent.mkdir(parents=True)
     return path
 
@@ -99,7 +99,7 @@ def test_a_setting_is_kept_for_every_program_that_follows(
 
     assert result.exit_code == 0
     assert (config()[name]["value"], config()[name]["origin"]) == (expected, "settings.toml")
-    assert tomllib.loads(locations.settings_file().read_text()) == {name: expected}
+    assert tomllib.loads(settings_file().read_text()) == {name: expected}
 
 
 def test_a_threshold_that_was_set_decides_and_the_file_is_for_the_user_alone(
@@ -111,7 +111,7 @@ def test_a_threshold_that_was_set_decides_and_the_file_is_for_the_user_alone(
         kp.capture(lambda: kp.tool(str.upper)("a"))()
 
     (row,) = as_json("list")
-    path = locations.settings_file()
+    path = settings_file()
     assert row["state"] == "not queued"
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert [*path.parent.iterdir()] == [path]
@@ -168,18 +168,17 @@ def test_what_is_wrong_is_said_and_nothing_is_written(type_command, words, messa
 
     assert result.exit_code in {1, 2}
     assert message in result.stderr
-    assert not locations.settings_file().exists()
+    assert not settings_file().exists()
 
 
 def test_without_re2_no_pattern_is_written(type_command, monkeypatch):
     monkeypatch.setitem(sys.modules, "re2", None)
-    compile_pattern.cache_clear()
 
     result = type_command("config", "set", "redact_deny", "/(/")
 
     assert result.exit_code == 1
     assert "kp-middleware[patterns]" in result.stderr
-    assert not locations.settings_file().exists()
+    assert not settings_file().exists()
 
 
 def test_a_key_in_the_file_is_used_and_hidden(type_command, config, file):
@@ -197,7 +196,7 @@ def test_a_variable_that_hides_what_was_set_is_told(type_command, monkeypatch):
     result = type_command("config", "set", "enabled", "true")
 
     assert result.stderr == "KP_ENABLED is set, and overrides the file\n"
-    assert locations.settings_file().read_text() == "enabled = true\n"
+    assert settings_file().read_text() == "enabled = true\n"
 
 
 def test_a_broken_settings_file_is_named_and_left_alone(type_command, file):
@@ -211,7 +210,7 @@ def test_a_broken_settings_file_is_named_and_left_alone(type_command, file):
 
 
 def test_the_path_of_the_settings_file_is_told(type_command, as_json):
-    path = locations.settings_file()
+    path = settings_file()
 
     assert type_command("config", "path").stdout == f"{path}\n"
     assert as_json("config", "path")["exists"] is False

@@ -11,7 +11,7 @@ import pytest
 from sample_runs import put, run, step, with_value
 
 from kp_middleware.database import connect
-from kp_middleware.runs import StepFacts
+from kp_middleware.export import StepFacts
 
 ASK = step("observation", content="Refund order 7")
 THINK = step("thought", content="I look it up.")

@@ -2,17 +2,19 @@ import json
 import re
 from contextlib import closing
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 from sample_runs import put, run, scored, step
 from terminal import typed
 
-from kp_middleware import ReasoningTrace, locations
-from kp_middleware.cli.console import render
+from kp_middleware import ReasoningTrace
 from kp_middleware.cli.run_text import waterfall
 from kp_middleware.database import connect
+from kp_middleware.locations import prices_file
 from kp_middleware.views.trace import ScoreLine
-from kp_middleware.views.wording import width_of
 
 SUM = [
     ScoreLine("complexity", "0.800 × 0.25", 0.2),
@@ -36,7 +38,9 @@ def long_run(db):
 
 def waterfall_lines(lines, threshold, width):
     """The rows of the waterfall."""
-    return render(waterfall(lines, threshold, width), width=width).splitlines()
+    console = Console(file=StringIO(), width=width)
+    console.print(waterfall(lines, threshold, width))
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
 def test_each_part_starts_where_the_one_before_it_ended():
@@ -73,7 +77,7 @@ def test_remarks_wrap_and_a_terminal_too_narrow_for_bars_gets_the_numbers():
 def test_no_line_is_longer_than_the_terminal_is_wide(db, columns):
     told = typed("--db", str(db), "show", "5555", columns=columns)
 
-    assert max(map(width_of, told.splitlines())) <= columns
+    assert max(map(cell_len, told.splitlines())) <= columns
     assert "outcome: succeeded" in told  # facts break between two of them
 
 
@@ -196,10 +200,8 @@ def test_the_title_of_markdown_is_what_was_asked_and_a_longer_question_follows_w
 def test_what_a_run_cost_stands_beside_the_facts_where_there_are_prices(db, type_command):
     with closing(connect(db)) as connection:
         connection.execute("UPDATE traces SET model = 'big', input_tokens = 3, output_tokens = 4")
-    locations.prices_file().parent.mkdir(parents=True)
-    locations.prices_file().write_text(
-        'currency = "EUR"\n[models.big]\ninput = 1000000\noutput = 2000000'
-    )
+    prices_file().parent.mkdir(parents=True)
+    prices_file().write_text('currency = "EUR"\n[models.big]\ninput = 1000000\noutput = 2000000')
 
     assert "11.00 EUR" in type_command("show", "5555").stdout
 

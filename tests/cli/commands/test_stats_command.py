@@ -4,8 +4,6 @@ import pytest
 from sample_runs import put, run, step, with_value
 from terminal import typed
 
-from kp_middleware.cli.console import bar
-from kp_middleware.cli.stats import histogram
 from kp_middleware.database import connect
 
 
@@ -117,28 +115,24 @@ def test_gates_are_told_apart_and_have_no_column_of_noughts(db, columns):
 
 
 @pytest.mark.parametrize(
-    ("bins", "threshold", "told_at"),
-    [
-        ([(0.7, 1), (0.75, 2)], 0.72, [0]),
-        ([(0.0, 1), (0.95, 2)], 0.0, [0]),
-        ([(0.0, 1), (0.95, 2)], 1.0, [1]),
-        ([(0.0, 0)], None, []),
-    ],
-    ids=["in a bin", "all", "none", "not fixed"],
+    ("threshold", "told_at"), [(0.72, "0.70"), (0.0, "0.00"), (1.0, "0.95")], ids=str
 )
-def test_a_threshold_is_told_at_the_bin_that_holds_it(bins, threshold, told_at):
-    lines = [*histogram(bins, threshold, 40)]
+def test_a_threshold_is_told_at_the_bin_that_holds_it(db, threshold, told_at):
+    put(db, run("one", step("thought")), with_value(0.9), threshold=threshold)
 
-    assert len(lines) == len(bins)
-    assert [at for at, line in enumerate(lines) if "threshold" in line] == told_at
+    told = typed("--db", str(db), "stats").splitlines()
+
+    assert [line.split()[0] for line in told if "← threshold" in line] == [told_at]
 
 
-@pytest.mark.parametrize(
-    ("share", "drawn"),
-    [(0, ""), (1e-9, "█"), (0.5, "██"), (0.51, "██"), (1, "████")],
-)
-def test_a_bar_is_as_long_as_its_share(share, drawn):
-    assert bar(share, 4) == drawn
+def test_a_bar_is_as_long_as_its_share_and_seen_if_there_is_a_run(db):
+    for value in (0.1, *[0.5] * 7, *[0.9] * 12):
+        put(db, run("one", step("thought")), with_value(value))
+
+    told = typed("--db", str(db), "stats", columns=41).splitlines()
+
+    bars = {line[:4]: line.count("█") for line in told if line[:2] == "0."}
+    assert (bars["0.00"], bars["0.10"], bars["0.50"], bars["0.90"]) == (0, 1, 3, 5)
 
 
 @pytest.mark.usefixtures("history")

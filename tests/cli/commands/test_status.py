@@ -7,8 +7,9 @@ import pytest
 from sample_runs import put, run, step, with_value
 from terminal import typed
 
-from kp_middleware import KnowledgePulse, locations
+from kp_middleware import KnowledgePulse
 from kp_middleware.database import SCHEMA, connect
+from kp_middleware.locations import pacing_file
 from kp_middleware.rate_limit import Pace
 from kp_middleware.storage import PacingTable
 from kp_middleware.testing import StandInEmbedder
@@ -39,9 +40,7 @@ def waiting(agent, change):
 
 
 def noted(*, key_hash="hash", **pacing):
-    table = PacingTable(
-        locations.pacing_file(), registry=REGISTRY, agent_id="agent-1", key_hash=key_hash
-    )
+    table = PacingTable(pacing_file(), registry=REGISTRY, agent_id="agent-1", key_hash=key_hash)
     table.change(lambda _: Pace(noted_at=time.time(), **pacing))
 
 

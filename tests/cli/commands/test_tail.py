@@ -3,14 +3,13 @@
 import signal
 import subprocess
 import sys
-from itertools import islice
 
 import pytest
 from sample_runs import put, run, step, with_value
 from terminal import typed
 
-from kp_middleware.cli.runs import follow
 from kp_middleware.database import connect
+from kp_middleware.storage import History
 
 COMMAND = [sys.executable, "-m", "kp_middleware"]
 
@@ -19,25 +18,17 @@ def keep(db, objective):
     put(db, run(objective, step("thought", content="hm")), with_value(0.5))
 
 
-class Script:
-    """Sleeps that do something instead, one after another."""
-
-    def __init__(self, *acts):
-        self.acts = list(acts)
-
-    def __call__(self, seconds):
-        assert 0 < seconds <= 1
-        self.acts.pop(0)()
-
-
 def test_the_last_ones_come_first_and_then_what_comes(db):
     [keep(db, name) for name in "abc"]
-    script = Script(lambda: keep(db, "one"), lambda: None, lambda: keep(db, "two"))
+    with History.open(db) as history:
+        tail = history.tail(first=2)
 
-    rows = follow(db, first=2, sleep=script)
+        told = [next(tail)]
+        for names in (["one"], [], ["two"]):
+            [keep(db, name) for name in names]
+            told.append(next(tail))
 
-    assert [run.objective for run in islice(rows, 4)] == ["b", "c", "one", "two"]
-    assert script.acts == []
+    assert [[run.objective for run in runs] for runs in told] == [["b", "c"], ["one"], [], ["two"]]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from kp_middleware import KnowledgePulse, locations
+from kp_middleware import KnowledgePulse
 from kp_middleware.cli import main
+from kp_middleware.locations import default_database_file, settings_file
 
 SAID = {
     "KP_THRESHOLD": ("high", "must be a number from 0 to 1"),
@@ -23,7 +24,7 @@ def type_alone():
 
 @pytest.fixture
 def broken_file():
-    file = locations.settings_file()
+    file = settings_file()
     file.parent.mkdir(parents=True)
     file.write_text("domain = 'code'\nthreshold = \n")
     return file
@@ -58,7 +59,7 @@ def test_commands_that_look_work_and_tell_the_trouble_beside(
 
 
 def test_a_wrong_setting_can_be_mended_by_a_command(type_command):
-    file = locations.settings_file()
+    file = settings_file()
     file.parent.mkdir(parents=True)
     file.write_text("threshold = 'high'\n")
 
@@ -71,7 +72,7 @@ def test_a_wrong_setting_can_be_mended_by_a_command(type_command):
 def test_a_settings_file_that_may_name_another_file_is_told_with_the_one_that_is_read(
     type_alone, broken_file, words
 ):
-    usual = locations.default_database_file()
+    usual = default_database_file()
     with KnowledgePulse(embedder=None, sync=True) as kp:
         kp.capture(lambda: kp.tool(str.upper)("one"))()
 
@@ -104,13 +105,13 @@ def test_a_folder_as_the_file_is_told_and_changes_nothing_in_another(
     with KnowledgePulse(embedder=None, sync=True) as kp:
         for question in ("one", "two"):
             kp.capture(kp.tool(str.upper))(question)
-    before = locations.default_database_file().read_bytes()
+    before = default_database_file().read_bytes()
     monkeypatch.setenv("KP_DB", str(tmp_path))
 
     result = type_alone(*words.split())
 
     assert result.exit_code == (0 if words == "list" else 1)
     assert f"{tmp_path} is a folder: name a file in it" in result.stderr
-    assert f"; using {locations.default_database_file()}" in result.stderr or words != "list"
+    assert f"; using {default_database_file()}" in result.stderr or words != "list"
     assert "disk I/O" not in result.stderr
-    assert locations.default_database_file().read_bytes() == before
+    assert default_database_file().read_bytes() == before

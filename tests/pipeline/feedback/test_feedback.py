@@ -8,10 +8,9 @@ import pytest
 from feedback_runs import GATE, body, end_of, trace_of
 from pipeline_helpers import NotReady, SideEffectEmbedder
 
-from kp_middleware import current_trace
+from kp_middleware import Settings, current_trace
 from kp_middleware.database import connect
 from kp_middleware.pipeline import Feedback, Reevaluation
-from kp_middleware.settings import Settings
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
 

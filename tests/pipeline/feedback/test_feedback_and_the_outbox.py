@@ -8,11 +8,11 @@ from feedback_runs import GATE, UNREACHABLE, body, end_of, trace_of
 from pipeline_helpers import column_of
 from unsent_store import UnsentStore
 
+from kp_middleware import Settings
 from kp_middleware.core.evaluation import Evaluation, Verdict
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import transaction
 from kp_middleware.pipeline import Reevaluation
-from kp_middleware.settings import Settings
 from kp_middleware.storage import CANCELLED_BY_USER, SqliteStore
 
 
