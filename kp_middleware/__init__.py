@@ -21,32 +21,10 @@ if TYPE_CHECKING:
     from kp_middleware.storage import ReviewItem, Run, RunSummary, StepRecord
     from kp_middleware.traces import Metadata, Outcome, ReasoningTrace, Step, Task, Tool
 
-__all__ = [
-    "Decision",
-    "Embedder",
-    "Gate",
-    "GateHistory",
-    "KnowledgePulse",
-    "Metadata",
-    "MiniLMEmbedder",
-    "Outcome",
-    "ReasoningTrace",
-    "Recalled",
-    "ReviewItem",
-    "Run",
-    "RunSummary",
-    "Score",
-    "Scorer",
-    "Settings",
-    "Step",
-    "StepRecord",
-    "Task",
-    "Tool",
-    "VectorCache",
-    "aevaluate_value",
-    "current_trace",
-    "evaluate_value",
-]
+__all__ = ["Decision", "Embedder", "Gate", "GateHistory", "KnowledgePulse", "Metadata",
+           "MiniLMEmbedder", "Outcome", "ReasoningTrace", "Recalled", "ReviewItem", "Run",
+           "RunSummary", "Score", "Scorer", "Settings", "Step", "StepRecord", "Task", "Tool",
+           "VectorCache", "aevaluate_value", "current_trace", "evaluate_value"]  # fmt: skip
 
 _HOMES = {
     "pipeline": ("KnowledgePulse",),

@@ -20,24 +20,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-__all__ = [
-    "DatabaseError",
-    "EmbedderError",
-    "EmbedderNotReadyError",
-    "EmbedderUnavailableError",
-    "KnowledgePulseError",
-    "MissingExtraError",
-    "Problem",
-    "ProblemKind",
-    "RedactionError",
-    "RegistryError",
-    "RegistryForbiddenError",
-    "RegistryRejectedError",
-    "RegistryUnavailableError",
-    "SettingsFileError",
-    "SharedLogError",
-    "TraceNotFoundError",
-]
+__all__ = ["DatabaseError", "EmbedderError", "EmbedderNotReadyError", "EmbedderUnavailableError",
+           "KnowledgePulseError", "MissingExtraError", "Problem", "ProblemKind", "RedactionError",
+           "RegistryError", "RegistryForbiddenError", "RegistryRejectedError",
+           "RegistryUnavailableError", "SettingsFileError", "SharedLogError",
+           "TraceNotFoundError"]  # fmt: skip
 
 
 class KnowledgePulseError(Exception):

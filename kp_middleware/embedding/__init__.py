@@ -12,18 +12,6 @@ from kp_middleware.embedding._model import (
 )
 from kp_middleware.embedding._scorer import Embedded, Scorer, aevaluate_value, evaluate_value
 
-__all__ = [
-    "DEFAULT_EMBEDDER",
-    "Embedded",
-    "Embedder",
-    "MiniLMEmbedder",
-    "Neighbour",
-    "Scorer",
-    "Vector",
-    "VectorCache",
-    "aevaluate_value",
-    "embed_many",
-    "embedded_text",
-    "evaluate_value",
-    "shared_embedder",
-]
+__all__ = ["DEFAULT_EMBEDDER", "Embedded", "Embedder", "MiniLMEmbedder", "Neighbour", "Scorer",
+           "Vector", "VectorCache", "aevaluate_value", "embed_many", "embedded_text",
+           "evaluate_value", "shared_embedder"]  # fmt: skip

@@ -6,15 +6,5 @@ from kp_middleware.export._sender import Sender, payload
 from kp_middleware.outbox_items import Outbox, OutboxItem, Receipt
 from kp_middleware.runs import ExportedRun, StepFacts
 
-__all__ = [
-    "ExportedRun",
-    "Exporter",
-    "Outbox",
-    "OutboxItem",
-    "OwnExporter",
-    "Receipt",
-    "Registry",
-    "Sender",
-    "StepFacts",
-    "payload",
-]
+__all__ = ["ExportedRun", "Exporter", "Outbox", "OutboxItem", "OwnExporter", "Receipt", "Registry",
+           "Sender", "StepFacts", "payload"]  # fmt: skip

@@ -10,14 +10,5 @@ from kp_middleware.imports._files import (
 )
 from kp_middleware.imports._source import ImportContext, RunDefaults, SourceRun
 
-__all__ = [
-    "FORMATS",
-    "ImportContext",
-    "RunDefaults",
-    "SourceRun",
-    "StagedRuns",
-    "default_folders",
-    "detect_format",
-    "find_files",
-    "read_runs",
-]
+__all__ = ["FORMATS", "ImportContext", "RunDefaults", "SourceRun", "StagedRuns", "default_folders",
+           "detect_format", "find_files", "read_runs"]  # fmt: skip

@@ -13,18 +13,6 @@ from kp_middleware.pipeline._rescore import Rescoring
 from kp_middleware.pipeline._sending import check_key, drain, reconcile
 from kp_middleware.storage import Backlog
 
-__all__ = [
-    "Backlog",
-    "Feedback",
-    "Import",
-    "ImportRequest",
-    "KnowledgePulse",
-    "Reevaluation",
-    "Rescan",
-    "Rescoring",
-    "check_key",
-    "copy_log",
-    "drain",
-    "reconcile",
-    "sync_shared_outbox",
-]
+__all__ = ["Backlog", "Feedback", "Import", "ImportRequest", "KnowledgePulse", "Reevaluation",
+           "Rescan", "Rescoring", "check_key", "copy_log", "drain", "reconcile",
+           "sync_shared_outbox"]  # fmt: skip

@@ -18,19 +18,6 @@ from kp_middleware.privacy._ruleset import (
     redact_text,
 )
 
-__all__ = [
-    "ENGINE_TROUBLE",
-    "REDACTOR",
-    "Found",
-    "KnownSecrets",
-    "Policy",
-    "Redacted",
-    "RedactedTrace",
-    "RedactedValue",
-    "check_clean",
-    "count_placeholders",
-    "parse_json",
-    "redact_jsonable",
-    "redact_text",
-    "redact_trace",
-]
+__all__ = ["ENGINE_TROUBLE", "REDACTOR", "Found", "KnownSecrets", "Policy", "Redacted",
+           "RedactedTrace", "RedactedValue", "check_clean", "count_placeholders", "parse_json",
+           "redact_jsonable", "redact_text", "redact_trace"]  # fmt: skip

@@ -24,28 +24,7 @@ from kp_middleware.shared_log._rows import (
     item_states,
 )
 
-__all__ = [
-    "BEAT",
-    "Decisions",
-    "ItemState",
-    "Link",
-    "LockedLog",
-    "LogChangedError",
-    "LogPosition",
-    "LoggedRun",
-    "LoggedVector",
-    "PostgresLog",
-    "PostgresPace",
-    "SharedItem",
-    "SharedOutbox",
-    "SharedRun",
-    "address",
-    "cancel_items",
-    "is_refusal",
-    "item_states",
-    "load",
-    "pages",
-    "pull_runs",
-    "refused",
-    "schema_sql",
-]
+__all__ = ["BEAT", "Decisions", "ItemState", "Link", "LockedLog", "LogChangedError", "LogPosition",
+           "LoggedRun", "LoggedVector", "PostgresLog", "PostgresPace", "SharedItem", "SharedOutbox",
+           "SharedRun", "address", "cancel_items", "is_refusal", "item_states", "load", "pages",
+           "pull_runs", "refused", "schema_sql"]  # fmt: skip

@@ -4,13 +4,5 @@ from kp_middleware.testing._fakes import FakeClock, ListOutbox, Row, StandInEmbe
 from kp_middleware.testing._registry import Fault, LocalRegistry
 from kp_middleware.testing._wire import Answer, Received
 
-__all__ = [
-    "Answer",
-    "FakeClock",
-    "Fault",
-    "ListOutbox",
-    "LocalRegistry",
-    "Received",
-    "Row",
-    "StandInEmbedder",
-]
+__all__ = ["Answer", "FakeClock", "Fault", "ListOutbox", "LocalRegistry", "Received", "Row",
+           "StandInEmbedder"]  # fmt: skip
