@@ -6,7 +6,7 @@ from typing import Any, Final
 
 __all__ = ["NO_OBJECTIVE", "OUTCOMES", "as_text", "cell", "counted", "cut", "day", "distance",
            "duration", "in_words", "minute", "one_line", "outcome", "percent", "printable",
-           "sentence", "share", "short_bar", "short_id", "shortened", "signed", "width_of",
+           "sentence", "short_bar", "short_id", "shortened", "signed", "width_of",
            "zero_or_one"]  # fmt: skip
 
 _NBSP: Final = "\N{NO-BREAK SPACE}"  # no line break between a number and its unit
