@@ -56,7 +56,7 @@ def is_loopback(host: str) -> bool:
 def checked_api_key(key: str) -> str:
     """Return a key that is valid in a header, or raise ValueError."""
     if not (key.isascii() and key.isprintable() and key.split() == [key]):
-        raise ValueError("API key must be printable ASCII without spaces; check KP_API_KEY")
+        raise ValueError("an API key is printable ASCII without spaces")
     return key
 
 
