@@ -2,6 +2,8 @@
 
 import math
 from dataclasses import dataclass
+from importlib.metadata import version
+from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -185,8 +187,13 @@ def server(tools: RecallTools) -> "MCPServer":
     except ModuleNotFoundError as exc:
         raise MissingExtraError("mcp") from exc
 
-    mcp_server = MCPServer("kp-middleware", instructions=_INSTRUCTIONS, log_level="WARNING")
+    name = "kp-middleware"
+    mcp_server = MCPServer(
+        name, version=version(name), instructions=_INSTRUCTIONS, log_level="WARNING"
+    )
     annotations = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for tool in (tools.search_runs, tools.run_digest, tools.show_run):
-        mcp_server.add_tool(tool, annotations=annotations, structured_output=False)
+        mcp_server.add_tool(
+            tool, description=getdoc(tool), annotations=annotations, structured_output=False
+        )
     return mcp_server

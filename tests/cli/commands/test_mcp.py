@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -54,6 +55,7 @@ def answers(server, questions):
 
     async def ask():
         async with mcp.Client(server) as client:
+            assert client.server_info.version == version("kp-middleware")
             tools = (await client.list_tools()).tools
             results = [await client.call_tool(name, arguments) for name, arguments in questions]
             return tools, [result.content[0].text for result in results]
@@ -85,6 +87,7 @@ def test_an_agent_finds_a_run_and_reads_it(kp, db):
 
     assert {tool.name for tool in tools} == {"search_runs", "run_digest", "show_run"}
     assert all(tool.annotations.read_only_hint for tool in tools)
+    assert not any("\n  " in tool.description for tool in tools)
     for text in (found, told, shown):
         assert f'<past_run id="{known}" succeeded="true" known_by="feedback"' in text
         assert '"pay_back", "arguments": {"number": "A17", "reason": ""}}: ' in text
