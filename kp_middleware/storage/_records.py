@@ -34,7 +34,7 @@ class RunSummary(NamedTuple):
         seq: The number of its row in the file.
         success_source: The source of ``success``; ``assumed`` if it is not known.
         tokens: The input and output tokens of its models; None if they were not reported.
-        novelty: The novelty from 0 to 1; None if it was not measured.
+        novelty: The novelty from 0 to 1; 0.5 if it was not measured, None without a score.
         pod: The host that recorded it, in a copy of the shared log; else None.
     """
 
