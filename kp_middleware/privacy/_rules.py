@@ -308,8 +308,8 @@ class Index(dict[str, frozenset[tuple[int | str, str]]]):
         return found, {*signs}, [(_part(need), need) for need in needs]
 
     def __missing__(self, word: str) -> frozenset[tuple[int | str, str]]:
-        sizes = range(4)
-        heads = {word[at : at + size] for size in sizes for at in range(len(word) + 1 - size)}
+        triples = {word[at : at + 3] for at in range(len(word) or 1)}
+        heads = {triple[:size] for triple in triples for size in range(4)}
         starts = (one for head in self._starts.keys() & heads for one in self._starts[head])
         held = frozenset((start.rule, start.text) for start in starts if start.is_in(word)).union(
             (name, "") for name, sign in _SIGNS.items() if len(word) > _HUGE or sign.search(word)
