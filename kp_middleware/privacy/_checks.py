@@ -74,6 +74,7 @@ _CODE_AFTER = re.compile(r"[a-z_]{4,}[)\]}]{1,3}[\[.(]")
 _ESCAPED = re.compile(r"\\f[A-Z]")
 NEXT_KEY = re.compile(r"\s{0,4}:(?!/)")
 _CONSTRUCTOR = pattern("CONSTRUCTOR")
+PRINTS_SECRET = pattern("PRINTS_SECRET")
 _FIRST_IN_LINE = re.compile(r"(?:[\w.-]{1,64}: )?\s*(?:[A-Za-z][\w.-]*)?")
 _PLAIN = re.compile(r"[\w.-]+")
 _KUBERNETES_SECRET = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
@@ -268,6 +269,15 @@ def is_second_argument(match: re.Match[str]) -> bool:
 def is_secret_cell(match: re.Match[str]) -> bool:
     in_table = line_before(match).lstrip().startswith(("|", "│", "┃", "║"))
     return (in_table or any(map(str.isspace, separator_of(match)))) and is_secret_in_prose(match)
+
+
+def is_printed_secret(match: re.Match[str]) -> bool:
+    """Return whether a line is all that the command in the line before printed."""
+    command = text_before(match, 100).rpartition("\n")[2] + match[0].partition("\n")[0]
+    value = value_of(match)
+    return PRINTS_SECRET.search(command) is not None and (
+        is_strong_secret(value) or not (is_harmless(value) or is_words(value.strip(".:")))
+    )
 
 
 def is_second_column(match: re.Match[str]) -> bool:

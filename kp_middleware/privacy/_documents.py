@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kp_middleware.errors import RedactionError
+from kp_middleware.privacy._checks import PRINTS_SECRET
 from kp_middleware.privacy._decoding import (
     BEGINS_JSON,
     PLACEHOLDER,
@@ -179,12 +180,20 @@ class DocumentRedactor:
                 if is_schema is None:
                     is_schema = place.label != DENIED and _is_json_schema(value)
                 exempt = is_schema
+            elif (
+                role == "output"
+                and (
+                    "bcrypt_hash" in value  # of Terraform
+                    or PRINTS_SECRET.search(f"{value.get('tool')} {value.get('input')}"[:2000])
+                )
+            ):
+                name = "password"
             elif role == "value" or (role == "content" and _MESSAGE_FIELDS.isdisjoint(value)):
                 sibling = self._sibling_name(value) if sibling is None else sibling
                 if sibling and (role == "value" or self._rules.key_label(sibling)):
                     name, label, *_ = self._rules.key_info(sibling)
-            if value.get("kind") == "Secret" and key in {"data", "stringData"}:
-                label = "password"  # of Kubernetes
+            in_kubernetes = value.get("kind") == "Secret" and key in {"data", "stringData"}
+            label = "password" if in_kubernetes else label
             if exempt:
                 around, name, label = place._replace(label=""), "", ""
             inner = self._member(member, around, shown, name, label)

@@ -53,6 +53,7 @@ DENIED = "denied"
 _VALUE_FIELDS = frozenset(words(TABLE["names"]["value_fields"]))
 _ROLES = dict.fromkeys(DESCRIBING, "describing")
 _ROLES |= {"content": "content", "data": "content", "token": "token"}
+_ROLES |= dict.fromkeys(("output", "output_summary", "stdout", "result"), "output")
 _GROUPS: Final[tuple[Group, ...]] = ("secret", "sensitive", "identity", "contact")
 _JOINED_SIZE = 512
 _CACHE_SIZE = 1 << 20  # characters of texts
@@ -62,7 +63,7 @@ _KEYS = 2048  # remembered: documents have the same few
 class KeyInfo(NamedTuple):
     name: str
     label: str  # redacts everything below the key
-    role: str  # ``value`` (a sibling names it), ``content``, ``token`` or ``describing``
+    role: str  # ``value`` (a sibling names it) or one of `_ROLES`
     is_clean: bool  # there is nothing to redact in the key itself
 
 

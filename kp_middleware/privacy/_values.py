@@ -102,7 +102,7 @@ _SEGMENT = re.compile(
     r"(?:[A-Za-z]?[a-z]+|[A-Z]+s?|(?:[A-Z][a-z]{2,})+|[a-z]+(?:[A-Z][a-z]{2,})+)?\d{0,4}"
 )
 _CAMEL = re.compile(r"[a-z]*(?:[A-Z][a-z]+)+\d{0,4}")
-_SEPARATORS = re.compile(r"[-/._:@,=+ ]+|'(?=(?:s|t|re|ve|ll|d|m)(?![^\W_]))")
+_SEPARATORS = re.compile(r"[-/._:@,=+ ]+|'(?=(?:s|t|re|ve|ll|d|m)(?![^\W_]))|(?<=\b[cdlmn])'")
 _TYPE = re.compile(r"_?(?:[a-z_]{1,40}\.){0,3}_?(?:[A-Z][a-z]+|[A-Z]{2,}(?=[A-Z][a-z]))+\d?")
 _TYPESET = re.compile(r"\\(?:f[A-Z]\Z|&\Z|-(?=\w))")  # of a manual page
 _PUNCTUATION = "*_()[]{}<>\"'`.,;:!?&|"
@@ -321,7 +321,7 @@ def is_long_name(value: str) -> bool:
 
 
 def is_issued_token(value: str) -> bool:
-    runs = re.findall("[A-Za-z0-9]+", value)
+    runs = re.findall(f"{_UUID}|[A-Za-z0-9]+", value)
     longest = max(runs, key=len)
     if has_both_cases(longest):
         return len(longest) >= (16 if len(runs) < 3 else 12) and has_digits(longest, 2)
@@ -432,6 +432,7 @@ CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "is_no_code": lambda value: not (is_code(value) or is_dummy(value) or is_description(value)),
     "is_no_template": lambda value: not _TEMPLATE.fullmatch(value),
     "is_number_or_mix": lambda value: value.isdecimal() or is_strong_mix(value),
+    "is_protocol_password": lambda value: is_mixed(value) and is_strong(value) and "/" not in value,
     "is_router_password": lambda value: has_digits(value) and not is_dummy(value),
     "is_flag_password": lambda value: is_strong_mix(value) and not is_hexadecimal(value),
     "is_user_password": lambda value: is_strong(value.partition(":")[2]),
