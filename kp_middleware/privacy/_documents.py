@@ -184,7 +184,7 @@ class DocumentRedactor:
                 role == "output"
                 and (
                     "bcrypt_hash" in value  # of Terraform
-                    or PRINTS_SECRET.search(f"{value.get('tool')} {value.get('input')}"[:2000])
+                    or PRINTS_SECRET.search(f"{value.get('tool')} {value.get('input')}"[:500])
                 )
             ):
                 name = "password"
