@@ -263,7 +263,7 @@ PART_OF_NAME = rf"(?P<name>{_SIGN}{{2,40}}?)"
 
 _LAST_WORDS = (  # the words with a blank before or inside names
     *("keys?", "phrase", "passe", "access", "ordine", "schl.{1,3}ssel", "cl[eé]", "clave", "sandi"),
-    *("recovery", "backup", "answer"),
+    *("recovery", "backup", "answer", "jeton", "chiave", "klucz", "ключ", "anahtarı"),
     *("kh[aẩ]u", "المرور", "السر", "السري", "عبور"),
 )
 _ENDS = (  # or is followed by the end of a secret's name
