@@ -233,9 +233,12 @@ class KnowledgePulse(Pipeline):
             text: Words to find in objective, result or steps; the best match comes first.
 
         Raises:
+            ValueError: If there is no such state.
             DatabaseError: If the file cannot be read.
             TypeError: If the pipeline has a custom store.
         """
+        if state is not None and state not in storage.STATES:
+            raise ValueError(f"state must be one of {', '.join(storage.STATES)}, got {state!r}")
         filters = storage.Filters(
             domain=domain,
             above=above,

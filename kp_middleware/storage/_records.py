@@ -229,7 +229,8 @@ class Run:
 
     Attributes:
         id: The id of its trace: ``kp:trace:…``.
-        state: ``recorded``, ``paused``, ``scored``, ``incomplete`` or ``failed``.
+        state: ``recorded``, ``paused``, ``scored``, ``incomplete`` or ``failed``; `outbox` has
+            its delivery.
         started_at: When it began: ``2026-11-01T09:14:03.120Z``.
         duration_ms: The duration; None if it was not measured.
         domain: The domain, which selects the weights of the score.

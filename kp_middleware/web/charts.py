@@ -40,7 +40,7 @@ __all__ = ["activity_bars", "novelty_band", "period_table", "removal_bars", "sco
            "waterfall"]  # fmt: skip
 
 _NO_SCORES: Final = "no scored runs yet: record a run, and its score appears after it ends"
-_NO_RUNS: Final = "nothing recorded yet: decorate a function with @kp.capture, or try the demo"
+_NO_RUNS: Final = "nothing recorded yet: record a run, or import some with kp-middleware import"
 _IF_NOT_PRIVATE: Final = "If not private"
 _PASSED: Final = "passed the threshold at the time"
 _MAX_BARS: Final = 8

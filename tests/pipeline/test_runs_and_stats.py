@@ -114,6 +114,11 @@ def test_where_nothing_is_recorded_there_are_no_runs_and_no_file_is_made(kp, db)
     assert not db.exists()
 
 
+def test_a_state_that_no_run_has_is_refused(recorded):
+    with pytest.raises(ValueError, match=r"one of blocked, .*, got 'scored'"):
+        recorded.runs(state="scored")
+
+
 def test_an_id_that_nobody_has_is_not_found(recorded):
     with pytest.raises(TraceNotFoundError):
         recorded.run("kp:trace:0000")
