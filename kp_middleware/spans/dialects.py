@@ -70,7 +70,7 @@ _MAX_CHARACTERS: Final = 1 << 20
 _MAX_LITERAL: Final = 4096  # characters
 _KEPT_PREFIXES: Final = (
     *("gen_ai.", "openinference.", "traceloop.", "llm.", "input.", "output.", "tool", "agent."),
-    *("graph.node.id", "session.id", "final_result", "error.type", "strands."),
+    *("graph.node.id", "session.id", "final_result", "error.type", "strands.", "retrieval."),
     "pydantic_ai.all_messages",
 )
 _DROPPED_PREFIXES: Final = (
@@ -374,7 +374,9 @@ def _openinference(kind: Kind, name: str, attributes: Attributes) -> SpanContent
         keys = (key for key in _OPENINFERENCE_ARGUMENT_KEYS if key in attributes)
         arguments = next((parse_arguments(attributes[key]) for key in keys), None)
         keywords = as_dict(arguments).get("kwargs")
-        result = parse_json(attributes.get("output.value"))
+        documents = _unflatten(attributes, "retrieval.documents.", "document")
+        texts = "\n\n".join(filter(None, (as_text(one.get("content")) for one in documents)))
+        result = texts or parse_json(attributes.get("output.value"))
         return SpanContent(
             kind,
             first_text(attributes, "tool.name") or _METHOD.sub("", name),
@@ -382,13 +384,15 @@ def _openinference(kind: Kind, name: str, attributes: Attributes) -> SpanContent
             arguments=keywords if isinstance(keywords, dict) else arguments,
             result=as_dict(result, "data").get("content", result),  # LangChain's message
         )
-    request = as_text(attributes.get("input.value")) if kind == "agent" else ""
-    task = as_dict(parse_json(request)).get("task") if request.startswith("{") else ""
+    request = as_text(attributes.get("input.value"))
+    is_json = request.startswith(("{", "["))
+    task = as_dict(parse_json(request)).get("task") if kind == "agent" and is_json else ""
     return SpanContent(
         kind,
         first_text(attributes, "agent.name", "graph.node.id") if kind == "agent" else "",
         answer=last_text(_parse(_unflatten(attributes, "llm.output_messages.", "message"))) or None,
         output=parse_json(attributes["output.value"]) if "output.value" in attributes else None,
+        request="" if is_json or kind == "agent" else request,
         task=as_text(task),
         conversation=first_text(attributes, "session.id") or None,
     )

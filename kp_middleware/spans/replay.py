@@ -288,7 +288,7 @@ class _StepWriter:
         if span is self._root or span.kind == "agent":
             return True
         if span.kind == "retriever":
-            return span.enclosing_tool is None
+            return all(one.kind not in {"tool", "retriever"} for one in span.ancestors())
         if span.kind not in {"model", "tool"}:
             return False
         outer = next((one for one in span.ancestors() if one.kind not in {None, "chain"}), None)

@@ -328,3 +328,27 @@ def test_rule_9_a_cancellation_may_be_told_beside_the_status(provider, tracer, c
 
     assert [run.error_type for run in collector.runs] == ["GeneratorExit", "CancelledError"]
     assert not any(run.complete for run in collector.runs)
+
+
+def test_an_agent_tells_the_texts_that_its_models_lack(tracer, collector):
+    asked, said = messages_json(text("An egg?"), role="user"), messages_json(text("Yes."))
+    with agent(tracer, **{"gen_ai.input.messages": asked, "gen_ai.output.messages": said}):
+        model(tracer)
+
+    [run] = collector.runs
+    told = run.trace.task.objective, run.trace.outcome.result_summary, run.complete
+    assert told == ("An egg?", "Yes.", True)
+
+
+def test_a_run_that_was_resumed_has_the_objective_of_its_history(tracer, collector):
+    history = [
+        {"role": "user", "parts": [text("Delete it.")]},
+        {"role": "assistant", "parts": [call("delete", "c1")]},
+        {"role": "user", "parts": [{"type": "function_approval_response"}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "result": "done"}]},
+    ]
+    with agent(tracer):
+        model(tracer, text("Done."), **{"gen_ai.input.messages": json.dumps(history)})
+
+    [run] = collector.runs
+    assert (run.trace.task.objective, step_lines(run)) == ("Delete it.", ["thought Done."])
