@@ -103,9 +103,14 @@ def read_atif(values: Iterable[object], context: ImportContext) -> Iterator[Sour
             continue
         session, agent = as_name(document.get("session_id")), as_dict(document, "agent")
         key = as_name(document.get("trajectory_id")) or session or fingerprint(value)
-        run = SourceRun(context, key, session)
+        run, request = SourceRun(context, key, session), ""
         for step in as_dicts(document.get("steps")):
-            _read_step(run, step, as_name(agent.get("model_name")))
+            if step.get("is_copied_context") is not True:
+                _read_step(run, step, as_name(agent.get("model_name")))
+            elif step.get("source") == "user":  # of the trajectory that this one continues
+                request = text_of(step.get("message"))
+        if not run.recorder.objective:
+            run.recorder.set_objective(request)
         totals = as_dict(document, "final_metrics")
         run.count_total(totals, "total_prompt_tokens", "total_completion_tokens")
         run.recorder.success = _read_atif_verdict(document, context.path)

@@ -3,7 +3,14 @@
 import json
 
 import pytest
-from import_samples import lines, otlp_spans, phoenix_spans, step_tuples
+from import_samples import (
+    langfuse_observations,
+    langsmith_runs,
+    lines,
+    otlp_spans,
+    phoenix_spans,
+    step_tuples,
+)
 
 REFUND = [
     ("observation", "", "Refund order A1."),
@@ -140,3 +147,65 @@ def test_results_of_tools_without_spans_are_in_what_the_model_was_given(read):
         ("thought", "", "Done."),
     ]
     assert run.complete
+
+
+def test_spans_of_langsmith_become_runs_in_the_order_of_their_events(read):
+    spans = [*langsmith_runs("t1"), *langsmith_runs("t2", 1)]
+
+    (first, second), _ = read("langsmith", lines(*reversed(spans)))
+
+    assert second.trace.metadata.created_at < first.trace.metadata.created_at
+    assert step_tuples(first) == [
+        ("observation", "", "Refund order A1."),
+        ("thought", "", "I look."),
+        ("tool_call", "look_up", ""),
+        ("observation", "look_up", "12 EUR"),
+        ("tool_call", "pay", ""),
+        ("error_recovery", "pay", "E: no"),
+    ]
+    assert (first.thread_id, first.input_tokens) == ("a-thread", 4)
+    assert first.trace.outcome.result_summary == "Done."
+    assert (first.trace.metadata.success, first.success_source) == (False, "verdict")
+
+
+def test_langsmiths_bulk_export_has_json_in_texts(read):
+    columns = ("inputs", "outputs", "extra", "feedback_stats")
+    texts = [
+        {**run, **{name: json.dumps(run[name]) for name in columns if name in run}}
+        for run in langsmith_runs()
+    ]
+
+    (run,), _ = read("langsmith", lines(*langsmith_runs()))
+    (other,), _ = read("langsmith", lines(*texts))
+
+    assert step_tuples(other) == step_tuples(run)
+    assert (other.thread_id, other.success_source) == ("a-thread", "verdict")
+
+
+def test_observations_of_langfuse_become_a_run(read):
+    (run,), _ = read("langfuse", lines(*langfuse_observations()))
+
+    assert step_tuples(run) == [
+        ("observation", "", "Refund order A1."),
+        ("thought", "", "I look."),
+        ("tool_call", "look_up", ""),
+        ("observation", "look_up", "12 EUR"),
+    ]
+    assert (run.thread_id, run.model, run.input_tokens) == ("a-session", "m", 5)
+    assert run.trace.outcome.result_summary == "Done."
+
+
+def test_a_trace_of_langfuses_page_is_read_with_its_scores(read):
+    observations = [{**one, "trace_id": None} for one in langfuse_observations()[:2]]
+    document = {
+        "id": "f1",
+        "timestamp": "2026-11-01T09:00:00Z",
+        "input": "Refund order A1.",
+        "observations": [{**one, "traceId": "f1"} for one in observations],
+        "scores": [{"name": "good", "value": 0.2}],
+    }
+
+    (run,), _ = read("langfuse", json.dumps(document, indent=2))
+
+    assert len(run.trace.steps) == 4
+    assert (run.trace.metadata.success, run.success_source) == (False, "verdict")
