@@ -368,9 +368,9 @@ class KPCallbackHandler(BaseCallbackHandler):
         if not self._runs.is_new(run_id, parent_id):
             return None
         outer = captured_recorder()
-        # in a fallback, LangChain does not name the run around it
-        if outer is None and (enclosing := self._runs.get(current_run_id())) is not None:
-            outer = enclosing.root.recorder
+        # in a fallback, LangChain does not name the run around it; LangSmith's may be between
+        if outer is None and (run := self._runs.join(run_id, current_run_id())) is not None:
+            return run
         # LangGraph before 1.1.5 is known by its default name alone
         is_graph = metadata.get("ls_integration", name) in {"langgraph", "LangGraph"}
         recorder = outer or self._record("langgraph" if is_graph else "langchain")

@@ -411,7 +411,7 @@ def _span_content(
         kind,
         label if kind == "agent" else "",
         answer=last_text(answers) or _by_key(output, ANSWER_KEYS) or None,
-        complete=True if output is not None else None,
+        complete=None if output is None else not (outputs and outputs[-1].calls),
         task=requests[-1] if requests else _by_key(input_, TASK_KEYS),
     )
 

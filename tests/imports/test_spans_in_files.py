@@ -168,6 +168,15 @@ def test_spans_of_langsmith_become_runs_in_the_order_of_their_events(read):
     assert (first.trace.metadata.success, first.success_source) == (False, "verdict")
 
 
+def test_a_graph_that_waits_for_a_person_is_incomplete(read):
+    root, model = langsmith_runs()[:2]
+    waits = {"type": "ai", "content": "Shall I?", "tool_calls": [{"name": "pay", "id": "c1"}]}
+
+    (run,), _ = read("langsmith", lines(root | {"outputs": {"messages": [waits]}}, model))
+
+    assert not run.complete
+
+
 def test_langsmiths_bulk_export_has_json_in_texts(read):
     columns = ("inputs", "outputs", "extra", "feedback_stats")
     texts = [

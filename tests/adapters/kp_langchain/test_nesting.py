@@ -1,12 +1,15 @@
 """Runs inside runs: one root, one trace, which says whose each step is."""
 
 import asyncio
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_notebook import story
 from scripted_agents import GO, agent, graph_of, speaking
+from scripted_events import answering
 from scripted_models import FlakyModel, ScriptedModel, answer_of, calls
 from versions import create_agent, needs
 from ways_to_run import ainvoke, invoke
@@ -282,3 +285,22 @@ def test_an_async_function_in_another_event_loop_is_part_of_the_trace(kp, config
         "observation delegate: deep",
         "thought: done",
     ]
+
+
+def test_a_run_of_another_tracer_may_be_between(handler, config, notebook):
+    called = answering(calls(add={"a": 1, "b": 2}))
+    call_id = called.generations[0][0].message.tool_calls[0]["id"]
+
+    def work(_):
+        model, add, between = (uuid.uuid4() for _ in range(3))
+        handler.on_chat_model_start({}, [[]], run_id=model, parent_run_id=between)
+        handler.on_llm_end(called, run_id=model)
+        handler.on_tool_start(
+            {"name": "add"}, "", run_id=add, parent_run_id=between, tool_call_id=call_id
+        )
+        handler.on_tool_end("3", run_id=add)
+        return "done"
+
+    RunnableLambda(work).invoke("go", config)
+
+    assert notebook.story == ["tool_call add(a=1, b=2)", "observation add: 3"]
