@@ -9,9 +9,10 @@ import failing_servers as at
 import pytest
 
 from kp_middleware import KnowledgePulse
+from kp_middleware.database import connect
 from kp_middleware.locations import pacing_file
 from kp_middleware.rate_limit import Pace
-from kp_middleware.storage import PacingTable
+from kp_middleware.storage import PacingTable, read_paces
 from kp_middleware.testing import Fault, LocalRegistry
 
 pytestmark = pytest.mark.usefixtures("usual_network")
@@ -78,6 +79,21 @@ def test_a_key_or_a_server_of_no_use_fails_and_each_is_told_apart(examined, serv
     assert (found["ok"], exit_code) == (False, code)
     assert words in found["detail"]
     assert words in again["detail"]
+
+
+@pytest.mark.parametrize("command", ["doctor", "outbox reconcile"])
+def test_a_429_to_a_command_counts_for_all_programs(db, type_command, monkeypatch, command):
+    connect(db).close()
+    monkeypatch.setenv("KP_AGENT_ID", "agent-1")
+    monkeypatch.setenv("KP_API_KEY", at.KEY)
+
+    with at.serving(at.page("429 Slow", "X-RateLimit-Limit: 30", "Retry-After: 7200")) as port:
+        monkeypatch.setenv("KP_REGISTRY_URL", f"http://127.0.0.1:{port}")
+        result = type_command(*command.split())
+
+    (found,) = read_paces(pacing_file())
+    assert result.exit_code == 5
+    assert found.pace.paused_until - found.pace.limited_at >= 7200
 
 
 def test_a_registry_that_asks_for_patience_is_not_asked_for_more(examined, monkeypatch):

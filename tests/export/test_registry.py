@@ -66,6 +66,13 @@ def test_a_path_in_the_url_is_kept(local):
     assert local.requests[0].path == "/behind/a/proxy/v1/knowledge"
 
 
+def test_a_limit_of_nothing_is_no_limit():
+    answer = Answer(201, b'{"data":{"id":"x"}}', {"X-RateLimit-Limit": "0", "X-RateLimit-Remaining": "-1"})
+
+    with LocalRegistry(answers=[answer]) as local, registry_at(local.url, local.api_key) as at:
+        assert at.export(ITEM).allowance == Allowance()
+
+
 @pytest.mark.parametrize("status", [400, 403, 429, 500])
 def test_nothing_is_tried_twice(status):
     with LocalRegistry(answers=[status]) as local:

@@ -66,6 +66,7 @@ def test_what_came_after_the_run_is_not_ranked_and_its_credit_counts_for_a_late_
     put(0.1, credit=1.0)
     own, late = put(0.5), keep(domain="code")
     put(0.9, credit=2.0)
+    put(0.9, credit=3.0, gate="top 20%")
 
     found = ranking(own)
 
