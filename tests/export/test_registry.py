@@ -67,7 +67,8 @@ def test_a_path_in_the_url_is_kept(local):
 
 
 def test_a_limit_of_nothing_is_no_limit():
-    answer = Answer(201, b'{"data":{"id":"x"}}', {"X-RateLimit-Limit": "0", "X-RateLimit-Remaining": "-1"})
+    headers = {"X-RateLimit-Limit": "0", "X-RateLimit-Remaining": "-1"}
+    answer = Answer(201, b'{"data":{"id":"x"}}', headers)
 
     with LocalRegistry(answers=[answer]) as local, registry_at(local.url, local.api_key) as at:
         assert at.export(ITEM).allowance == Allowance()

@@ -389,6 +389,7 @@ def test_a_trajectory_of_atif_has_its_calls_results_and_reward(read):
         ("observation", "sh", "3"),
     ]
     assert (run.success_source, run.input_tokens, run.duration_ms) == ("verdict", 8, 2000)
+    assert run.model == "a-model"
 
     totals = {"total_prompt_tokens": 90, "total_completion_tokens": 9}
     steps = [{**step, "metrics": None} for step in ATIF["steps"]]

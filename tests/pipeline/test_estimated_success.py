@@ -72,6 +72,20 @@ def test_what_was_told_of_twenty_runs_tells_the_next_apart(kp, submit, stored):
     assert min(run["rank_key"] for run in good) > max(run["rank_key"] for run in bad)
 
 
+def test_a_run_like_those_that_failed_is_less_likely_a_success(kp, stored):
+    def put(task):
+        trace = ReasoningTrace.of(task, [Step(step_id=0, type="thought", content="Done.")])
+        kp.submit(trace)
+        return trace.id
+
+    for number in range(20):
+        kp.feedback(put(f"Task {number % 2}"), success=number % 2 == 0)
+
+    good, bad = (stored(put(task))["p_success"] for task in ("Task 0", "Task 1"))
+
+    assert good > 0.5 > bad
+
+
 def test_what_the_agent_says_is_not_replaced(kp, submit, stored):
     teach(kp, submit)
 
