@@ -176,16 +176,16 @@ def test_a_run_that_is_kept_in_part_has_all_its_steps(submit, column, db):
 
 
 def test_only_what_is_selected_gets_another_score_and_all_take_part(submit, connection, column, db):
-    runs = [*traces(1, domain="law"), *traces(2, domain="code")]
-    submit(runs)
-    (law, *_) = rows(connection, "traces")
+    alike = [*traces(1, domain="law", seed=2), *traces(1, domain="code", seed=2)]
+    submit([*traces(1, domain="code"), *alike])
+    (_, law, _) = rows(connection, "traces")
     profiles = {"code": HASTY, "law": HASTY}
 
     rescoring = rescore(db, StandInEmbedder(), domain="code", profiles=profiles)
 
-    assert rows(connection, "traces")[0] == law
-    assert column("outcome_confidence_weight") == [0.25, 1, 1]
-    assert column("nearest_seq") == [None, 1, 1]
+    assert rows(connection, "traces")[1] == law
+    assert column("outcome_confidence_weight") == [1, 0.25, 1]
+    assert column("nearest_seq") == [None, 1, 2]
     assert rescoring.counts == {"changed": 2}
 
     connection.execute("UPDATE traces SET started_at = '2026-01-0' || seq || 'T00:00:00.000Z'")
