@@ -186,7 +186,7 @@ def test_only_what_is_selected_gets_another_score_and_all_take_part(submit, conn
     assert rows(connection, "traces")[1] == law
     assert column("outcome_confidence_weight") == [1, 0.25, 1]
     assert column("nearest_seq") == [None, 1, 2]
-    assert rescoring.counts == {"changed": 2}
+    assert rescoring.counts["changed"] == 2
 
     connection.execute("UPDATE traces SET started_at = '2026-01-0' || seq || 'T00:00:00.000Z'")
     rescore(db, None, since="2026-01-02")
