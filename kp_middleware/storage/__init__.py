@@ -75,13 +75,10 @@ from kp_middleware.storage._store import (
     CANCELLED_BY_USER,
     MAY_HAVE_BEEN_SENT,
     PausedRun,
-    Rescue,
     Retention,
     RunPicker,
     Store,
-    StoredOutcome,
     StoredRun,
-    StoredVersion,
 )
 
 __all__ = ["CANCELLED_BY_USER", "COUNTED", "DATABASE_ERRORS", "MAY_HAVE_BEEN_SENT", "MIN_P",
@@ -91,11 +88,11 @@ __all__ = ["CANCELLED_BY_USER", "COUNTED", "DATABASE_ERRORS", "MAY_HAVE_BEEN_SEN
            "FeedbackRecord", "Filters", "FreeQuery", "Funnel", "GroupCounts", "History",
            "LabelledRun", "LastDecisions", "MapPoint", "ModelTokens", "NoveltyDay", "OutboxAdmin",
            "OutboxTable", "Overview", "PacingTable", "PastRun", "PastRuns", "PausedRun", "Period",
-           "Pruning", "Queue", "RecallCandidate", "RecallFilter", "Removal", "Rescue", "Retention",
+           "Pruning", "Queue", "RecallCandidate", "RecallFilter", "Removal", "Retention",
            "ReviewBacklog", "ReviewItem", "Run", "RunDocument", "RunEstimate", "RunKind",
            "RunPicker", "RunSummary", "ScoreSlices", "Scoring", "SharedBacklog", "SharedPace",
            "SharedRuns", "Slice", "SqliteStore", "StepRecord", "Store", "StoredEstimate",
-           "StoredOutcome", "StoredRun", "StoredVersion", "SuccessRecord", "ToolUse", "TopRun",
+           "StoredRun", "SuccessRecord", "ToolUse", "TopRun",
            "domain_names", "fork_lock", "is_damage", "lift_stops", "permission_warning",
            "read_paces", "schema_version", "to_database_error", "tool_names", "trace_ids",
            "upgrade_file"]  # fmt: skip
