@@ -172,7 +172,8 @@ KINDS["messages, labels and types"] = (
         {"i18n": {"password": "Password", "forgot_password": "Forgot password?"}},
         'log {"i18n": {"password": "Password", "forgot_password": "Forgot password?"}}',
         *({"auth": {"type": "bearer"}}, {"auth": {"provider": "google"}}),
-        '{"field": "password", "message": "must not be empty"}',
+        *('{"field": "password", "message": "must not be empty"}', '{"password": 123}'),
+        "kind: Deployment # of the secret\ndata:\n  mode: quiet\n",
         "message Login { string user = 1; string password = 2; }",
         *(
             "  optional string api_key = 12;",
