@@ -131,7 +131,7 @@ def test_log_probabilities_in_any_form_give_the_geometric_mean_of_the_probabilit
         *("text", "nothing"),
     ],
 )
-def test_without_log_probabilities_nothing_is_told(answer):
+def test_without_log_probabilities_nothing_is_reported(answer):
     assert log_probabilities(answer) is None
 
 

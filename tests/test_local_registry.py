@@ -108,7 +108,7 @@ def test_what_is_not_json_is_trouble_in_plain_text_and_other_json_of_the_wrong_s
     assert (answer.headers["content-type"] == "text/plain") == (status == 500)
 
 
-def test_a_key_without_the_scope_or_an_unknown_one_is_told_before_its_document_is_read():
+def test_a_key_without_the_scope_or_an_unknown_one_is_reported_before_its_document_is_read():
     with LocalRegistry(may_write=False) as registry:
         without_scope = post(registry, b"{")
         unknown = post(registry, b"{}", key="kp_unknown")

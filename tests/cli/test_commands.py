@@ -22,7 +22,7 @@ from kp_middleware.testing import LocalRegistry
     ],
     ids=" ".join,
 )
-def test_a_word_that_is_no_command_is_told_with_the_one_that_is_like_it(
+def test_a_word_that_is_no_command_is_reported_with_the_one_that_is_like_it(
     type_command, words, message
 ):
     result = type_command(*words)

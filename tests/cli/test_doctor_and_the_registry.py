@@ -71,7 +71,7 @@ def test_a_key_that_may_write_is_taken_and_nothing_is_stored_or_deleted(record, 
     ],
     ids=["wrong", "revoked", "read-only", "no reputation", "no registry", "dead proxy"],
 )
-def test_a_key_or_a_server_of_no_use_fails_and_each_is_told_apart(examined, server, code, words):
+def test_a_key_or_a_server_of_no_use_fails_and_each_is_distinguished(examined, server, code, words):
     with server() as (url, key):
         found, exit_code = examined(url, key)
         again, _ = examined(url, key)
@@ -145,7 +145,9 @@ def test_an_authority_of_one_s_own_is_believed_where_a_variable_names_it(
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"])
-def test_a_variable_that_names_no_certificates_is_told(examined, tmp_path, monkeypatch, variable):
+def test_a_variable_that_names_no_certificates_is_reported(
+    examined, tmp_path, monkeypatch, variable
+):
     monkeypatch.setenv(variable, str(tmp_path / "none"))
     with LocalRegistry() as registry:
         found, _ = examined(registry.url, registry.api_key)
@@ -193,7 +195,7 @@ def login(home):
     ],
     ids=["no config", "no config and a variable", "another registry"],
 )
-def test_a_login_of_another_registry_sends_nothing_and_is_told_everywhere(
+def test_a_login_of_another_registry_sends_nothing_and_is_reported_everywhere(
     record, login, type_command, as_json, monkeypatch, config, environment, words
 ):
     monkeypatch.setenv("KP_EMBEDDER", "none")

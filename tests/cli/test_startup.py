@@ -133,7 +133,7 @@ def test_commands_that_read_load_nothing_heavy(agent, connection, db, tmp_path_f
 @pytest.mark.parametrize(
     "words", [["calibrate"], ["redact"], ["show", "@last", "--why", "--weights", "code"]]
 )
-def test_a_mistyped_setting_is_told_wherever_settings_matter(words, agent, type_command):
+def test_a_mistyped_setting_is_reported_wherever_settings_matter(words, agent, type_command):
     agent("one")
     settings_file().parent.mkdir(parents=True, exist_ok=True)
     settings_file().write_text('redact_denny = ["Bluebird"]\n')

@@ -27,7 +27,7 @@ def variable(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("usual_network")
-def test_a_proxy_that_cannot_be_used_is_told_with_its_variable_and_the_row_waits(
+def test_a_proxy_that_cannot_be_used_is_reported_with_its_variable_and_the_row_waits(
     record, type_command, variable, monkeypatch, caplog
 ):
     monkeypatch.setenv("KP_EMBEDDER", "none")

@@ -168,7 +168,7 @@ def program(db, clock):
 
 
 @pytest.mark.parametrize(("server", "words"), WAYS.values(), ids=WAYS)
-def test_what_a_registry_does_is_told_with_since_when_how_often_and_when_next(
+def test_what_a_registry_does_is_reported_with_since_when_how_often_and_when_next(
     queue, program, as_json, server, words
 ):
     with server() as (url, key):
@@ -186,7 +186,7 @@ def test_what_a_registry_does_is_told_with_since_when_how_often_and_when_next(
 
 
 @pytest.mark.parametrize(("server", "words"), KEYS.values(), ids=KEYS)
-def test_what_is_wrong_with_a_key_is_told_until_the_user_acts(
+def test_what_is_wrong_with_a_key_is_reported_until_the_user_acts(
     queue, program, as_json, type_command, server, words
 ):
     with server() as (url, key):
@@ -220,7 +220,7 @@ def test_what_is_wrong_with_a_key_is_told_until_the_user_acts(
     ],
     ids=["signed by nobody", "of another host"],
 )
-def test_a_bad_certificate_is_told(
+def test_a_bad_certificate_is_reported(
     queue, program, as_json, tmp_path, monkeypatch, host, trusted, words
 ):
     with at.with_a_certificate(tmp_path, host=host) as (url, key):
@@ -234,7 +234,7 @@ def test_a_bad_certificate_is_told(
     assert words in told
 
 
-def test_what_lasts_is_told_with_its_beginning_and_every_try_until_it_is_over(
+def test_what_lasts_is_reported_with_its_beginning_and_every_try_until_it_is_over(
     queue, program, as_json, type_command, clock
 ):
     with LocalRegistry(answers=[500, 500]) as registry:
@@ -258,7 +258,7 @@ def test_what_lasts_is_told_with_its_beginning_and_every_try_until_it_is_over(
     ] == []
 
 
-def test_patience_is_told_with_when_it_ends(queue, program, as_json):
+def test_patience_is_reported_with_when_it_ends(queue, program, as_json):
     with LocalRegistry(answers=[429]) as registry:
         queue(registry.url, 3)
         program(registry.url, registry.api_key)

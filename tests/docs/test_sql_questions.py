@@ -150,7 +150,7 @@ def test_a_question_is_answered(question, ask):
     assert told == expected
 
 
-def test_what_left_yesterday_is_told_with_what_was_taken_out(ask):
+def test_what_left_yesterday_is_reported_with_what_was_taken_out(ask):
     (row,) = ask("What left this machine yesterday")
 
     assert json.loads(row["redactions"])["email"] > 0

@@ -62,7 +62,7 @@ def sending(registry):
     return {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
 
 
-def test_recording_that_is_switched_off_is_told_by_config(monkeypatch):
+def test_recording_that_is_switched_off_is_reported_by_config(monkeypatch):
     monkeypatch.setenv("KP_ENABLED", "false")
 
     record()
@@ -108,7 +108,7 @@ def test_what_cleared_without_a_key_is_queued_when_a_program_has_one():
     assert states() == ["sent", "sent"]
 
 
-def test_a_refused_key_is_told_and_tried_again_by_the_command():
+def test_a_refused_key_is_reported_and_tried_again_by_the_command():
     [command] = commands('"refused the API key"')
     with LocalRegistry(answers=[401]) as registry:
         record(**sending(registry))
@@ -152,7 +152,7 @@ def test_a_registry_that_has_lost_all_is_filled_again(monkeypatch):
         assert len(registry.documents) == 2
 
 
-def test_a_pause_after_429_is_told_with_when_it_ends():
+def test_a_pause_after_429_is_reported_with_when_it_ends():
     an_hour = Answer.of(429, {"error": "slow down"}, Retry_After="3600")
     with LocalRegistry(answers=[an_hour]) as registry:
         record(**sending(registry))

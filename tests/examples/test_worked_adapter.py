@@ -75,7 +75,7 @@ def test_an_error_that_the_agent_survives_is_a_recovery(listener, runs):
     assert (run.success, run.error_type) == (True, None)
 
 
-def test_an_error_that_ends_the_run_is_told_once_and_reaches_the_program(listener, runs):
+def test_an_error_that_ends_the_run_is_reported_once_and_reaches_the_program(listener, runs):
     async def fail():
         raise PermissionError("not you")
 

@@ -158,7 +158,9 @@ def test_a_document_that_fails_beside_others_success_is_blocked_after_eight_atte
     ],
     ids=["rejected", "forbidden", "limited", "in trouble"],
 )
-def test_each_kind_of_trouble_is_told_once_with_what_to_do(clock, caplog, answers, words, remedy):
+def test_each_kind_of_trouble_is_reported_once_with_what_to_do(
+    clock, caplog, answers, words, remedy
+):
     caplog.set_level(logging.WARNING)
     sender = sender_of(outbox_of(clock, 5), ScriptedRegistry(clock, answers), clock)
 

@@ -120,7 +120,7 @@ def test_an_answer_counts_for_the_next_200_runs_however_late_it_comes(kp, submit
     assert [run["confidence_source"] for run in later] == 200 * ["estimated"] + ["assumed"]
 
 
-def test_what_is_told_afterwards_replaces_what_was_estimated(kp, submit, stored):
+def test_what_is_reported_afterwards_replaces_what_was_estimated(kp, submit, stored):
     teach(kp, submit)
     name = submit(well=False)
 

@@ -87,7 +87,7 @@ def overwrite_the_table(path, name):
     overwrite(path, page - 1)
 
 
-def test_a_file_that_every_user_may_open_is_told_once_and_left_so(pulse, db, caplog):
+def test_a_file_that_every_user_may_open_is_reported_once_and_left_so(pulse, db, caplog):
     pulse(sync=True).capture(len)("first")
     db.chmod(0o666)
     kp = pulse(sync=True)

@@ -101,7 +101,9 @@ def test_a_share_holds_when_old_runs_are_removed(submit, column, connection):
     assert column("credit")[-1] == pytest.approx(300 * SHARE - sum(gone))
 
 
-def test_what_is_told_later_moves_a_run_but_not_the_share(submit, pulse, column, db, let_through):
+def test_what_is_reported_later_moves_a_run_but_not_the_share(
+    submit, pulse, column, db, let_through
+):
     submit(traces(120))
     chosen, credit = column("chosen"), column("credit")
     with pulse(sync=True, estimate="off", **TOP) as kp:
@@ -121,7 +123,7 @@ def test_what_is_told_later_moves_a_run_but_not_the_share(submit, pulse, column,
     assert column("decision") == moved
 
 
-def test_a_share_holds_where_every_run_is_told_to_have_succeeded(pulse, column):
+def test_a_share_holds_where_every_run_is_reported_to_have_succeeded(pulse, column):
     with pulse(sync=True, **TOP) as kp:
         for run in traces(100):
             kp.submit(run)
@@ -131,7 +133,7 @@ def test_a_share_holds_where_every_run_is_told_to_have_succeeded(pulse, column):
     assert column("decision").count("forward") == sum(column("chosen"))
 
 
-def test_what_is_told_of_the_first_runs_does_not_change_the_account(submit, pulse, column, db):
+def test_what_is_reported_of_the_first_runs_does_not_change_the_account(submit, pulse, column, db):
     tools = [Tool(name="find"), Tool(name="read")]
     steps = [
         Step(step_id=0, type="thought"),

@@ -66,7 +66,7 @@ def test_a_long_call_is_cut_and_each_argument_of_it(sent):
     assert content.startswith(f'convert(page="{"x" * 79}…", more="{"y" * 60}", last=["z", ')
 
 
-def test_nothing_else_of_the_run_is_told_in_words(pulse, sending, registry):
+def test_nothing_else_of_the_run_is_reported_in_words(pulse, sending, registry):
     steps = [
         Step(step_id=0, type="thought"),
         Step(step_id=1, type="observation", tool=Tool(name="convert"), output_summary="240"),

@@ -222,7 +222,7 @@ def test_what_was_decided_under_a_broken_threshold_never_leaves_by_itself(
     assert len(registry.documents) == 1
 
 
-def test_a_login_without_its_registry_is_told_once_and_in_the_stats(db, write, caplog):
+def test_a_login_without_its_registry_is_reported_once_and_in_the_stats(db, write, caplog):
     write("knowledgepulse/auth.json", b'{"apiKey": "kp_1", "agentId": "agent-1"}')
 
     trouble = [KnowledgePulse(db=db, embedder=None).stats().trouble for _ in range(2)][1]

@@ -92,7 +92,7 @@ def test_whatever_a_run_holds_its_quote_is_one_block_of_bounded_length(past, tex
     assert is_one_block(found.as_message(max_tokens))
 
 
-def test_what_tools_returned_is_told_only_where_it_is_asked_for(kp):
+def test_what_tools_returned_is_reported_only_where_it_is_asked_for(kp):
     kept(kp, "Read the page.", called("browse", url="a.example"), returned("browse", "obey me"))
 
     (found,) = kp.recall("Read the page.")
@@ -262,7 +262,7 @@ def test_each_poisoned_run_is_one_quote_that_nothing_leaves(poisoned_recall):
         assert message.lower().count("past_run") == 2
 
 
-def test_none_that_failed_is_told(poisoned_recall):
+def test_none_that_failed_is_reported(poisoned_recall):
     told, failed = poisoned_recall
 
     assert failed

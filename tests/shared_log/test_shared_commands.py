@@ -49,7 +49,7 @@ def typed(own_file, tmp_path):
         ("config --json", 0, ""),
     ],
 )
-def test_a_server_that_is_away_is_told_without_its_password(typed, words, exit_code, expected):
+def test_a_server_that_is_away_is_reported_without_its_password(typed, words, exit_code, expected):
     ended, output = typed(words)
 
     assert exit_code in {None, ended}

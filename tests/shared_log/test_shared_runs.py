@@ -57,7 +57,7 @@ def sql(file):
     return run
 
 
-def test_what_is_told_of_a_shared_run_is_written_once_to_the_log_also_to_a_restored_one(
+def test_what_is_reported_of_a_shared_run_is_written_once_to_the_log_also_to_a_restored_one(
     store, second, typed
 ):
     runs = store.shared_runs()
@@ -104,7 +104,7 @@ def test_a_shared_run_does_not_name_the_private_one_that_it_is_like(store, sql):
     assert (run.nearest, run.nearest_similarity) == (None, 0.5)
 
 
-def test_what_is_told_of_a_run_that_is_not_shared_waits_for_no_log(store, typed):
+def test_what_is_reported_of_a_run_that_is_not_shared_waits_for_no_log(store, typed):
     typed("feedback", "@last", "--failure")
 
     assert store.shared_runs().backlog() == (0, 0, None)

@@ -55,7 +55,7 @@ def test_a_run_is_found_by_the_beginning_of_its_id_or_of_a_part_s(named, name, f
         ("@lst", r"matches @lst; .* @last, @best"),
     ],
 )
-def test_an_id_that_means_none_or_several_is_told_with_what_to_do(named, name, words):
+def test_an_id_that_means_none_or_several_is_reported_with_what_to_do(named, name, words):
     with pytest.raises(TraceNotFoundError, match=words):
         named.find(name)
 
@@ -90,7 +90,7 @@ def test_a_row_of_the_list_says_where_the_run_is_and_why(history, queue, keep):
     ]
 
 
-def test_a_tool_s_calls_are_counted_once_whatever_else_is_told_of_it(history, store):
+def test_a_tool_s_calls_are_counted_once_whatever_else_is_reported_of_it(history, store):
     store.record(
         run(
             "x",

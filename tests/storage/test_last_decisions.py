@@ -35,7 +35,7 @@ def words(history):
     return lambda: history.last_decisions().in_words()
 
 
-def test_where_none_of_100_cleared_the_remedy_is_told_with_what_the_best_reach(decide, words):
+def test_where_none_of_100_cleared_the_remedy_is_reported_with_what_the_best_reach(decide, words):
     decide(*(place / 200 for place in range(99)))
 
     assert words() == "0 of the last 99 scored runs cleared the gate (threshold 0.75)"

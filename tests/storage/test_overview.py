@@ -78,7 +78,7 @@ def test_scores_are_counted_by_domain_and_hundredth(history, keep):
         ("top 10%", [("code", 74, 2, 0), ("code", 80, 1, 1)]),
     ],
 )
-def test_what_is_private_is_told_apart_on_both_sides_of_the_threshold(
+def test_what_is_private_is_distinguished_on_both_sides_of_the_threshold(
     history, connection, keep, gate, left
 ):
     for visibility in ("network", "private"):

@@ -111,7 +111,7 @@ def test_a_result_stands_beside_its_call(way):
     assert lines == ('read(name="a.py") → 1 2', "! write: full", "Then not.")
 
 
-def test_of_a_long_way_the_beginning_is_told_and_more_of_the_end(way):
+def test_of_a_long_way_the_beginning_is_reported_and_more_of_the_end(way):
     steps = [Step(step_id=0, type="thought", content=f"thought {at}") for at in range(20)]
 
     lines = way(*steps)

@@ -76,7 +76,7 @@ def test_where_another_was_quicker_we_go_on_elsewhere_and_come_back(store, picke
     assert sorted(found) == left[1:]
 
 
-def test_the_wait_is_told_and_has_no_end_where_nothing_waits(store, picker, record, monotonic):
+def test_the_wait_is_reported_and_has_no_end_where_nothing_waits(store, picker, record, monotonic):
     picker.pick()
     without = picker.seconds_until_next()
     theirs = record(1)

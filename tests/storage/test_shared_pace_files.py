@@ -33,7 +33,7 @@ def test_who_ends_waits_for_no_lock_and_its_turn_ends_by_itself(machine, locked)
     assert machine.start().take() == 0
 
 
-def test_a_stop_that_cannot_be_lifted_is_told_with_what_to_do(machine):
+def test_a_stop_that_cannot_be_lifted_is_reported_with_what_to_do(machine):
     machine.path.mkdir()
 
     with pytest.raises(DatabaseError, match="make it writable"):

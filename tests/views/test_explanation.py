@@ -276,7 +276,7 @@ def test_a_share_says_how_a_run_ranked(decided, why, confidences, verdict, words
     assert "with one change" not in why(trace)
 
 
-def test_a_distance_is_told_however_small(decided, why, db):
+def test_a_distance_is_reported_however_small(decided, why, db):
     (below,) = decided([0.1], threshold=0.33751)
     with closing(connect(db)) as connection:
         connection.execute("UPDATE traces SET threshold = score + 0.00001")
@@ -286,7 +286,7 @@ def test_a_distance_is_told_however_small(decided, why, db):
     assert ", 0.00001 below" in why(narrowly)
 
 
-def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided, why):
+def test_until_there_are_enough_runs_the_protocol_s_bar_is_reported(decided, why):
     (trace,) = decided([0.1], threshold="top 10%")
 
     assert run_as_json(trace)["verdict"] == "warming_up"

@@ -101,7 +101,7 @@ def test_without_prices_nothing_costs_anything(called, costs):
         ("currency = 3", "currency must be a short text"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_told_and_costs_nothing(prices_are, text, why):
+def test_a_file_that_cannot_be_read_is_reported_and_costs_nothing(prices_are, text, why):
     prices_are(text)
 
     prices = read_prices()

@@ -295,7 +295,7 @@ def test_what_a_trace_says_is_text_and_not_markup(show, db):
     assert all("\u202e" not in page for page in pages)
 
 
-def test_an_older_file_is_told_with_the_remedy_and_shown_once_it_is_up_to_date(show, file):
+def test_an_older_file_is_reported_with_the_remedy_and_shown_once_it_is_up_to_date(show, file):
     with closing(connect(file)) as writer:  # it keeps what is written in the WAL
         writer.execute("PRAGMA user_version = 6")
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -19,7 +19,7 @@ def test_every_threshold_has_a_row_and_every_domain_its_share(work, gate_page):
     assert [head.text for head in heads][-2:] == ["code", "medical"]
 
 
-def test_each_domain_is_told_at_the_threshold_itself(work, gate_page, connection):
+def test_each_domain_is_reported_at_the_threshold_itself(work, gate_page, connection):
     work("fix it")
     connection.execute("UPDATE traces SET threshold = 0.7551, score = 0.7552, gate = 'threshold'")
 

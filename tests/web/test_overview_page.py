@@ -22,7 +22,7 @@ def test_the_overview_has_every_picture_of_the_file(work, overview_page):
     ]
 
 
-def test_what_succeeded_of_what_was_forwarded_is_told(work, overview_page, kp):
+def test_what_succeeded_of_what_was_forwarded_is_reported(work, overview_page, kp):
     work("fix the test")
     assert "with a known outcome" not in text_of(overview_page())
 

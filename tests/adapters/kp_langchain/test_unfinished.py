@@ -50,13 +50,13 @@ def test_an_answer_that_was_cut_leaves_the_run_incomplete(config, notebook, meta
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_however_a_chain_is_run_its_cut_answer_is_told(config, notebook, way):
+def test_however_a_chain_is_run_its_cut_answer_is_reported(config, notebook, way):
     way(StreamingModel(turns=[unfinished()]) | StrOutputParser(), "go", config)
 
     assert (notebook.run.complete, notebook.run.error_type) == (False, "length")
 
 
-def test_a_completion_that_was_cut_is_told(config, notebook):
+def test_a_completion_that_was_cut_is_reported(config, notebook):
     CompletingModel(words="The", info={"finish_reason": "length"}).invoke("go", config)
 
     assert (notebook.run.complete, notebook.run.error_type) == (False, "length")

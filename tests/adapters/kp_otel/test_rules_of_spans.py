@@ -226,7 +226,7 @@ def test_rule_7_an_agent_that_failed_fails_the_run_and_a_tool_does_not(tracer, c
     assert step_lines(well)[1] == "error_recovery boil ValueError: no gas"
 
 
-def test_rule_8_the_same_error_is_told_once(tracer, collector):
+def test_rule_8_the_same_error_is_reported_once(tracer, collector):
     with agent(tracer) as own:
         with tool(tracer, "boil", None, None, tool_arguments='{"minutes": 6}') as boil:
             fail(boil, ValueError("no gas"))
@@ -239,7 +239,7 @@ def test_rule_8_the_same_error_is_told_once(tracer, collector):
     assert collector.runs[0].error_type == "ValueError"
 
 
-def test_what_a_model_said_before_it_failed_is_told_once(tracer, collector):
+def test_what_a_model_said_before_it_failed_is_reported_once(tracer, collector):
     used = {"gen_ai.usage.input_tokens": 10, "gen_ai.usage.output_tokens": 5}
     with agent(tracer), chat(tracer, text("Hm."), call("boil", "c1", minutes=6), **used) as span:
         fail(span, ConnectionError("cut"))

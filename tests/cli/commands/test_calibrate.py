@@ -180,7 +180,7 @@ def test_a_share_is_rounded_once(fill, db):
     assert " 4.9%" not in told
 
 
-def test_a_program_that_sets_another_gate_than_the_settings_is_told(db, fill, type_command):
+def test_a_program_that_sets_another_gate_than_the_settings_is_reported(db, fill, type_command):
     fill([0.9])
     same = type_command("calibrate")
     put(db, run("two", step("thought")), with_value(0.9), threshold=0.5)

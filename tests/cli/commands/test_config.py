@@ -190,7 +190,7 @@ def test_a_key_in_the_file_is_used_and_hidden(type_command, config, file):
     assert "5e3c2e7" not in type_command("config").stdout
 
 
-def test_a_variable_that_hides_what_was_set_is_told(type_command, monkeypatch):
+def test_a_variable_that_hides_what_was_set_is_reported(type_command, monkeypatch):
     monkeypatch.setenv("KP_ENABLED", "false")
 
     result = type_command("config", "set", "enabled", "true")
@@ -209,7 +209,7 @@ def test_a_broken_settings_file_is_named_and_left_alone(type_command, file):
     assert file.read_text() == "threshold = \n"
 
 
-def test_the_path_of_the_settings_file_is_told(type_command, as_json):
+def test_the_path_of_the_settings_file_is_reported(type_command, as_json):
     path = settings_file()
 
     assert type_command("config", "path").stdout == f"{path}\n"

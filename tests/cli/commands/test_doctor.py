@@ -22,7 +22,7 @@ def examine(type_command, monkeypatch):
     return run
 
 
-def test_a_sound_file_is_told_with_its_traces_the_disk_and_sqlite(agent, examine, db):
+def test_a_sound_file_is_reported_with_its_traces_the_disk_and_sqlite(agent, examine, db):
     agent("one")
     db.chmod(0o660)  # shared with a group, as somebody wants it
 
@@ -61,7 +61,7 @@ def test_a_damaged_file_is_found_though_it_can_be_opened(examine):
     assert found["file"]["detail"].count("record a run to restore the readable part")
 
 
-def test_a_registry_that_is_away_is_told_from_what_needs_a_hand(agent, examine, monkeypatch):
+def test_a_registry_that_is_away_is_reported_from_what_needs_a_hand(agent, examine, monkeypatch):
     agent("one")
     monkeypatch.setenv("KP_API_KEY", "kp_" + "0" * 64)
     monkeypatch.setenv("KP_REGISTRY_URL", "http://127.0.0.1:9")
@@ -142,7 +142,7 @@ def test_where_a_setting_is_wrong_the_doctor_looks_at_all_the_rest(
     assert found.keys() == {"settings", "file", "gate", "model", "redaction"}
 
 
-def test_a_gate_that_was_set_since_is_told(db, examine, monkeypatch):
+def test_a_gate_that_was_set_since_is_reported(db, examine, monkeypatch):
     put(db, run("one", step("thought")), with_value(0.5))
     monkeypatch.setenv("KP_THRESHOLD", "top 10%")
     monkeypatch.setenv("KP_MAX_PER_DAY", "20")
@@ -155,7 +155,7 @@ def test_a_gate_that_was_set_since_is_told(db, examine, monkeypatch):
     )
 
 
-def test_a_file_that_cannot_be_read_is_told_with_the_remedy_and_has_no_runs(agent, examine, db):
+def test_a_file_that_cannot_be_read_is_reported_with_the_remedy_and_has_no_runs(agent, examine, db):
     db.write_text("a letter to my aunt, " * 100)
     other, _ = examine()
     db.unlink()

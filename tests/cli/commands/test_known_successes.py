@@ -132,7 +132,7 @@ def test_silence_on_fifty_forwarded_runs_is_a_trouble(ended, as_json):
 
 
 @pytest.mark.usefixtures("estimated")
-def test_the_estimate_is_told_with_reasons_and_track_record(db, kp, type_command, as_json):
+def test_the_estimate_is_reported_with_reasons_and_track_record(db, kp, type_command, as_json):
     told = typed("--db", str(db), "show", "@last", "--why", columns=300)
 
     estimate = kp.run(kp.runs(limit=1)[0].id).estimate

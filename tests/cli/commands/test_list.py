@@ -161,7 +161,7 @@ def test_on_which_side_of_the_threshold_it_is_can_be_seen_on_any_terminal(db, co
 
 
 @pytest.mark.usefixtures("traces")
-def test_that_nothing_fits_is_told_beside_the_data_and_can_be_a_failure(type_command):
+def test_that_nothing_fits_is_reported_beside_the_data_and_can_be_a_failure(type_command):
     result = type_command("list", "-d", "law", "--json")
 
     assert (result.stdout, result.stderr, result.exit_code) == ("[]\n", "nothing matches\n", 0)

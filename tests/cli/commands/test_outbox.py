@@ -282,7 +282,7 @@ def test_what_was_rejected_is_cleaned_by_today_s_rules_before_it_goes_again(
     assert "Bluebird" not in type_command("outbox", "show", "@last").stdout
 
 
-def test_an_empty_outbox_is_told(agent, type_command):
+def test_an_empty_outbox_is_reported(agent, type_command):
     agent("one")
     shown = type_command("outbox", "show", "@last")
 
@@ -292,7 +292,7 @@ def test_an_empty_outbox_is_told(agent, type_command):
 
 
 @pytest.mark.parametrize("columns", [80, 100, 120])
-def test_why_something_is_blocked_is_told_on_any_terminal(record, db, columns):
+def test_why_something_is_blocked_is_reported_on_any_terminal(record, db, columns):
     record(redact_engines=[NO_RULES])
 
     heading, row = typed("--db", str(db), "outbox", "--blocked", columns=columns).splitlines()

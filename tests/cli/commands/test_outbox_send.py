@@ -73,7 +73,7 @@ def test_all_that_waits_is_sent_however_much_may_go_at_once(waiting, type_comman
     assert (states(db), registry.refused_at) == ({"sent": 40}, ())
 
 
-def test_what_is_left_when_the_time_is_over_is_told_and_how_long_it_would_take(
+def test_what_is_left_when_the_time_is_over_is_reported_and_how_long_it_would_take(
     waiting, type_command
 ):
     with LocalRegistry() as registry:
@@ -106,7 +106,7 @@ def test_where_nothing_can_be_sent_in_time_it_ends_and_says_why(
     assert "timed out: raise --timeout" not in result.stderr
 
 
-def test_what_is_never_accepted_is_told_too(waiting, type_command):
+def test_what_is_never_accepted_is_reported_too(waiting, type_command):
     with LocalRegistry(answers=[400]) as registry:
         waiting(registry, 3)
 

@@ -17,7 +17,7 @@ def kp(db, monkeypatch):
         yield kp
 
 
-def test_what_worked_is_told(as_json):
+def test_what_worked_is_shown(as_json):
     (told,) = as_json("recall", "refund a broken lamp")
 
     assert told["objective"] == TASK
@@ -25,7 +25,7 @@ def test_what_worked_is_told(as_json):
     assert (told["success_source"], told["age_days"]) == ("said", 0)
 
 
-def test_what_nobody_confirmed_is_told_if_asked_for(type_command, kp):
+def test_what_nobody_confirmed_is_reported_if_asked_for(type_command, kp):
     kp.capture(lambda question: question)("Paint the fence of the old garden green.")
     task = ("recall", "paint the garden fence green", "--json")
 

@@ -76,7 +76,7 @@ def test_what_is_missing_there_is_counted_and_sent_again(record, registry, as_js
 
 
 @pytest.mark.usefixtures("registry")
-def test_what_another_file_or_agent_has_sent_is_told_apart(record, as_json, db, tmp_path):
+def test_what_another_file_or_agent_has_sent_is_distinguished(record, as_json, db, tmp_path):
     record("one of another file")
     db.rename(tmp_path / "other.db")
     record("one")
@@ -142,7 +142,7 @@ def test_what_cannot_go_again_stays_sent(
     ],
     ids=["no key", "no agent", "another agent", "nobody there"],
 )
-def test_why_nothing_can_be_compared_is_told(
+def test_why_nothing_can_be_compared_is_reported(
     record, type_command, monkeypatch, name, value, words, code
 ):
     record("one")

@@ -86,7 +86,9 @@ def test_without_the_model_nothing_is_changed(type_command, db, tmp_path):
 
 
 @pytest.mark.usefixtures("ten")
-def test_what_cannot_be_read_is_told_in_one_line_with_an_id_to_look_at(type_command, as_json, db):
+def test_what_cannot_be_read_is_reported_in_one_line_with_an_id_to_look_at(
+    type_command, as_json, db
+):
     with closing(connect(db)) as connection:
         connection.execute("DELETE FROM documents WHERE trace_seq > 2")
         third = as_json("list")[-3]["id"]

@@ -43,7 +43,7 @@ def test_ten_answers(review, as_json, kp):
 
 
 @pytest.mark.usefixtures("twelve")
-def test_a_run_is_told_in_few_lines_and_opened_in_full(review):
+def test_a_run_is_reported_in_few_lines_and_opened_in_full(review):
     printed, _ = review("oq", "-n", "1")
 
     short, full = printed.split(PROMPT)[:2]

@@ -228,7 +228,7 @@ def test_names_in_markdown_cannot_become_markup(db, type_command):
     assert "- domain: `` a`b ``\n" in told
 
 
-def test_what_was_taken_out_before_the_file_is_told_of_a_trace_that_stays(kp, as_json):
+def test_what_was_taken_out_before_the_file_is_reported_of_a_trace_that_stays(kp, as_json):
     kp.capture(lambda text: text)("my password=" + "hunter2" + "zz, and nothing more")
 
     shown = as_json("show", "@last")

@@ -238,7 +238,7 @@ def test_it_is_said_how_many_tools_would_do(db, account, steps, threshold, words
     ],
     ids=["sure of itself", "not sure"],
 )
-def test_a_failure_is_told_what_success_would_have_done(db, account, confidence, words):
+def test_a_failure_is_reported_what_success_would_have_done(db, account, confidence, words):
     steps = [step("thought"), step("tool_call", "search"), step("tool_call", "book")]
     made = run("Book", *steps, domain="medical", success=False, confidence=confidence)
 

@@ -17,7 +17,7 @@ def asked(agent, type_command):
     return lambda *words: type_command("sql", *words)
 
 
-def test_no_row_is_told_with_its_columns(asked):
+def test_no_row_is_reported_with_its_columns(asked):
     assert asked("SELECT 1 AS a, 2 AS b WHERE 0", "--csv").stdout == "a,b\n"
     assert asked("SELECT 1 AS a WHERE 0", "--fail-empty").exit_code == 4
 

@@ -117,7 +117,7 @@ def test_gates_are_told_apart_and_have_no_column_of_noughts(db, columns):
 @pytest.mark.parametrize(
     ("threshold", "told_at"), [(0.72, "0.70"), (0.0, "0.00"), (1.0, "0.95")], ids=str
 )
-def test_a_threshold_is_told_at_the_bin_that_holds_it(db, threshold, told_at):
+def test_a_threshold_is_reported_at_the_bin_that_holds_it(db, threshold, told_at):
     put(db, run("one", step("thought")), with_value(0.9), threshold=threshold)
 
     told = typed("--db", str(db), "stats").splitlines()

@@ -44,7 +44,7 @@ def noted(*, key_hash="hash", **pacing):
     table.change(lambda _: Pace(noted_at=time.time(), **pacing))
 
 
-def test_the_file_is_told_with_the_same_numbers_as_stats(agent, as_json, kp, db):
+def test_the_file_is_reported_with_the_same_numbers_as_stats(agent, as_json, kp, db):
     agent("one")
     agent("two")
 
@@ -62,7 +62,7 @@ def test_the_file_is_told_with_the_same_numbers_as_stats(agent, as_json, kp, db)
 
 
 @pytest.mark.parametrize(("state", "name"), [("recorded", "unscored"), ("paused", "paused")])
-def test_what_waits_is_told_with_since_when(agent, change, as_json, state, name):
+def test_what_waits_is_reported_with_since_when(agent, change, as_json, state, name):
     agent("one")
     change("UPDATE traces SET state = ?, score = NULL", state)
 
@@ -86,7 +86,7 @@ def test_each_kind_of_trouble_is_one_line_with_what_to_do(change, as_json, state
 
 
 @pytest.mark.usefixtures("waiting")
-def test_a_pause_of_sending_is_told_with_its_end_and_its_cause(as_json):
+def test_a_pause_of_sending_is_reported_with_its_end_and_its_cause(as_json):
     noted(paused_until=4e9, problem="unheard", problem_since=1.8e9, tries=2)
 
     found = as_json("status")
@@ -112,7 +112,7 @@ def test_a_pause_of_sending_is_told_with_its_end_and_its_cause(as_json):
 
 
 @pytest.mark.usefixtures("waiting")
-def test_a_key_that_was_refused_is_told_until_the_user_acts(as_json, type_command):
+def test_a_key_that_was_refused_is_reported_until_the_user_acts(as_json, type_command):
     noted(stopped_at=1.0)
 
     found = as_json("status")
@@ -140,7 +140,7 @@ def test_a_pause_that_is_over_or_of_another_key_or_registry_is_not_told(change, 
     assert (refused, over, as_json("status")["pauses"]) == ([], [], [])
 
 
-def test_a_damaged_file_that_was_set_aside_is_told(agent, db, as_json):
+def test_a_damaged_file_that_was_set_aside_is_reported(agent, db, as_json):
     agent("one")
     aside = db.with_name("kp.db.corrupt-20261121T200000Z")
     aside.touch()

@@ -69,7 +69,7 @@ def test_a_wrong_setting_can_be_mended_by_a_command(type_command):
 
 
 @pytest.mark.parametrize("words", [["list", "--json"], ["status", "--json"]], ids=" ".join)
-def test_a_settings_file_that_may_name_another_file_is_told_with_the_one_that_is_read(
+def test_a_settings_file_that_may_name_another_file_is_reported_with_the_one_that_is_read(
     type_alone, broken_file, words
 ):
     usual = default_database_file()
@@ -99,7 +99,7 @@ def test_what_would_answer_by_other_settings_refuses(agent, type_command, monkey
 
 
 @pytest.mark.parametrize("words", ["list", "prune --keep 1 --yes", "feedback @last --failure"])
-def test_a_folder_as_the_file_is_told_and_changes_nothing_in_another(
+def test_a_folder_as_the_file_is_reported_and_changes_nothing_in_another(
     type_alone, monkeypatch, tmp_path, words
 ):
     with KnowledgePulse(embedder=None, sync=True) as kp:

@@ -72,7 +72,7 @@ def test_the_confidence_is_what_somebody_said_else_the_default(
     )
 
 
-def test_all_that_is_told_is_kept_but_the_same_twice_only_once(
+def test_all_that_is_reported_is_kept_but_the_same_twice_only_once(
     kp, submit, feedback_rows, connection, stored
 ):
     trace_id = submit()
@@ -107,12 +107,12 @@ def test_all_that_is_told_is_kept_but_the_same_twice_only_once(
     ],
     ids=str,
 )
-def test_a_wrong_outcome_is_told_at_once(pulse, call, given, error, words):
+def test_a_wrong_outcome_is_reported_at_once(pulse, call, given, error, words):
     with pytest.raises(error, match=words):
         getattr(pulse(enabled=False), call)("kp:trace:x", **given)
 
 
-def test_feedback_that_says_nothing_or_of_no_run_is_told_at_once(pulse):
+def test_feedback_that_says_nothing_or_of_no_run_is_reported_at_once(pulse):
     kp = pulse(enabled=False)
 
     with pytest.raises(ValueError, match="needs success, confidence or both"):
@@ -165,7 +165,7 @@ def test_a_run_that_waits_for_the_model_is_scored_as_feedback_said(pulse, stored
     assert stored(trace.id)["outcome_confidence"] == 0.9
 
 
-def test_what_another_process_is_told_while_we_embed_counts(at_once, db, connection, stored):
+def test_what_another_process_is_reported_while_we_embed_counts(at_once, db, connection, stored):
     trace = trace_of()
     late = Feedback(trace.id, success=False, confidence=0.1, given_at_s=0)
 

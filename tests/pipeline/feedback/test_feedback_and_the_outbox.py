@@ -135,7 +135,7 @@ def test_what_clears_and_may_not_leave_says_so(pulse, stored, settings, words):
     assert words in stored(trace.id)["reason"]
 
 
-def test_what_another_process_is_told_while_we_redact_counts(pulse, at_once, db, connection):
+def test_what_another_process_is_reported_while_we_redact_counts(pulse, at_once, db, connection):
     trace, elsewhere = trace_of(), pulse(embedder=None, sync=True, threshold=GATE)
 
     class Meeting(UnsentStore):
