@@ -114,7 +114,7 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
         raise click.ClickException(f"nothing would be sent: {entry.state}: {why}")
     if diff:
         local, sent = (
-            json.dumps(json.loads(body), ensure_ascii=False, indent=2, sort_keys=True).splitlines()
+            json.dumps(json.loads(body), ensure_ascii=False, indent=2).splitlines()
             for body in (entry.document, entry.body)
         )
         lines = difflib.unified_diff(local, sent, "local", "sent", lineterm="")
