@@ -167,6 +167,8 @@ def read_swe_agent(values: Iterable[object], context: ImportContext) -> Iterator
         status = as_text(info.get("exit_status")) or as_text(document.get("exit_status"))
         if status and not status.lower().startswith("submitted"):
             run.recorder.success, run.recorder.error_type = bool(run.recorder.success), status
+        elif not status and "exit_status" in info:  # saved before its end
+            run.interrupted = run.recorder.success is None
         yield run
 
 

@@ -377,6 +377,10 @@ def test_a_run_of_mini_swe_agent_that_ran_out_of_steps_has_failed(read):
     assert (run.trace.metadata.success, run.success_source) == (False, "verdict")
     assert run.error_type == "LimitsExceeded"
 
+    (run,), _ = read("swe-agent", json.dumps(MINI | {"info": {"exit_status": ""}}))
+
+    assert not run.complete
+
 
 def test_a_trajectory_of_atif_has_its_calls_results_and_reward(read):
     (run,), _ = read("atif", json.dumps(ATIF))
