@@ -58,7 +58,7 @@ class MemoryStore:
         return self.runs[seq - 1].ending
 
     def history(self, seq, domain, *, let_through_at=None):
-        return SimpleNamespace()  # a threshold asks it for nothing
+        return SimpleNamespace(forwarded_in_a_day=None)  # a threshold asks it for nothing
 
     def save_evaluation(self, seq, evaluation, *, took_ms=None, p_success=None):
         vars(self.runs[seq - 1]).update(state="scored", evaluation=evaluation)

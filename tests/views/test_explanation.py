@@ -174,7 +174,7 @@ def test_what_is_named_gives_the_other_verdict(
     if value := re.match(r"(at most )?(\d\.\d{3}) instead of", words):
         score = parts.with_signal(signal, max(0.0, float(value[2]))).score
         assert score < threshold if cleared else score >= threshold - 1e-9
-    if tools := re.match(r"(\d+) different tools? instead of", words):
+    if tools := re.match(r"(\d+) distinct tools? instead of", words):
         other = replace(of, tool_count=int(tools[1]))
         assert (parts_of(other, weights, measured).score >= threshold) != cleared
     if confidence := re.search(r"(a|its) confidence of (\d\.\d{3})", words):
@@ -183,7 +183,7 @@ def test_what_is_named_gives_the_other_verdict(
         other = replace(of, confidence=said, success=outcome)
         score = parts_of(other, weights, measured).score
         assert score < threshold if cleared else score >= threshold - 1e-9
-    if words.startswith("cannot alone") and signal == "tool_diversity":
+    if words.startswith("not enough by itself") and signal == "tool_diversity":
         others = [replace(of, tool_count=tools) for tools in range(of.step_count + 1)]
         scores = [parts_of(other, weights, measured).score for other in others]
         assert {score >= threshold for score in scores} == {cleared}
