@@ -10,7 +10,7 @@ import click
 from kp_middleware import shared_log
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import Progress, hint, progress
-from kp_middleware.errors import KnowledgePulseError
+from kp_middleware.errors import KnowledgePulseError, SharedLogError
 from kp_middleware.storage import Database, History, Pruning, upgrade_file
 from kp_middleware.views.wording import counted
 
@@ -173,8 +173,13 @@ def pull(db: Path, *, follow: bool) -> None:
 
     with closing(_connect(db, "pull", writes=False)) as link, Progress("runs") as bar:
         while True:
-            copied = copy_log(link, db, bar.update)
-            click.echo(f"{db}: {copied:,} new runs")
+            try:
+                if (copied := copy_log(link, db, bar.update)) or not follow:
+                    click.echo(f"{db}: {copied:,} new runs")
+            except SharedLogError as error:
+                if not follow:
+                    raise
+                console.warn(str(error))
             if not follow:
                 return
             time.sleep(2.0)

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,7 @@ import click
 from kp_middleware import locations
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import ATTENTION, BLOCKED, Output, Progress, hint
-from kp_middleware.errors import KnowledgePulseError
+from kp_middleware.errors import KnowledgePulseError, SharedLogError
 from kp_middleware.instants import instant
 from kp_middleware.reasons import outbox_reason_text
 from kp_middleware.shared_log import Link
@@ -225,18 +225,24 @@ def send(db: Path, *, timeout: float) -> None:
     """
     counts, reasons = Counter[str](), list[str]()
     with closing(options.open_to_write(db)) as file:
-        admin, history = OutboxAdmin(file), History(file)
+        admin, history, runs = OutboxAdmin(file), History(file), SharedRuns(file)
         if seqs := admin.seqs(*_WAITING):
-            from kp_middleware.pipeline import drain
+            from kp_middleware.pipeline import drain, sync_shared_outbox
 
             for sending in find_obstacles(history.backlog(), db).sending:
                 hint(sending.in_words())
-            with Progress("sent") as bar:
+            url = options.shared_url()
+            link = nullcontext() if url is None else closing(Link(url, "outbox"))
+            with Progress("sent") as bar, link as shared:
 
                 def update_bar() -> None:
+                    if shared is not None:
+                        with suppress(SharedLogError):  # the sender reports it
+                            sync_shared_outbox(shared, runs)
                     bar.update(max(0, len(seqs) - history.count_outbox(_WAITING)), len(seqs))
 
                 trouble = drain(options.read_settings(db), timeout_s=timeout, on_tick=update_bar)
+                update_bar()
             counts = Counter(admin.states(seqs))
             counts["left"] = sum(counts.pop(state, 0) for state in _WAITING)
             reasons = [] if trouble is None else [trouble]

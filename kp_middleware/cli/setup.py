@@ -253,7 +253,7 @@ def _shared_log(url: str) -> Iterator[Finding]:
         return
     took_ms, server = report.round_trip_s * 1000, report.server.split()[0]
     detail = (
-        f"PostgreSQL {server}, a test row was written and rolled back; round trip {took_ms:.2g} ms"
+        f"PostgreSQL {server}, a test row was written and rolled back; round trip {took_ms:,.1f} ms"
     )
     yield Finding("shared", f"{address}: {detail}")
     parts, warnings = urlsplit(url), []

@@ -165,6 +165,7 @@ _WAITING: Final = {
     "pending": "waiting to be sent by the next program that records with your key, or by"
     " kp-middleware outbox send",
 }
+_COPIED: Final = "waiting to be sent by the hosts of the shared log, not from this copy"
 _LABELS: Final = {"failed": "unscorable"}  # not a failed task
 
 
@@ -243,7 +244,7 @@ def _render_backlog(report: Row) -> "Iterator[RenderableType]":
         asking = log["asking"] if log and name == "unscored" else 0
         facts = [f"{asking:,} passed locally and await the shared log"] if asking else []
         if asking < report[name] and not (name == "pending" and is_stopped):
-            facts.append(words)
+            facts.append(words if name != "pending" or report["sending"] else _COPIED)
         if report[name]:
             facts.append(f"the oldest from {minute(report['waiting_since'][name])} UTC")
             yield indented("; ".join(facts), f"{name:<11}{report[name]:>8,}  ")

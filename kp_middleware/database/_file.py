@@ -39,6 +39,10 @@ _PROBLEMS: Final = {
     sqlite3.SQLITE_PERM: ("{}", _WRITABLE),
     sqlite3.SQLITE_FULL: ("{}", f"free disk space, or {_OTHER_FILE}"),
     sqlite3.SQLITE_BUSY: ("{}", "close the program that has locked it"),
+    sqlite3.SQLITE_IOERR: (
+        "{}",
+        f"check the disk; if the file was removed, end all programs that use it; or {_OTHER_FILE}",
+    ),
     sqlite3.SQLITE_CORRUPT: (
         "{}",
         "record a run to restore the readable part, or move the file away",

@@ -59,8 +59,8 @@ class Stats(NamedTuple):
         in_memory: Runs of this process that are not in the file yet.
         dropped: Runs of this process lost because the queue was full.
         swallowed: Counts by kind of recording failures in this process, hidden from the agent.
-        trouble: Why the file cannot be used, or which wrong setting stops sending, with the
-            remedy; None if all is well.
+        trouble: Why the file or the shared log cannot be used, or which wrong setting stops
+            sending, with the remedy; None if all is well.
     """
 
     recorded: int
@@ -257,8 +257,8 @@ class Pipeline:
     def stats(self) -> Stats:
         """Return the counts of runs by state. Never raises; quick (30 ms for 100,000 runs)."""
         counts = storage.Counts()
-        troubles = (one.trouble for one in (self._scorer, *self._senders))
-        trouble = next(filter(None, troubles), None)
+        workers = (self._scorer, *self._senders, self._shared)
+        trouble = next((one.trouble for one in workers if one and one.trouble), None)
         if trouble is None and self._sender is None:
             trouble = _settings_trouble(self.settings)
         try:

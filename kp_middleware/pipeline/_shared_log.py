@@ -4,14 +4,13 @@ import json
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from itertools import accumulate
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -39,12 +38,15 @@ from kp_middleware.shared_log import LockedLog, LoggedVector, SharedItem, Shared
 from kp_middleware.storage import DATABASE_ERRORS, DecisionRequest, SqliteStore, fork_lock
 from kp_middleware.traces import ReasoningTrace
 
+T = TypeVar("T")
+
 logger = logging.getLogger("kp_middleware")
 
 _VERSION: Final = version("kp-middleware")
 _EVERY_S: Final = 30.0  # between pulls and heartbeats; the length of a lease
 _AT_ONCE: Final = 100
 _MOST_BYTES: Final = 4_000_000
+_FEWEST_BYTES: Final = 100_000
 _CHECK_EVERY_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0
 _jitter: Final = random.Random().random  # noqa: S311 - spreads attempts; a program may have seeded the shared one
@@ -89,6 +91,7 @@ class SharedLogSync:
         self._weights = Scorer(profiles=settings.profiles).weights
         self._warn = partial(warn_once, set(), GATE_FAILED)
         self._next_pull_s = self._next_heartbeat_s = 0.0
+        self._batch_bytes = _MOST_BYTES
 
     def run(self) -> bool:
         """Exchange one batch; return whether more can be done at once."""
@@ -104,15 +107,21 @@ class SharedLogSync:
             self._ship(seqs)
             self._revise()
             sync_shared_outbox(self.link, self._runs)
-            if self._items is not None and (left := self._runs.to_transfer(_AT_ONCE)):
-                taken = self._items.add([item for _, item in left])
-                self._runs.mark_transferred([one for one in left if one[1].id in taken])
+            if self._items is not None:
+                left = self._runs.to_transfer(_AT_ONCE)
+                for batch in self._batches(left, lambda one: len(one[1].body)):
+                    taken = self._items.add([item for _, item in batch])
+                    self._runs.mark_transferred([one for one in batch if one[1].id in taken])
         except shared_log.LogChangedError:
             words = "%s has changed, by a restore or a failover: missing runs are shipped again"
             logger.warning(words, self.link.address)
             self._ship_again()
             return True
+        except SharedLogError:
+            self._batch_bytes = max(_FEWEST_BYTES, self._batch_bytes // 2)  # a slow network
+            raise
         self._heartbeat()
+        self._batch_bytes = min(_MOST_BYTES, 2 * self._batch_bytes)
         return len(requests) == _AT_ONCE or len(seqs) == _AT_ONCE
 
     def has_backlog(self) -> bool:
@@ -165,14 +174,23 @@ class SharedLogSync:
         def append(batch: Sequence[tuple[int, SharedRun]]) -> None:
             self._runs.mark_shipped(self._log.ship([row for _, row in batch]))
 
-        left = [(seq, self._row(run)) for seq, run in self._runs.runs(seqs, self._pod)]
-        while left:
-            sizes = accumulate(len(row.body or "") + len(row.vector or b"") for _, row in left)
-            count = max(1, sum(size <= _MOST_BYTES for size in sizes))
-            batch, left = left[:count], left[count:]
+        rows = ((seq, self._row(run)) for seq, run in self._runs.runs(seqs, self._pod))
+        for batch in self._batches(rows, lambda one: _size_bytes(one[1])):
             for (seq, _), error in shared_log.refused(batch, append):
                 logger.warning("trace %d is not shared: %s", seq, error)
                 self._runs.mark(seq, is_local=True)
+
+    def _batches(self, items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+        batch: list[T] = []
+        left = self._batch_bytes
+        for item in items:
+            left -= size(item)
+            if batch and left < 0:
+                yield batch
+                batch, left = [], self._batch_bytes - size(item)
+            batch.append(item)
+        if batch:
+            yield batch
 
     def _row(self, run: SharedRun) -> SharedRun:
         body = None
@@ -221,10 +239,12 @@ class SharedLogSync:
             return True
 
     def _decide(self, requests: Sequence[DecisionRequest]) -> None:
-        candidates = [*filter(None, map(self._candidate, requests))]
-        for candidate, error in shared_log.refused(candidates, self._decide_batch):
-            logger.warning("trace %d is not shared: %s", candidate.request.seq, error)
-            self._fail(candidate.request.seq, error)
+        candidates = filter(None, map(self._candidate, requests))
+        # a cleared document is written twice: to the log and to the outbox
+        for batch in self._batches(candidates, lambda one: 2 * _size_bytes(one.row)):
+            for candidate, error in shared_log.refused(batch, self._decide_batch):
+                logger.warning("trace %d is not shared: %s", candidate.request.seq, error)
+                self._fail(candidate.request.seq, error)
 
     def _fail(self, seq: int, error: Exception) -> None:
         with self._store.transaction():
@@ -321,6 +341,10 @@ class SharedLogSync:
             outbox.add(seq, item and item.body, redactor=redactor, redactions={}, reason=why)
             if item is not None and self._items is not None:
                 self._runs.mark_transferred([(seq, item)])
+
+
+def _size_bytes(row: SharedRun) -> int:
+    return len(row.body or "") + len(row.vector or b"")
 
 
 def _nearest(

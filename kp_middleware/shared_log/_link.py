@@ -98,7 +98,13 @@ _SELF: Final = """
     SELECT current_setting('server_version'), extract(epoch FROM clock_timestamp())::float8,
       coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)
 """
-_TRY: Final = "UPDATE kp.heads SET head = head WHERE stream = 'main'"
+_WRITTEN: Final = {"log": "seq", "documents": "id", "outbox": "seq", "paces": "pace", "pods": "pod"}
+_TRY: Final = "UPDATE kp.heads SET head = head WHERE stream = 'main'" + "".join(
+    f"; INSERT INTO kp.{table} SELECT * FROM kp.{table} WHERE false"
+    f"; UPDATE kp.{table} SET {column} = {column} WHERE false"
+    for table, column in _WRITTEN.items()
+)
+"""A write, and statements that need each permission of a pod."""
 _LIFT: Final = "UPDATE kp.paces SET stops = '{}' WHERE stops <> '{}' RETURNING agent"
 _EXISTS: Final = "SELECT 1 FROM kp.log WHERE id = %(id)s AND rev = 0"
 _DELETE: Final = (
@@ -284,8 +290,10 @@ class Link:
 
     def _to_error(self, state: str, message: str) -> SharedLogError:
         """Convert an error of psycopg, whose message may quote the URL's password."""
-        lost = "cannot be reached, or closed the connection"
-        problem, remedy = f"cannot be used (SQLSTATE {state})" if state else lost, _WAIT
+        problem, remedy = f"cannot be used (SQLSTATE {state})", _WAIT
+        if not state:  # libpq's words may be in the server's language
+            problem = "cannot be reached, refuses this login, or closed the connection"
+            remedy = f"{_WAIT}; if it persists, {_CORRECT}"
         for states, phrases, *words in _CAUSES:
             if re.search(f"^({states})" if state else phrases, state or message):
                 problem, remedy = words

@@ -93,8 +93,13 @@ _DAY: Final = """
     SELECT count(*) FROM kp.log WHERE decision = 'forward' AND kind = 'run'
     AND decided_at >= now() - interval '24 hours'
 """
-_AT_ONCE: Final = 5000
-_WITH_DOCUMENTS: Final = 500  # rows with their documents
+_SIZED: Final = """
+    SELECT coalesce(max(seq) FILTER (WHERE bytes < 1000000), min(seq), %(until)s) FROM (
+      SELECT seq, sum(octet_length(body)) OVER (ORDER BY seq) AS bytes
+      FROM kp.log LEFT JOIN kp.documents USING (id) WHERE seq > %(first)s AND seq <= %(until)s) x
+"""
+_AT_ONCE: Final = 2000
+_WITH_DOCUMENTS: Final = 500  # rows, of 1 MB at most: a slow network takes seconds for it
 _ALL: Final = 2**62
 
 
@@ -301,6 +306,8 @@ def _pull(
         head, _ = _bounds(opened, start or LogPosition())
         first = max(0 if start is None else start.seq, head - newest)
         until = min(head, first + most)
+        if sql == _RUNS:
+            [[(until,)]] = opened.read((_SIZED, {"first": first, "until": until}))
         # deletions of older rows count, too
         since = first if start is None else start.seq
         limits = {"first": first, "until": until, "since": since, "pod": pod}

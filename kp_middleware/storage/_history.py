@@ -246,7 +246,8 @@ class History(Overviews, Maintenance):
             SELECT registry, count(*), min(coalesce(
                      CASE state WHEN 'sending' THEN claimed_until ELSE next_attempt_at END, '')),
                    max(claimed_until)
-            FROM outbox WHERE state IN ('pending', 'sending') GROUP BY 1 ORDER BY 1
+            FROM outbox WHERE state IN ('pending', 'sending') AND registry <> ''
+            GROUP BY 1 ORDER BY 1
             """
         )
         return [

@@ -7,9 +7,10 @@ from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
-from pods import end, record
+from pods import end, record, run_of
 
 from kp_middleware.cli import main
+from kp_middleware.shared_log import Link, pull_runs
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -120,6 +121,29 @@ def test_a_copy_of_a_restored_log_has_what_that_has(server, own_shared, pods, st
     assert "pull again" in refused.stderr
     assert typed.returncode == 0, typed.stderr
     assert set(rows(copy, "SELECT id FROM traces")) == set(ask(own_shared, "SELECT id FROM kp.log"))
+
+
+def test_large_documents_go_in_small_batches(shared, pods, start, ask):
+    recording, reading = pods(2, shared=shared, threshold=0.3, max_field_bytes=1_000_000)
+    recording.told["KP_SHARED"] = "postgresql://127.0.0.1:9/away"
+    end([start(recording, record_large)])
+    recording.told["KP_SHARED"] = shared
+    end([start(recording, record, [], flush_s=60)])
+
+    [(batches, runs)] = ask(shared, "SELECT count(DISTINCT xmin::text), count(*) FROM kp.log")
+    assert (batches, runs) == (2, 3)
+    with closing(Link(shared, "a reader")) as link:
+        assert len(pull_runs(link, None).rows) == 1
+    copy = reading.folder / "fleet.db"
+    assert reading.command("pull", "--db", str(copy)).stdout == f"{copy}: 3 new runs\n"
+
+
+def record_large(pod):
+    """Record three runs of almost a megabyte, while the log is away."""
+    with pod.pulse() as kp:
+        for seed in range(3):
+            kp.submit(run_of(seed, "It is so. " * 90_000))
+        kp.flush(9)
 
 
 def test_every_command_works_on_the_copy(pull, shared, tmp_path, monkeypatch):

@@ -97,3 +97,15 @@ def test_a_person_is_told_where_other_hosts_cannot_be(hosts):
 
     assert typed.returncode == 1
     assert "may still be sent by another host" in typed.stderr
+
+
+def test_what_a_person_sends_is_counted_though_no_program_runs(hosts, registry):
+    copy = str(hosts[1].folder / "copy.db")
+    hosts[1].command("pull", "--db", copy)
+    assert "by the hosts of the shared log" in hosts[1].command("status", "--db", copy).stdout
+    hosts[0].command("outbox", "retry", "--failed")
+
+    typed = hosts[0].command("outbox", "send", "--timeout", "60")
+
+    assert (typed.returncode, typed.stdout) == (0, "4 sent\n"), typed.stderr
+    assert len(registry.documents) == 4

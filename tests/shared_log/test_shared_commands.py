@@ -1,5 +1,8 @@
 """The commands of the shared log where there is no server; its URL may hold a password."""
 
+from unittest.mock import Mock
+
+import psycopg
 import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
@@ -91,12 +94,28 @@ def test_an_exchange_fails_in_words_of_ours_without_the_password():
     assert caught.value.__suppress_context__
 
 
+def test_what_follows_a_log_outlives_its_server(typed, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+
+    assert AWAY in typed("pull --follow --db {copy}")[1]
+    assert typed("pull --follow --db {copy}")[0] == 130
+
+
+def test_words_of_a_server_in_another_language_name_both_remedies(monkeypatch):
+    german = psycopg.OperationalError("FATAL: Passwort-Authentifizierung fehlgeschlagen")
+    monkeypatch.setattr(psycopg, "connect", Mock(side_effect=german))
+
+    with pytest.raises(SharedLogError, match=r"refuses this login.* retry .*correct KP_SHARED"):
+        Link(URL, "pod").ask("SELECT 1")
+
+
 def test_a_pipeline_records_while_the_server_is_away(db, caplog):
     kp = KnowledgePulse(db=db, embedder=None, shared=URL)
 
     kp.capture(kp.tool(str.upper))("done")
-    while kp.flush(0.1).unscored:
+    while kp.flush(0.1).unscored or kp.stats().trouble is None:
         pass
+    assert AWAY in kp.stats().trouble
     kp.close(timeout_s=0.1)
 
     assert "hush" not in caplog.text
