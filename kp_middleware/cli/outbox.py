@@ -20,7 +20,7 @@ from kp_middleware.instants import instant
 from kp_middleware.reasons import outbox_reason_text
 from kp_middleware.shared_log import Link
 from kp_middleware.storage import STILL_SENT, History, OutboxAdmin, SharedRuns, lift_stops
-from kp_middleware.views.delivery import BEING_SENT, find_obstacles
+from kp_middleware.views.delivery import BEING_SENT, find_obstacles, shared_paces
 from kp_middleware.views.wording import in_words, printable, short_id
 
 _MAY_BE_SENT: Final = "may still be sent by another host until a program here records again"
@@ -243,11 +243,12 @@ def send(db: Path, *, timeout: float) -> None:
 
                 trouble = drain(options.read_settings(db), timeout_s=timeout, on_tick=update_bar)
                 update_bar()
+                paces = () if shared is None else shared_paces(shared)
             counts = Counter(admin.states(seqs))
             counts["left"] = sum(counts.pop(state, 0) for state in _WAITING)
             reasons = [] if trouble is None else [trouble]
             if counts["left"]:
-                obstacles = find_obstacles(history.backlog(), db)
+                obstacles = find_obstacles(history.backlog(), db, paces)
                 reasons += obstacles.in_words()
                 reasons = reasons or [
                     *(sending.in_words() for sending in obstacles.sending),

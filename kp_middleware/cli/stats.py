@@ -183,9 +183,9 @@ def status(db: Path) -> None:
     with History.open(db) as history:
         file_status, last = history.file_status(db), history.last_decisions()
         backlog, record = history.review_backlog(), history.success_record()
-        shared = shared_log_as_row(options.shared_url(), history.shared_backlog())
+        shared, paces = shared_log_as_row(options.shared_url(), history.shared_backlog())
         exporters = [row._asdict() for row in history.exporters()]
-        counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db)
+        counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db, paces)
         not_queued = history.not_queued()
     counts["dropped"] = file_status.dropped
     problems = [f"nothing is sent: {words}" for words in options.settings_problems()]

@@ -129,7 +129,7 @@ class SendingWorker(Worker):
         pace = shared_pace(exporter, settings, link)
         if link is None:
             return store.outbox(settings.registry_url, settings.agent_id), pace
-        return SharedOutbox(link, exporter.url, exporter.agent_id, exporter.key_hash), pace
+        return SharedOutbox(link, exporter.url, exporter.agent_id), pace
 
 
 def _unlimited() -> LocalPace:

@@ -82,8 +82,7 @@ class SharedLogSync:
         self.link = link
         self._items = None
         if isinstance(exporter, Registry):
-            key = exporter.url, exporter.agent_id, exporter.key_hash
-            self._items = shared_log.SharedOutbox(self.link, *key)
+            self._items = shared_log.SharedOutbox(self.link, exporter.url, exporter.agent_id)
         newest = settings.cache_size
         self._log = shared_log.PostgresLog(self.link, self._pod, newest=newest, outbox=self._items)
         own = exporter if isinstance(exporter, OwnExporter) else None

@@ -25,7 +25,7 @@ CREATE INDEX log_day ON kp.log (decided_at) WHERE decision = 'forward' AND kind 
 CREATE TABLE kp.documents (id text PRIMARY KEY, body text NOT NULL, redactor text NOT NULL);   -- text: byte for byte
 CREATE TABLE kp.outbox (
   seq bigint PRIMARY KEY, id text NOT NULL UNIQUE,                             -- as in the log
-  registry text NOT NULL, agent text NOT NULL,                                 -- its id, or 'key ' and the hash of its API key
+  registry text NOT NULL, agent text NOT NULL,                                 -- its id, or empty: any key may send it
   state text NOT NULL CHECK (state IN ('pending', 'sending', 'sent', 'rejected', 'blocked', 'cancelled')),
   reason text, attempts int NOT NULL DEFAULT 0, next_attempt_at timestamptz, last_error text, http_status int,
   sent_at timestamptz, remote_id text, claimed_by text, claimed_until timestamptz, rejections int NOT NULL DEFAULT 0,

@@ -234,6 +234,10 @@ class Link:
         left = f"; {waiting:,} waiting to be sent" if waiting else ""
         return f"PostgreSQL {server.split()[0]}, {rows:,} rows, {seen}{newest}{left}"
 
+    def paces(self) -> Rows:
+        """Return the rate limits: registry, agent, pace and stops, packed."""
+        return self.ask("SELECT registry, agent, pace, stops FROM kp.paces")
+
     def diagnose(self) -> Diagnosis:
         """Connect, write, roll back, and measure the round trip."""
         took_s = []

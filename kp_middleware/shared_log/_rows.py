@@ -140,7 +140,7 @@ def run_of(values: Sequence[Any]) -> SharedRun:
 
 _LEASE_S: Final = 120
 _TRIED_OFTEN: Final = 2
-_OURS: Final = "registry = %(registry)s AND agent = %(agent)s"
+_OURS: Final = "registry = %(registry)s AND agent IN (%(agent)s, '')"
 _INSERT: Final = """
     INSERT INTO kp.outbox (seq, id, registry, agent, state, idempotency_key, redactor, redactions,
                            body)
@@ -208,15 +208,16 @@ def cancel_items(link: Link, ids: Sequence[str]) -> None:
 class SharedOutbox(LeasedOutbox):
     """The outbox of one agent at one registry, for all hosts.
 
-    A row keeps its id and idempotency key, so it can be posted again if in doubt.
+    A row keeps its id and idempotency key, so it can be posted again if in doubt. Items without an
+    agent id are sent with any key, as from a local file.
     """
 
-    def __init__(self, link: Link, registry: str, agent_id: str | None, key_hash: str) -> None:
+    def __init__(self, link: Link, registry: str, agent_id: str | None) -> None:
         self._link = link
         self._agent_id = agent_id
         self._owner_values = {
             "registry": registry.rstrip("/"),
-            "agent": _bucket(agent_id, key_hash),
+            "agent": agent_id or "",
             "us": lease_holder(),
         }
 
@@ -286,7 +287,7 @@ class PostgresPace:
 
     def __init__(self, link: Link, *, registry: str, agent_id: str | None, key_hash: str) -> None:
         self._link = link
-        self._row = (registry, _bucket(agent_id, key_hash))
+        self._row = (registry, f"key {key_hash}" if agent_id is None else agent_id)
         self._key_hash = key_hash
         self._ahead_s = 0.0
 
@@ -324,7 +325,3 @@ class PostgresPace:
 
     def read(self) -> Pace | None:
         """Return None: the server cannot be read without a request."""
-
-
-def _bucket(agent_id: str | None, key_hash: str) -> str:
-    return f"key {key_hash}" if agent_id is None else agent_id

@@ -46,7 +46,14 @@ from kp_middleware.storage._overview import (
     Slice,
     SuccessRecord,
 )
-from kp_middleware.storage._pacing import AgentPace, PacingTable, SharedPace, lift_stops, read_paces
+from kp_middleware.storage._pacing import (
+    AgentPace,
+    PacingTable,
+    SharedPace,
+    lift_stops,
+    read_paces,
+    unpack_agent_pace,
+)
 from kp_middleware.storage._past_runs import PastRun, PastRuns
 from kp_middleware.storage._records import (
     Embedding,
@@ -95,4 +102,4 @@ __all__ = ["CANCELLED_BY_USER", "COUNTED", "DATABASE_ERRORS", "MAY_HAVE_BEEN_SEN
            "StoredRun", "SuccessRecord", "ToolUse", "TopRun",
            "domain_names", "fork_lock", "is_damage", "lift_stops", "permission_warning",
            "read_paces", "schema_version", "to_database_error", "tool_names", "trace_ids",
-           "upgrade_file"]  # fmt: skip
+           "unpack_agent_pace", "upgrade_file"]  # fmt: skip

@@ -20,7 +20,7 @@ from kp_middleware.database import (
     primary_code,
     transaction,
 )
-from kp_middleware.errors import DatabaseError, Problem
+from kp_middleware.errors import DatabaseError, Problem, ProblemKind
 from kp_middleware.outbox_items import lease_holder
 from kp_middleware.rate_limit import LocalPace, Pace, PaceChange, pack_pace, unpack_pace
 from kp_middleware.shared_log import PostgresPace
@@ -147,11 +147,12 @@ def read_paces(path: Path) -> list[AgentPace]:
     with suppress(sqlite3.Error, OSError, RuntimeError):
         uri = f"{path.expanduser().resolve().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=0.2)) as connection:
-            return [
-                AgentPace(registry, agent, Pace(**json.loads(pace)), json.loads(stops))
-                for registry, agent, pace, stops in connection.execute(_ROWS)
-            ]
+            return [unpack_agent_pace(*row) for row in connection.execute(_ROWS)]
     return []
+
+
+def unpack_agent_pace(registry: str, agent: str, pace: str, stops: str) -> AgentPace:
+    return AgentPace(registry, agent, Pace(**json.loads(pace or "{}")), json.loads(stops))
 
 
 def lift_stops(path: Path) -> bool:
@@ -209,7 +210,10 @@ class SharedPace(LocalPace):
 
     @property
     def problem(self) -> Problem:
-        return Problem.parse(self._known.problem if self._known else "")
+        pace = self._known or Pace()
+        # another key of this agent may have been accepted since this one was refused
+        unknown = ProblemKind.DEAD_KEY if pace.stopped_at > -math.inf else ProblemKind.OTHER
+        return Problem.parse(pace.problem or str(unknown))
 
     def take(self) -> float:
         pace = self._change(self._taken)
@@ -221,7 +225,7 @@ class SharedPace(LocalPace):
         wait_s = pace.wait_s(now)
         if wait_s > _LONG_S:
             how_long = "nothing is sent" if wait_s == math.inf else f"no sending for {wait_s:.0f} s"
-            self._warn_once("long", "%s: %s", how_long, Problem.parse(pace.problem))
+            self._warn_once("long", "%s: %s", how_long, self.problem)
         return wait_s or min(max(pace.held_until - now, 0.01), _LOOK_AGAIN_S)
 
     def spend(self) -> Pace | None:

@@ -14,7 +14,13 @@ from kp_middleware.instants import instant
 from kp_middleware.locations import unused_default_login_reason
 from kp_middleware.rate_limit import Pace, burst_at
 from kp_middleware.shared_log import Link
-from kp_middleware.storage import AgentPace, Queue, SharedBacklog, read_paces
+from kp_middleware.storage import (
+    AgentPace,
+    Queue,
+    SharedBacklog,
+    read_paces,
+    unpack_agent_pace,
+)
 
 _UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"))
 BEING_SENT: Final = "being sent by another program; if that program was killed, retried at {}"
@@ -127,10 +133,15 @@ class Obstacles(NamedTuple):
         return None
 
 
-def find_obstacles(backlog: Sequence[Queue], db: Path) -> Obstacles:
-    """Read the outbox of a file, the rate limits, and the login."""
+def find_obstacles(
+    backlog: Sequence[Queue], db: Path, shared: Sequence[AgentPace] = ()
+) -> Obstacles:
+    """Read the outbox of a file, the rate limits, and the login.
+
+    With a shared log, its rate limits apply.
+    """
     now = time.time()
-    rows = [row for path in locations.pacing_files(db) for row in read_paces(path)]
+    rows = shared or [row for path in locations.pacing_files(db) for row in read_paces(path)]
     pauses: list[Pause] = []
     sending: list[Sending] = []
     for queue in backlog:
@@ -161,18 +172,33 @@ def _pauses(rows: Sequence[AgentPace], now: float) -> Iterator[tuple[Pace, float
             yield pace, None
 
 
-def shared_log_as_row(url: str | None, unshared: SharedBacklog) -> dict[str, Any] | None:
-    """Return the state of the shared log; None if there is none and no run waits for it."""
+def shared_paces(link: Link) -> list[AgentPace]:
+    """Return the rate limits of the shared log; an empty list if it cannot be read."""
+    try:
+        return [unpack_agent_pace(*row) for row in link.paces()]
+    except KnowledgePulseError:
+        return []
+
+
+def shared_log_as_row(
+    url: str | None, unshared: SharedBacklog
+) -> tuple[dict[str, Any] | None, list[AgentPace]]:
+    """Return the state of the shared log, and its rate limits.
+
+    The state is None if there is no log and no run waits for it.
+    """
     address = state = problem = None
+    paces: list[AgentPace] = []
     if url is not None:
         with closing(Link(url, "status", writes=False)) as link:
             address = link.address  # without the password
             try:
                 state = link.status()
+                paces = shared_paces(link)
             except KnowledgePulseError as error:
                 problem = str(error)
     elif unshared.since is None:
-        return None
+        return None, paces
     words = problem or (f"{address}: {state}" if url else "not set here: set KP_SHARED")
     row = {"url": address, "state": state, "problem": problem, **unshared._asdict()}
-    return {**row, "in_words": words}
+    return {**row, "in_words": words}, paces

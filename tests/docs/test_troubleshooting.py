@@ -17,7 +17,7 @@ from kp_middleware.locations import database_file
 from kp_middleware.testing import Answer, LocalRegistry
 
 PAGE = (pages.ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
-SQLITE_S_OWN = {"database is locked", "database disk image is malformed"}
+SQLITE_S_OWN = {"database is locked", "database disk image is malformed", "disk I/O error"}
 
 
 def section(title):

@@ -41,6 +41,23 @@ def test_a_key_that_is_refused_to_one_pod_is_asked_for_by_none(shared, pods, sta
     assert "refused the API key" in others[0].log
 
 
+@pytest.mark.parametrize("agent", ["", "one-agent"], ids=["unknown", "known"])
+def test_a_new_key_sends_what_waited_for_the_old_one(shared, pods, start, agent):
+    old = f"kp_{'0' * 64}"
+    with LocalRegistry(burst=100) as registry:
+        [host] = pods(1, shared=shared, registry=registry, threshold=0.3, agent_id=agent)
+        host.told["KP_API_KEY"] = old
+        end([start(host, record, [0], flush_s=5)])
+        assert "refused the API key" in host.command("status").stdout.replace("\n", " ")
+        host.told["KP_API_KEY"] = registry.api_key
+        end([start(host, record, [1], flush_s=30)])
+        host.told["KP_API_KEY"] = old
+        end([start(host, record, [2], flush_s=5)])
+
+    assert len(registry.documents) == 2
+    assert "the registry failed" not in host.log
+
+
 def test_nothing_is_sent_while_postgresql_is_away(server, own_shared, pods, start):
     with LocalRegistry(refill_s=0.1) as registry:
         hosts = pods(2, shared=own_shared, registry=registry, threshold=0.3)
