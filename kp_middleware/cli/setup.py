@@ -235,7 +235,7 @@ def _registry(settings: Settings) -> Finding:
         with closing(Registry(url, key, agent_id=agent_id)) as registry:
             registry.reach()
             may_write = check_key(registry, settings)
-    except errors.RegistryError as error:
+    except errors.KnowledgePulseError as error:
         try_later = isinstance(error, errors.RegistryUnavailableError)
         return Finding("registry", str(error), ok=False, try_later=try_later)
     except ValueError as error:

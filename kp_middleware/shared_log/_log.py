@@ -95,7 +95,7 @@ _DAY: Final = """
 """
 _SIZED: Final = """
     SELECT coalesce(max(seq) FILTER (WHERE bytes < 1000000), min(seq), %(until)s) FROM (
-      SELECT seq, sum(octet_length(body)) OVER (ORDER BY seq) AS bytes
+      SELECT seq, coalesce(sum(octet_length(body)) OVER (ORDER BY seq), 0) AS bytes
       FROM kp.log LEFT JOIN kp.documents USING (id) WHERE seq > %(first)s AND seq <= %(until)s) x
 """
 _AT_ONCE: Final = 2000

@@ -1,5 +1,6 @@
 """The commands of the shared log where there is no server; its URL may hold a password."""
 
+import sys
 from unittest.mock import Mock
 
 import psycopg
@@ -11,6 +12,7 @@ from kp_middleware import KnowledgePulse, Settings
 from kp_middleware.cli import main
 from kp_middleware.errors import SharedLogError
 from kp_middleware.shared_log import Link, address
+from kp_middleware.testing import LocalRegistry
 
 URL = "postgresql://me:hush@127.0.0.1:9/agents"
 AWAY = "postgresql://127.0.0.1:9/agents: cannot be reached"
@@ -99,6 +101,15 @@ def test_what_follows_a_log_outlives_its_server(typed, monkeypatch):
 
     assert AWAY in typed("pull --follow --db {copy}")[1]
     assert typed("pull --follow --db {copy}")[0] == 130
+
+
+def test_doctor_goes_on_without_the_extra(typed, monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with LocalRegistry() as registry:
+        monkeypatch.setenv("KP_REGISTRY_URL", registry.url)
+        monkeypatch.setenv("KP_API_KEY", registry.api_key)
+
+        assert typed("doctor --db {own}")[1].count("kp-middleware[fleet]") == 2
 
 
 def test_words_of_a_server_in_another_language_name_both_remedies(monkeypatch):
