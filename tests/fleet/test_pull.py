@@ -35,7 +35,7 @@ READING = [
     "config",
     "export {folder}/out.jsonl",
     "report {folder}/out.html",
-    "review",
+    "review --json",
     "backup {folder}/backup.db",
     "feedback --help",
     "rescore --dry-run",
