@@ -85,6 +85,10 @@ PLACES = (
     *('secrets = {{\n  db = "{}"\n}}', "kind: Secret\nstringData:\n  main: {}\n"),
     *("spawn('sshpass', ['-p', '{}', 'ssh', host])", 'run(["mysql", "-u", user, "-p{}", db])'),
     *('const dbPassword string = "{}"', 'var   apiKey       string = "{}"'),
+    *("+ mysql -u root '-p{}' app", "mc alias set m http://h key {}"),
+    *("“password”: “{}”", "<Password><Value>{}</Value></Password>", "USER bob\nPASS {}\n"),
+    *("$ openssl rand -base64 9\n{}\n", "$ cat token.txt\n{}", "my login for it: bob / {}"),
+    *("password was changed from q8Zr4kPw1xTn to {}", "click on 'password' and type '{}'"),
 )  # fmt: skip
 NAMES = (
     *("OPENAI_KEY", "API_KEY_OPENAI", "PASSWORD_FOR_DB", "TOKEN_CI", "dbpass", "PGPASS", "rootpw"),
@@ -93,7 +97,7 @@ NAMES = (
 LANGUAGES = (
     *("Passwort", "Kennwort", "parola d'ordine", "密码", "密碼", "パスワード", "şifre", "heslo"),
     *("पासवर्ड", "كلمة المرور", "סיסמה", "mật khẩu", "adgangskode", "salasana", "пароль"),
-    *("비밀번호", "hasło", "wachtwoord", "senha", "contraseña", "mot de passe", "lösenord"),
+    *("비밀번호", "hasło", "wachtwoord", "senha", "contraseña", "mot de passe", "lösenord", "токен", "ключ API"),
 )  # fmt: skip
 RESTRICTED = (
     *(("<>&\"", '<user username="tomcat" password="{}"/>'), ("<>&", "<password>{}</password>")),

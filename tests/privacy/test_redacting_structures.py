@@ -124,6 +124,18 @@ CASES = {
             {"type": "password", "value": BLANK, "name": "p"},
         ],
     ),
+    "what is printed when asked for a secret": (
+        [
+            {"tool": {"name": "sh"}, "input": {"cmd": "vault read -field=p db"}, "output": "x1y2"},
+            {"tool": {"name": "get_secret"}, "input": {}, "output_summary": "not found."},
+            {"bcrypt_hash": "x", "result": "a1b2c3"},
+        ],
+        [
+            {"tool": {"name": "sh"}, "input": {"cmd": "vault read -field=p db"}, "output": BLANK},
+            {"tool": {"name": "get_secret"}, "input": {}, "output_summary": "not found."},
+            {"bcrypt_hash": "x", "result": BLANK},
+        ],
+    ),
     "names that say where": (
         {"password_prod": "x", "API_KEY_PROD": "y", "private_key_pem": "z", "tokenStaging": "t"},
         {
