@@ -97,7 +97,8 @@ NAMES = (
 LANGUAGES = (
     *("Passwort", "Kennwort", "parola d'ordine", "密码", "密碼", "パスワード", "şifre", "heslo"),
     *("पासवर्ड", "كلمة المرور", "סיסמה", "mật khẩu", "adgangskode", "salasana", "пароль"),
-    *("비밀번호", "hasło", "wachtwoord", "senha", "contraseña", "mot de passe", "lösenord", "токен", "ключ API"),
+    *("비밀번호", "hasło", "wachtwoord", "senha", "contraseña", "mot de passe", "lösenord"),
+    *("токен", "ключ API"),
 )  # fmt: skip
 RESTRICTED = (
     *(("<>&\"", '<user username="tomcat" password="{}"/>'), ("<>&", "<password>{}</password>")),
