@@ -107,6 +107,7 @@ UNITS = (
     *("sshpass:a@", "bedrock-api-key-1", "$cryptsetup<<<sendinblue", "\uc554\ud638", "auth_"),
     *("api key is `", "pw=a,", "storepass://_", "setcookie=a,", "expect(token).to", "pin is "),
     *("password=" + "ab-" * 700, "password=" + "a_" * 700, "password is " + "aB3" * 700),
+    *("pass is " + "aB3xZ9qW" * 9000, "up_", "@a.aa:aB3", "recovery codes: 1234 1234 "),
 )
 
 
