@@ -419,6 +419,8 @@ def _span_content(
 def _tool_content(kind: Kind, label: str, input_: Any, output: Any) -> SpanContent:
     input_ = input_["input"] if [*as_dict(input_)] == ["input"] else input_
     result = parse_json(as_dict(output).get("output", output))
+    if updates := as_dicts(as_dict(result, "update").get("messages")):  # of LangGraph's Command
+        result = updates[-1]
     content = SpanContent(kind, label, arguments=parse_arguments(input_), result=result)
     message = parse_message(result, "tool") if as_dict(result).keys() & {"content", "lc"} else None
     if message is None or not message.results:

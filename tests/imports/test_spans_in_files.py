@@ -168,6 +168,17 @@ def test_spans_of_langsmith_become_runs_in_the_order_of_their_events(read):
     assert (first.trace.metadata.success, first.success_source) == (False, "verdict")
 
 
+def test_a_tool_may_answer_by_an_update_of_the_graph(read):
+    root, model, look, _ = langsmith_runs()
+    update = {"messages": [{"type": "tool", "content": "12 EUR", "tool_call_id": "c1"}]}
+
+    (run,), _ = read(
+        "langsmith", lines(root, model, look | {"outputs": {"output": {"update": update}}})
+    )
+
+    assert step_tuples(run)[-1] == ("observation", "look_up", "12 EUR")
+
+
 def test_a_graph_that_waits_for_a_person_is_incomplete(read):
     root, model = langsmith_runs()[:2]
     waits = {"type": "ai", "content": "Shall I?", "tool_calls": [{"name": "pay", "id": "c1"}]}
