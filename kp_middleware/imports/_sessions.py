@@ -177,8 +177,9 @@ _LINE_TYPES: Final = frozenset(
     ("session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state")
 )
 _INJECTED: Final = re.compile(  # by Codex in a person's name
-    r"<[a-z]+(?:_[a-z]+)+[ >]|<(?:INSTRUCTIONS|permissions instructions|skill)>"
-    r"|# AGENTS\.md instructions|Warning: (?:The maximum number of unified|apply_patch was reques)"
+    r"<([a-z]+(?:_[a-z]+)+)[ >].*</\1>\s*\Z|<(?:INSTRUCTIONS|permissions instructions|skill)>"
+    r"|# AGENTS\.md instructions|Warning: (?:The maximum number of unified|apply_patch was reques)",
+    re.DOTALL,
 )
 _EXIT_CODE: Final = re.compile(
     r"(?:Chunk ID: .*\n)?(?:Wall time: .*\n)?(?:Exit code:|Process exited with code) (\d{1,9})\n"

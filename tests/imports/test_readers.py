@@ -184,6 +184,7 @@ def test_a_session_of_codex_is_what_the_model_saw(read):
         ["# AGENTS.md instructions", "<environment_context>x</environment_context>", "Mend it."],
         ["# Context from my IDE setup:\n## Open tabs:\n\n## My request for Codex:\nMend it.\n"],
         ["Mend it.", '<hook_prompt hook_run_id="1">Go on.</hook_prompt>'],
+        ["<my_form> fails. Mend it."],
     ],
 )
 def test_what_codex_puts_before_a_request_is_not_part_of_it(read, texts):
@@ -194,7 +195,8 @@ def test_what_codex_puts_before_a_request_is_not_part_of_it(read, texts):
 
     (run,), _ = read("codex", lines(*session))
 
-    assert (run.trace.task.objective, run.thread_id) == ("Mend it.", "sample")
+    assert run.trace.task.objective in {"Mend it.", texts[0]}
+    assert run.thread_id == "sample"
 
 
 @pytest.mark.parametrize(("format_", "session"), [
