@@ -36,16 +36,17 @@ def examined(type_command, monkeypatch):
 def test_a_key_that_may_write_is_taken_and_nothing_is_stored_or_deleted(record, examined):
     with LocalRegistry() as registry:
         record("six times seven", registry_url=registry.url, api_key=registry.api_key)
-        before = dict(registry.documents)
+        before, (sent,) = dict(registry.documents), read_paces(pacing_file())
 
         found, exit_code = examined(registry.url, registry.api_key)
 
-        after = dict(registry.documents)
+        after, (asked,) = dict(registry.documents), read_paces(pacing_file())
         assert found["detail"] == f"{registry.url} answers and accepts this API key"
 
     assert (found["ok"], exit_code) == (True, 0)
     assert len(before) == 1
     assert after == before
+    assert asked.pace.full_at > sent.pace.full_at + 2  # a write like any other
 
 
 @pytest.mark.parametrize(
