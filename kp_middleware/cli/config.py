@@ -4,7 +4,6 @@ import json
 import os
 import re
 from inspect import getdoc
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -115,9 +114,24 @@ def path() -> None:
 
 def write_setting(name: str, text: str) -> tuple[Row, str]:
     """Check a setting, write it to settings.toml, and return what was written, as JSON and text."""
+    import tomlkit
+
     text.encode()  # raise here if it is not UTF-8; TOML would escape it
     path = locations.settings_file()
-    value = _write(path, name, text)
+    if name in _NOT_IN_FILE:
+        raise click.ClickException(_NOT_IN_FILE[name].format(path=path))
+    if name == "enabled":  # KP_ENABLED=false wins over any keyword
+        value: Any = click.BOOL.convert(text or "?", None, None)
+    else:
+        value = options.lenient_settings({name: text}).model_dump(mode="json")[name]
+    for pattern in filter(is_pattern, value if name in {"redact_allow", "redact_deny"} else ()):
+        compile_pattern(pattern[1:-1])  # raises without RE2: nothing would be sent
+    locations.read_settings_file()  # raises if it cannot be read
+    document = tomlkit.parse(path.read_bytes().decode() if path.exists() else "")
+    document[name] = value
+    path.resolve().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with options.new_file(path, force=True) as temporary:
+        temporary.write_bytes(tomlkit.dumps(document).encode())
     variable = next((one for one in os.environ if one.upper() == f"KP_{name.upper()}"), "")
     if os.environ.get(variable):
         console.warn(f"{variable} is set, and overrides the file")
@@ -134,29 +148,6 @@ def _descriptions() -> dict[str, str]:
         name: " ".join(entries.get(name, "").replace("``", "").split())
         for name in Settings.model_fields
     }
-
-
-def _write(path: Path, name: str, text: str) -> Any:
-    """Validate a setting, write it with mode 0600, and return its value in JSON form."""
-    import tomlkit
-
-    if name in _NOT_IN_FILE:
-        raise click.ClickException(_NOT_IN_FILE[name].format(path=path))
-    if name == "enabled":  # KP_ENABLED=false wins over any keyword
-        value: Any = click.BOOL.str_to_bool(text or "?")
-        if value is None:
-            raise click.ClickException("enabled: not a valid boolean: write true or false")
-    else:
-        value = options.lenient_settings({name: text}).model_dump(mode="json")[name]
-    for pattern in filter(is_pattern, value if name in {"redact_allow", "redact_deny"} else ()):
-        compile_pattern(pattern[1:-1])  # raises without RE2: nothing would be sent
-    locations.read_settings_file()  # raises if it cannot be read
-    document = tomlkit.parse(path.read_bytes().decode() if path.exists() else "")
-    document[name] = value
-    path.resolve().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with options.new_file(path, force=True) as temporary:
-        temporary.write_bytes(tomlkit.dumps(document).encode())
-    return value
 
 
 def _settings(context: click.Context) -> list[Row]:

@@ -111,7 +111,6 @@ def hint(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Print to standard error."""
     click.echo(message, err=True)
 
 
@@ -201,7 +200,6 @@ def print_result(value: object, text: "str | Iterable[RenderableType]") -> None:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON value."""
     click.echo(json_line(value, indent=2))
 
 
@@ -333,10 +331,12 @@ def print_table(
     if dropped and not has_text:
         message = f"no room for {', '.join(dropped)}: --json shows them"
         hint(render(safe_text(message), width=available).rstrip())
+    numbers = int, float, Figure
+    numeric = {name for name in shown if any(isinstance(row[name], numbers) for row in rows)}
     fields = (
         {
             "header": safe_text(headings[name]),
-            "justify": "right" if _has_numbers(rows, name) else "left",
+            "justify": "right" if name in numeric else "left",
             "no_wrap": name != last or not has_text,  # rich shrinks the last text alone
         }
         for name in shown
@@ -345,10 +345,6 @@ def print_table(
     for line in zip(*(cells[name] for name in shown), strict=True):
         table.add_row(*(safe_text(text, no_wrap=True, overflow="ellipsis") for text in line))
     print_rich(table, width=max(available, width))
-
-
-def _has_numbers(rows: Sequence[Row], name: str) -> bool:
-    return any(isinstance(row[name], int | float | Figure) for row in rows)
 
 
 class Progress:

@@ -109,13 +109,6 @@ def _reevaluation(db: Path) -> Iterator[tuple[storage.History, "Reevaluation"]]:
         yield history, Reevaluation.from_settings(storage.SqliteStore(file), settings)
 
 
-def _hint_at_custom_gate(run: storage.Run, db: Path) -> None:
-    gate = run.scoring and run.scoring.gate
-    if gate and SettingsGate.named(gate) is None:
-        used = options.read_settings(db).gate.name
-        hint(f"uses {used}, because {gate} is a custom gate of the program that recorded it")
-
-
 def _question(item: storage.ReviewItem, position: str, state: str) -> str:
     width = screen_width()
     score = "" if item.score is None else f"  score {item.score:.3f}"
@@ -238,7 +231,10 @@ def feedback(db: Path, *, trace_id: str, success: bool | None, confidence: float
 
     with _reevaluation(db) as (history, reevaluation):
         before = history.run(seq := history.find(trace_id))
-        _hint_at_custom_gate(before, db)
+        gate = before.scoring and before.scoring.gate
+        if gate and SettingsGate.named(gate) is None:
+            used = options.read_settings(db).gate.name
+            hint(f"uses {used}, because {gate} is a custom gate of the program that recorded it")
         changed = reevaluation.apply(Feedback(before.id, success, confidence, time.time()))
         after = history.run(seq)
     sides, status = {"before": _facts(before), "after": _facts(after)}, delivery_status(after)

@@ -45,7 +45,6 @@ def pass_db(command: Command) -> Command:
 
 
 def named_file(context: click.Context) -> Path | None:
-    """Return the value of ``--db``, or None."""
     return cast("Path | None", context.meta.get("kp_middleware.db"))
 
 
@@ -125,7 +124,6 @@ def shared_url() -> str | None:
 
 
 def wait_for_model(embedder: "Embedder | None") -> None:
-    """Wait until the model is downloaded."""
     hinted = False
     while embedder:
         try:
@@ -139,7 +137,6 @@ def wait_for_model(embedder: "Embedder | None") -> None:
 
 
 def complete_trace_id(context: click.Context, _: click.Parameter, start: str) -> list[Any]:
-    """Complete an id among the newest runs, with objectives as help."""
     descriptions = {"@last": "the newest run", "@best": "the run with the highest score"}
     for trace_id, objective in storage.trace_ids(find_file(context)[0], start):
         forms = short_id(trace_id), trace_id.removeprefix("kp:trace:"), trace_id
@@ -149,7 +146,6 @@ def complete_trace_id(context: click.Context, _: click.Parameter, start: str) ->
 
 
 def complete(descriptions: Mapping[str, str], start: str) -> list[CompletionItem]:
-    """Return the names that begin with ``start``, with a help text for each."""
     items = (CompletionItem(name, help=text) for name, text in descriptions.items())
     return [item for item in items if item.value.startswith(start)]
 
@@ -166,8 +162,6 @@ FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 class DefaultGroup(click.Group):
-    """A group with a default command."""
-
     def __init__(self, *values: Any, default: str, **more: Any) -> None:
         super().__init__(*values, **more)
         self._default = default
@@ -192,7 +186,6 @@ class NumberRange(click.FloatRange):
     """A range of finite numbers."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number, or fail with a usage error."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number", param, ctx)
@@ -234,7 +227,6 @@ def bundled(
 
 
 def trace_id(name: str = "trace_id", *, metavar: str = "ID", **more: Any) -> Command:
-    """Return an argument that names a run."""
     return click.argument(name, metavar=metavar, shell_complete=complete_trace_id, **more)
 
 

@@ -180,7 +180,6 @@ class RecallTools:
 
 
 def server(tools: RecallTools) -> "MCPServer":
-    """Create the MCP server."""
     try:
         from mcp.server.mcpserver import MCPServer
         from mcp.types import ToolAnnotations

@@ -12,6 +12,7 @@ from kp_middleware.views.explanation import Explanation, Pair, compared
 from kp_middleware.views.steps import view_step
 from kp_middleware.views.trace import (
     ScoreLine,
+    applied_threshold,
     arithmetic,
     chosen_steps,
     delivery_status,
@@ -47,7 +48,7 @@ def render_run(run: Run, *, steps: int | None, width: int, cost: str = "") -> "R
     """Yield a run's objective, score, delivery and steps; ``steps=None`` shows all."""
     view = view_trace(run)
     yield safe_text(cut(one_line(run.objective) or NO_OBJECTIVE, 3 * width))
-    line = view.id
+    line = run.id
     for fact in filter(None, map(one_line, (*view.facts, cost))):
         if width_of(f"{line}  {fact}") > width:  # break lines between facts
             yield safe_text(line)
@@ -57,7 +58,7 @@ def render_run(run: Run, *, steps: int | None, width: int, cost: str = "") -> "R
     yield safe_text(line)
     yield ""
     if run.score is not None:
-        yield waterfall(arithmetic(run), view.threshold, width)
+        yield waterfall(arithmetic(run), applied_threshold(run), width)
     details = [
         ("  gate: ", view.gate or ""),
         ("  ", view.estimate),
@@ -68,13 +69,12 @@ def render_run(run: Run, *, steps: int | None, width: int, cost: str = "") -> "R
     yield from (indented(one_line(text), mark) for mark, text in details if text)
     yield ""
     yield from _steps(run, steps, width)
-    if view.result:
+    if run.result_summary:
         yield ""
-        yield indented(cut(one_line(view.result), 8 * width), "result: ")
+        yield indented(cut(one_line(run.result_summary), 8 * width), "result: ")
 
 
 def render_explanation(explanation: Explanation, width: int) -> "Renderables":
-    """Yield the score, its reasons, and what would change the decision."""
     run, view = explanation.run, view_trace(explanation.run)
     yield safe_text(cut(one_line(run.objective), 3 * width))
     yield run.id

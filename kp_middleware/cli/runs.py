@@ -4,8 +4,8 @@ import base64
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -244,18 +244,9 @@ _MAX_BLOB_BYTES: Final = 16
 
 @click.command()
 @click.argument("query")
-@click.option(
-    "-p",
-    "--param",
-    "parameters",
-    type=(str, str),
-    multiple=True,
-    metavar="NAME VALUE",
-    help="Value of :NAME in the query. Repeatable.",
-)
 @options.output_options(in_pipe="json")
 @options.pass_db
-def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: Output) -> None:
+def sql(db: Path, *, query: str, output: Output) -> None:
     """Run a read-only SQL query, for at most 5 s.
 
     QUERY is one statement; - reads it from standard input. Useful views: history, score_parts,
@@ -263,30 +254,20 @@ def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: 
 
     \b
     kp-middleware sql "select domain, avg(score) from traces group by 1"
-    kp-middleware sql "select * from near_misses where domain = :d" -p d code --csv
+    kp-middleware sql "select * from near_misses where domain = 'code'" --csv
     kp-middleware sql - < question.sql
     """
     if query == "-":
         query = sys.stdin.read()
     if not query.strip():
         raise click.UsageError("missing QUERY: pass one SQL statement, or - for standard input")
-    values = {name.lstrip(":"): _parse_value(text) for name, text in parameters}
     with closing(FreeQuery(db)) as free_query:
-        answer = free_query.ask(query, values)
+        answer = free_query.ask(query)
         readable = (
             {name: _display_value(value, output.format) for name, value in row.items()}
             for row in answer.rows
         )
         output.print(readable, answer.columns, all_columns=True)
-
-
-def _parse_value(text: str) -> str | float:
-    """Convert a text to a number if that prints as the same text: not ``007``."""
-    for kind in (int, float):
-        with suppress(ValueError):
-            if str(kind(text)) == text:
-                return kind(text)
-    return text
 
 
 def _display_value(value: object, format_: str) -> object:

@@ -4,7 +4,7 @@ import heapq
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, count, islice
@@ -343,10 +343,10 @@ class FreeQuery:
     def close(self) -> None:
         self._connection.close()
 
-    def ask(self, sql: str, values: Mapping[str, object]) -> QueryResult:
+    def ask(self, sql: str) -> QueryResult:
         self._until, self._stopped = self._timer() + self._limit_s, False
         with self._readable_errors():
-            cursor = self._connection.execute(sql, values)
+            cursor = self._connection.execute(sql)
         columns = list[str]()
         for name, *_ in cursor.description or ():
             others = (f"{name}_{number}" for number in count(2))

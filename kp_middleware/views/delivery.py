@@ -40,7 +40,6 @@ class Sending(NamedTuple):
 
     @classmethod
     def of(cls, queue: Queue, paces: Sequence[Pace], now: float, *, stopped: bool) -> Self:
-        """Describe a backlog at the strictest pace."""
         pace = reduce(Pace.stricter, paces, Pace())
         next_at = max(now, queue.due_at, pace.ready_at, pace.paused_until)
         last_at = max(pace.full_at, next_at) - burst_at(pace.interval_s) * pace.interval_s
@@ -56,7 +55,6 @@ class Sending(NamedTuple):
         )
 
     def as_row(self) -> dict[str, Any]:
-        """Return it as a row for JSON."""
         return self._asdict() | {"takes_s": round(self.takes_s), "in_words": self.in_words()}
 
     def in_words(self) -> str:
@@ -70,7 +68,6 @@ class Sending(NamedTuple):
         return f"{busy}shared limit: {burst}; {self.duration_in_words()}"
 
     def duration_in_words(self) -> str:
-        """Return the duration in words."""
         takes = "takes" if self.waiting == 1 else "take"
         unit_s, unit = next((unit for unit in _UNITS if self.takes_s <= 90 * unit[0]), _UNITS[-1])
         return f"{self.waiting:,} {takes} about {max(1, math.ceil(self.takes_s / unit_s)):,} {unit}"
@@ -100,7 +97,6 @@ class Pause(NamedTuple):
         return f"nothing is sent to {sending.registry} ({', '.join(facts)}): {self.problem}{then}"
 
     def as_row(self) -> dict[str, Any]:
-        """Return it as a row for JSON."""
         return {
             "registry": self.sending.registry,
             "until": None if self.until is None else instant(self.until),
@@ -121,7 +117,6 @@ class Obstacles(NamedTuple):
     login: str | None
 
     def in_words(self) -> list[str]:
-        """Return one sentence for each, with what to do."""
         sentences = (self.login, *(pause.in_words() for pause in self.pauses))
         return [sentence for sentence in sentences if sentence is not None]
 

@@ -48,8 +48,6 @@ class SignalExplanation(NamedTuple):
 
 
 class RuleExplanation(NamedTuple):
-    """One rule that fired, and the score without it."""
-
     rule: str
     delta: float
     reason: str
@@ -69,7 +67,6 @@ class Explanation(NamedTuple):
     rules: list[RuleExplanation]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for JSON."""
         run, view = self.run, trace.view_trace(self.run)
         return {
             "id": run.id,
@@ -95,7 +92,6 @@ class Explanation(NamedTuple):
 def explain_score(
     run: Run, *, threshold: float | None = None, weights: formula.Weights | None = None
 ) -> Explanation:
-    """Explain the score of a run, optionally with another threshold or other weights."""
     scoring, other_reason = run.scoring, None
     if threshold is None:
         threshold = trace.applied_threshold(run)
@@ -277,7 +273,6 @@ class Comparison(NamedTuple):
     steps: list[Pair]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for JSON."""
         parts, pairs = [row._asdict() for row in self.scores], [*map(_pair_as_json, self.steps)]
         return self._asdict() | {"scores": parts, "steps": pairs}
 
@@ -291,7 +286,6 @@ def _pair_as_json(pair: Pair) -> dict[str, Any]:
 
 
 def compared(left: Run, right: Run) -> Comparison:
-    """Compare two runs."""
     ours, theirs = ({line.part: line for line in trace.arithmetic(run)} for run in (left, right))
     scores = []
     for name in sorted({**ours, **theirs}, key=lambda name: name == "score"):  # the score is last

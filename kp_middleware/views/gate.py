@@ -52,7 +52,6 @@ def estimate_in_words(estimate: RunEstimate) -> str:
 
 
 def review_backlog_in_words(backlog: ReviewBacklog) -> str:
-    """Describe the runs to review, with the command."""
     if not backlog.unreviewed:
         return "nothing to review"
     runs = f"{backlog.unreviewed:,} of the last {backlog.forwarded:,} runs that passed the gate"
@@ -62,7 +61,6 @@ def review_backlog_in_words(backlog: ReviewBacklog) -> str:
 
 
 def successes_as_json(record: SuccessRecord, backlog: ReviewBacklog) -> dict[str, Any]:
-    """Return the record as JSON, with its text and warning."""
     counts = {name: count for name, count in record._asdict().items() if name != "some_stay"}
     warning = success_warning(record, backlog)
     return {**counts, "in_words": record_in_words(record), "warning": warning}
@@ -117,8 +115,6 @@ class SettingView(NamedTuple):
 
 
 class DomainScores(NamedTuple):
-    """The scores of one domain."""
-
     domain: str
     runs: int
     median: float
@@ -127,7 +123,6 @@ class DomainScores(NamedTuple):
 
     @classmethod
     def of(cls, domain: str, scores: Sequence[float]) -> "DomainScores":
-        """Summarize these scores."""
         ordered = sorted(scores)
         tenth = ordered[-math.ceil(len(ordered) / 10)]
         return cls(domain, len(ordered), median(ordered), tenth, ordered[-1])
@@ -147,7 +142,6 @@ class Calibration(NamedTuple):
     settings: Sequence[SettingView]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for JSON."""
         domains, settings = ([row._asdict() for row in rows] for rows in self[-2:])
         return self._asdict() | {"domains": domains, "settings": settings}
 

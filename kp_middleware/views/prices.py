@@ -45,7 +45,6 @@ class Prices(NamedTuple):
         return ((read or 0) * price.input + (wrote or 0) * price.output) / 1_000_000
 
     def spending(self, used: Iterable[ModelTokens]) -> Spending:
-        """Add up the costs of runs."""
         runs = defaultdict[int, float](float)
         days, models = defaultdict[str, float](float), defaultdict[str, float](float)
         unknown, unpriced = set[int](), set[str]()

@@ -35,7 +35,6 @@ class StepView(NamedTuple):
 
 
 def view_step(run: Run, step: StepRecord) -> StepView:
-    """Return the view of a step for pages."""
     kind, at = step.type, ""
     if _ended(run, step):
         kind = "error"
@@ -82,7 +81,6 @@ class Call(NamedTuple):
 
     @property
     def end_ms(self) -> float:
-        """The end, from the start of the run."""
         return self.start_ms + self.length_ms
 
 

@@ -10,7 +10,6 @@ from kp_middleware.core.formula import SIGNALS
 from kp_middleware.core.gates import exact
 from kp_middleware.storage import FeedbackRecord, Run, Scoring, StepRecord
 from kp_middleware.views.gate import estimate_in_words
-from kp_middleware.views.steps import StepView, view_step
 from kp_middleware.views.wording import (
     counted,
     distance,
@@ -46,27 +45,19 @@ class ScoreLine(NamedTuple):
 
 
 class TraceView(NamedTuple):
-    """A run for pages and the report; ``objective`` is empty if the title has it all."""
+    """The texts about a run; ``objective`` is empty if the title has it all."""
 
-    id: str
     title: str
     objective: str
     facts: tuple[str, ...]
     estimate: str
     feedback: tuple[str, ...]
-    score: float | None
-    threshold: float | None
-    sum: tuple[ScoreLine, ...]
     gate: str | None
     delivery_status: str
     redactions: tuple[tuple[str, int], ...]
-    steps: tuple[StepView, ...]
-    result: str
 
 
 def view_trace(run: Run) -> TraceView:
-    """Return the view of a stored run for pages."""
-    threshold = applied_threshold(run)
     has_tokens = run.input_tokens is not None or run.output_tokens is not None
     facts = (
         run.domain,
@@ -82,20 +73,14 @@ def view_trace(run: Run) -> TraceView:
     )
     counts = (run.outbox and run.outbox.redactions) or run.redactions  # sent, else stored
     return TraceView(
-        id=run.id,
         title=shortened(run.objective, _TITLE),
         objective=run.objective if len(run.objective) > _TITLE else "",
         facts=tuple(fact for fact in facts if fact),
         estimate="" if run.estimate is None else estimate_in_words(run.estimate),
         feedback=(*map(feedback_in_words, run.feedback),),
-        score=run.score,
-        threshold=threshold,
-        sum=(*arithmetic(run)[:-1],),
         gate=gate_in_words(run),
         delivery_status=delivery_status(run),
         redactions=(*sorted(counts.items(), key=lambda item: (-item[1], item[0])),),
-        steps=tuple(view_step(run, step) for step in run.steps),
-        result=run.result_summary or "",
     )
 
 

@@ -29,7 +29,6 @@ def printable(line: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
@@ -75,7 +74,6 @@ def percent(part: int, whole: int) -> str:
 
 
 def duration(milliseconds: float) -> str:
-    """Format a duration."""
     if milliseconds < 1000:
         return f"{f'{milliseconds:.0f}' if milliseconds >= 1 else '<1'}{_NBSP}ms"
     seconds = milliseconds / 1000
@@ -91,7 +89,6 @@ def day(text: str, *, year: bool = True) -> str:
 
 
 def minute(instant: str) -> str:
-    """Format an instant to the minute."""
     return instant[:16].replace("T", " ")
 
 
@@ -109,12 +106,10 @@ def sentence(text: str) -> str:
 
 
 def signed(amount: float, digits: int = 3) -> str:
-    """Format a change with its sign."""
     return f"{amount:+,.{digits}f}".replace("-", "−")
 
 
 def short_id(trace_id: str) -> str:
-    """Shorten an id for people."""
     return trace_id.removeprefix("kp:trace:")[:8]
 
 

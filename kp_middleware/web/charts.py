@@ -9,7 +9,7 @@ from typing import Final
 from kp_middleware import storage
 from kp_middleware.core.gates import exact
 from kp_middleware.views.steps import Call, idle_times
-from kp_middleware.views.trace import TraceView
+from kp_middleware.views.trace import ScoreLine
 from kp_middleware.views.wording import counted, day, distance, duration, percent, short_bar, signed
 from kp_middleware.web.marks import (
     SIGNAL_COLOURS,
@@ -66,7 +66,6 @@ _MIN_WIDTH: Final = 0.5  # percent: 1 of 100,000 stays visible
 
 
 def state_bars(found: storage.Funnel, links: Links) -> Chart:
-    """Draw the number of runs in each delivery state."""
     if not found.recorded:
         return Chart(_NO_RUNS)
     codes: Counter[str] = Counter()
@@ -87,7 +86,6 @@ def state_bars(found: storage.Funnel, links: Links) -> Chart:
 
 
 def tool_bars(overview: storage.Overview, links: Links) -> Chart:
-    """Draw the calls and failures of the most used tools."""
     tools, calls = overview.tools[:10], sum(tool.calls for tool in overview.tools)
     failures = sum(tool.failures for tool in overview.tools)
     if not tools:
@@ -253,18 +251,18 @@ def _segment(amount: float, of: float, colour: str, start: float = 0.0) -> BarSe
     return BarSegment(min(left, 100 - _MIN_WIDTH), min(max(_MIN_WIDTH, width), 100 - left), colour)
 
 
-def waterfall(view: TraceView) -> Chart:
+def waterfall(lines: Sequence[ScoreLine], threshold: float | None, delivery_status: str) -> Chart:
     """Draw what each signal and rule adds to the score, and the threshold."""
-    score, threshold = view.score, view.threshold
-    if score is None:
-        return Chart(f"no score yet: {view.delivery_status}")
+    if not lines:
+        return Chart(f"no score yet: {delivery_status}")
+    *parts, (_, _, score) = lines
     margin, caption, is_cleared = "", f"The score is {score:.3f}", False
     if threshold is not None:
         is_cleared = score >= threshold
         margin = f"{distance(score - threshold)} {'above' if is_cleared else 'below'}"
         caption += f": {margin} the threshold of {short_bar(threshold)}"
     bars, reached = [], 0.0
-    for part, working, amount in view.sum:
+    for part, working, amount in parts:
         before, reached = reached, reached + amount
         colour = SIGNAL_COLOURS.get(part, "loss" if amount < 0 else "plain")
         segments = (_segment(abs(amount), 1, colour, min(before, reached)),) if amount else ()

@@ -53,11 +53,9 @@ Scale: TypeAlias = Callable[[float], float]
 class Links(Protocol):
     """The link targets of a page; None means no link."""
 
-    def trace(self, trace_id: str, /) -> str | None:
-        """Return the address of one run."""
+    def trace(self, trace_id: str, /) -> str | None: ...
 
-    def runs(self, **filters: str) -> str | None:
-        """Return the address of the runs that match the filters of the runs page."""
+    def runs(self, **filters: str) -> str | None: ...
 
 
 class Mark(NamedTuple):
@@ -77,7 +75,6 @@ def polyline(points: Iterable[Point], style: str, tag: str = "polyline") -> Mark
 
 
 def line(x1: float, y1: float, x2: float, y2: float, style: str = "grid") -> Mark:
-    """Return a line between two points."""
     return polyline(((x1, y1), (x2, y2)), f"kp-{style}")
 
 
@@ -113,8 +110,6 @@ class TableRow(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table of texts."""
-
     columns: Sequence[str] = ()
     rows: Sequence[TableRow] = ()
 
@@ -172,7 +167,6 @@ class Chart(NamedTuple):
 
     @property
     def is_drawn(self) -> bool:
-        """True if there is more than the caption."""
         return bool(self.bars or self.marks)
 
 

@@ -16,8 +16,8 @@ from kp_middleware.errors import RedactionError
 from kp_middleware.instants import instant
 from kp_middleware.views.gate import private_note, record_in_words, success_warning
 from kp_middleware.views.prices import Prices, Spending
-from kp_middleware.views.steps import timed_calls
-from kp_middleware.views.trace import view_trace
+from kp_middleware.views.steps import timed_calls, view_step
+from kp_middleware.views.trace import applied_threshold, arithmetic, view_trace
 from kp_middleware.views.wording import distance, minute, percent, shortened
 from kp_middleware.web import charts
 from kp_middleware.web.marks import Chart, Links, Table, TableRow, render
@@ -141,7 +141,6 @@ def _failures(failures: Sequence[storage.Failure], links: Links) -> Table:
 
 
 def gate_html(scores: storage.ScoreSlices, last: storage.LastDecisions, links: Links) -> Markup:
-    """Render the latest decisions and the runs that each threshold would forward."""
     return render(
         "gate.html",
         last=last,
@@ -161,7 +160,7 @@ def trace_html(
 ) -> Markup:
     """Render one run; pass all domains of the file so that each keeps its color."""
     trace, similar, body = full.run, full.similar, full.body
-    run, nearest = view_trace(trace), len(similar.similarities)
+    view, nearest = view_trace(trace), len(similar.similarities)
     rows = []
     for point, similarity in zip(similar.points[1:], similar.similarities, strict=False):
         score = "" if point.score is None else f"{point.score:.3f}"
@@ -174,13 +173,17 @@ def trace_html(
     newest = f"the {storage.MOST_POINTS:,} newest; kp-middleware similar compares all"
     return render(
         "trace.html",
-        run=run,
+        run=trace,
+        view=view,
+        steps=[view_step(trace, step) for step in trace.steps],
         cost=prices.in_words(full.cost),
         recalled=run_rows(full.recalled, links),
         timeline=charts.timeline_bars(timed_calls(trace), trace.duration_ms or 0, costs)
         if extent.is_single
         else Chart(""),
-        waterfall=charts.waterfall(run),
+        waterfall=charts.waterfall(
+            arithmetic(trace), applied_threshold(trace), view.delivery_status
+        ),
         body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
         body_bytes=len((body or "").encode()),
         similar=Table(("Objective", "Score", "Similarity"), rows),
@@ -219,7 +222,6 @@ class Redactor:
 
     @classmethod
     def from_settings(cls, settings: "Settings") -> Self:
-        """Redact by the rules and at the level of the settings."""
         from kp_middleware.privacy import Policy, redact_jsonable
 
         policy, level = Policy.from_settings(settings), settings.privacy_level

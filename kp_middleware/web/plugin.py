@@ -114,7 +114,6 @@ class Addresses:
         return str(self.datasette.urls.database(self.name))
 
     def row(self, table: str, key: int) -> str:
-        """Return the address of one row."""
         return str(self.datasette.urls.row(self.name, table, str(key)))
 
 
@@ -142,7 +141,6 @@ def startup() -> None:
 
 @hookimpl  # type: ignore[untyped-decorator]
 def register_routes() -> list[tuple[str, View]]:
-    """Register the pages."""
     page = r"^/-/kp/(?P<database>[^/]+)"
     readers: dict[str, PageReader] = {
         "": overview,
@@ -216,14 +214,12 @@ def _first_day(history: storage.History) -> str:
 
 
 def gate(request: PageRequest) -> Page:
-    """Show the runs that each threshold would forward."""
     history = request.history
     content = gate_html(history.scores(), history.last_decisions(), request.links)
     return Page("The gate", content, "The gate")
 
 
 def trace(request: PageRequest) -> Page:
-    """Show one run."""
     history, links, prices = request.history, request.links, read_prices()
     seq = history.find(request.name)
     run, recalled = history.run(seq), []
@@ -256,7 +252,6 @@ def trace(request: PageRequest) -> Page:
 
 
 def markdown_of(request: PageRequest) -> str:
-    """Return one run as Markdown."""
     run = request.history.run(request.history.find(request.name))
     return "\n".join((*markdown(run, steps=None), ""))
 
@@ -328,19 +323,16 @@ def _view(read: PageReader) -> View:
 
         try:
             page: Page | str = await asyncio.to_thread(read_page)
-        except TraceNotFoundError as error:
-            page = _error_page("Not found", str(error), 404)
         except (KnowledgePulseError, *storage.DATABASE_ERRORS) as error:
-            page = _error_page("Cannot show this page", str(error), 500)
+            is_missing = isinstance(error, TraceNotFoundError)
+            title, status = ("Not found", 404) if is_missing else ("Cannot show this page", 500)
+            lead = one_line(sentence(str(error)))
+            page = Page(title, heading=title, lead=lead, status=status)
         if isinstance(page, str):
             return Response.text(page, headers=dict(SECURITY_HEADERS))
         return await _page_response(datasette, request, page, links, path.name)
 
     return view
-
-
-def _error_page(title: str, error: str, status: int) -> Page:
-    return Page(title, heading=title, lead=one_line(sentence(error)), status=status)
 
 
 async def _page_response(

@@ -110,7 +110,6 @@ class Query(NamedTuple):
         return {name: value for name, value in {**self.given, **changes}.items() if value}
 
     def in_words(self) -> Iterator[str]:
-        """Yield a description of each filter."""
         for name, words in _FILTER_TEXTS.items():
             if value := self.given.get("q" if name == "text" else name):
                 is_age = name == "since" and value in _AGES
@@ -166,7 +165,6 @@ def run_rows(
 
 
 def runs(request: "PageRequest") -> Page:
-    """Show the runs that match the query."""
     history, links, prices = request.history, request.links, read_prices()
     query = Query.from_args(request.args)
     history.marks = "\x02", "\x03"
@@ -228,7 +226,6 @@ _WORD: Final = re.compile(r"\w+\s*|\W\s*")
 
 
 def compare(request: "PageRequest") -> Page:
-    """Show two runs side by side, with their steps aligned."""
     history, links = request.history, request.links
     names = [request.args.get(side, "") for side in ("left", "right")]
     left, right = (history.run(history.find(name)) for name in names)
@@ -266,7 +263,6 @@ def compare(request: "PageRequest") -> Page:
 
 
 def conversation(request: "PageRequest") -> Page:
-    """Show the runs of one conversation in order."""
     history, links, filters = request.history, request.links, Filters(thread=request.name)
     found = history.page(filters, limit=100, sort="started", descending=False)
     turns = []

@@ -72,7 +72,6 @@ class Guard:
         self.link = f"http://127.0.0.1:{port}{_OPEN_PATH}?once={self._one_time}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or reject it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         if scope["type"] != "http":
@@ -125,7 +124,6 @@ class LinkFile(ExitStack):
     """A temporary file that redirects to the link: others can read a browser's command line."""
 
     def write(self, link: str) -> str:
-        """Write the file; return its URL."""
         try:  # sandboxed browsers see only visible files in the home folder
             folder = self.enter_context(TemporaryDirectory(prefix=_PREFIX, dir=Path.home()))
         except (OSError, RuntimeError):

@@ -20,7 +20,7 @@ def free_query(db, keep):
 
 @pytest.fixture
 def ask(free_query):
-    return lambda sql: [*free_query.ask(sql, {}).rows]
+    return lambda sql: [*free_query.ask(sql).rows]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from kp_middleware.storage import (
     ScoreSlices,
     ToolUse,
 )
-from kp_middleware.views.trace import ScoreLine, TraceView
+from kp_middleware.views.trace import ScoreLine
 from kp_middleware.web.charts import novelty_band, removal_bars, state_bars, tool_bars, waterfall
 from kp_middleware.web.marks import Chart
 
@@ -34,23 +34,8 @@ def tools(*used):
     return tool_bars(Overview(ScoreSlices(None), None, tools=used), EchoLinks())
 
 
-def run(*lines, score=0.501, threshold=0.75, delivery_status=""):
-    return TraceView(
-        id="",
-        title="",
-        objective="",
-        facts=(),
-        estimate="",
-        feedback=(),
-        score=score,
-        threshold=threshold,
-        sum=lines,
-        gate=None,
-        delivery_status=delivery_status,
-        redactions=(),
-        steps=(),
-        result="",
-    )
+def explained(*lines, score=0.501):
+    return waterfall([*lines, ScoreLine("score", "", score)], 0.75, "")
 
 
 def test_each_state_has_a_bar_and_it_is_said_why_some_are_blocked():
@@ -73,7 +58,7 @@ def test_each_state_has_a_bar_and_it_is_said_why_some_are_blocked():
         (state_bars(Funnel(0, 0, 0, 0, 0, 0, 0, {}), EchoLinks()), "nothing recorded yet: "),
         (tool_bars(Overview(ScoreSlices(None), None), EchoLinks()), "no tool calls yet: "),
         (novelty_band([]), "no novelty measured yet: "),
-        (waterfall(run(score=None, delivery_status="waits")), "no score yet: waits"),
+        (waterfall([], None, "waits"), "no score yet: waits"),
         (novelty_band(DAYS[:1]), "median novelty 0.66 on 1 Nov 2026, the only day so far"),
     ],
 )
@@ -105,7 +90,7 @@ def test_what_is_said_of_tools_is_said_of_all_also_where_some_are_drawn():
 
 
 def test_each_part_begins_where_the_one_before_it_ended():
-    *parts, total = (bar.segments[0] for bar in waterfall(run(*SIGNALS)).bars)
+    *parts, total = (bar.segments[0] for bar in explained(*SIGNALS).bars)
 
     assert [part.colour for part in parts] == ["blue", "orange", "green", "purple"]
     assert parts[0].start == 0
@@ -116,7 +101,7 @@ def test_each_part_begins_where_the_one_before_it_ended():
 
 
 def test_a_rule_that_takes_away_goes_back_and_is_a_loss():
-    chart = waterfall(run(*SIGNALS, ScoreLine("single_tool", "rule", -0.1), score=0.401))
+    chart = explained(*SIGNALS, ScoreLine("single_tool", "rule", -0.1), score=0.401)
 
     before, bar = chart.bars[3].segments[0], chart.bars[4]
     (loss,) = bar.segments
@@ -133,7 +118,7 @@ def test_a_rule_that_takes_away_goes_back_and_is_a_loss():
     ],
 )
 def test_the_score_is_held_against_the_threshold(score, is_cleared, words_):
-    chart = waterfall(run(*SIGNALS, score=score))
+    chart = explained(*SIGNALS, score=score)
 
     assert chart.caption == f"The score is {score:.3f}: {words_} the threshold of 0.75"
     assert (chart.threshold, chart.threshold_name) == (75, "threshold 0.75")
@@ -141,7 +126,7 @@ def test_the_score_is_held_against_the_threshold(score, is_cleared, words_):
 
 
 def test_the_table_has_the_whole_sum():
-    table = waterfall(run(*SIGNALS)).table
+    table = explained(*SIGNALS).table
 
     assert table.columns == ("Part", "Working", "Adds")
     assert table.rows[1].cells == ("novelty", "0.300 × 0.30", "+0.090")

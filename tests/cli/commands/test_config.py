@@ -152,8 +152,8 @@ def test_a_link_to_the_settings_file_stays_a_link(type_command, file, tmp_path):
     [
         (["threshold", "8"], "threshold: must be a number from 0 to 1, or a share from"),
         (["max_per_day", "many"], "max_per_day: Input should be a valid integer"),
-        (["enabled", "perhaps"], "not a valid boolean: write true or false"),
-        (["enabled", ""], "not a valid boolean: write true or false"),
+        (["enabled", "perhaps"], "is not a valid boolean"),
+        (["enabled", ""], "is not a valid boolean"),
         (["max_steps", "9" * 30], "max_steps: Input should be less than or equal to"),
         (["cache_size", "9" * 17], "cache_size: Input should be less than or equal to"),
         (["redact_deny", '["/(/"]'], "redact_deny"),

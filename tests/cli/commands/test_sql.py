@@ -30,12 +30,6 @@ def test_the_query_can_come_from_standard_input_and_its_answer_is_json(agent, db
     assert result.stdout == '[{"a": "é"}]\n'
 
 
-def test_values_have_names(asked):
-    result = asked("SELECT :a AS a, :b > 7 AS b", "-p", "a", "it's", "-p", ":b", "12")
-
-    assert json.loads(result.stdout) == [{"a": "it's", "b": 1}]
-
-
 def test_what_json_has_no_word_for_is_readable_and_whole_but_in_a_table(asked):
     found = asked("SELECT x'00ff' AS a, 9e999 AS b").stdout
     query = "SELECT zeroblob(20) AS a"
