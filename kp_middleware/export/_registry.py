@@ -91,7 +91,7 @@ class Registry:
 
     def reach(self) -> None:
         """Check that the registry answers; sends no key, so that no quota is used."""
-        check_search(self._send("GET", params={"limit": "1"}))
+        check_search(self._send("GET", "v1/knowledge?limit=1"))
 
     def check_key(self) -> None:
         """Check that the registry knows the key, by deleting a random id; costs one read."""
@@ -125,7 +125,6 @@ class Registry:
         path: str = "v1/knowledge",
         *,
         headers: Mapping[str, str] | None = None,
-        params: Mapping[str, str] | None = None,
         content: bytes = b"",
         most_bytes: int = _LONGEST_ANSWER_BYTES,
     ) -> RegistryResponse:
@@ -137,7 +136,6 @@ class Registry:
                     method,
                     path,
                     headers=headers,
-                    params=params,
                     content=content,
                     extensions={"trace": self._request.trace},
                 ) as response,

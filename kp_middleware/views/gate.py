@@ -1,9 +1,9 @@
 """Views of the gate: the outcomes of forwarded runs, and a calibration of thresholds."""
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
+from math import ceil
 from operator import and_, itemgetter
 from statistics import median
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -121,12 +121,6 @@ class DomainScores(NamedTuple):
     top_tenth: float
     best: float
 
-    @classmethod
-    def of(cls, domain: str, scores: Sequence[float]) -> "DomainScores":
-        ordered = sorted(scores)
-        tenth = ordered[-math.ceil(len(ordered) / 10)]
-        return cls(domain, len(ordered), median(ordered), tenth, ordered[-1])
-
 
 class Calibration(NamedTuple):
     """The runs that each setting of the gate lets through, and the setting to use, or None."""
@@ -194,7 +188,10 @@ def calibrated(
         now=now,
         max_per_day=most,
         recommended=best if any(len(each) >= WARM_UP for each in scores.values()) else None,
-        domains=[DomainScores.of(name, scores[name]) for name in names],
+        domains=[
+            DomainScores(name, len(found), median(found), found[-ceil(len(found) / 10)], found[-1])
+            for name, found in ((name, sorted(scores[name])) for name in names)
+        ],
         settings=settings,
     )
 

@@ -92,10 +92,8 @@ def timed_calls(run: Run) -> list[Call]:
             continue
         start_ms, agent = max(0.0, (epoch_s(step.started_at) - began_s) * 1000), step.agent or ""
         if (took_ms := step.model_latency_ms) is not None:
-            name, tokens = (
-                step.model or "model",
-                (step.input_tokens or 0) + (step.output_tokens or 0),
-            )
+            name = step.model or "model"
+            tokens = (step.input_tokens or 0) + (step.output_tokens or 0)
             calls.append(Call("model", name, agent, start_ms, took_ms, step.number, tokens))
         elif step.latency_ms is not None:
             failed = step.type == "error_recovery" or _ended(run, step)

@@ -1,7 +1,7 @@
 """Charts of states, tools, days, scores, novelty and removals; a run's timeline and score."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from itertools import compress
 from typing import Final
@@ -343,11 +343,8 @@ def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
     """Draw the share of runs that each threshold would forward, in total and by domain."""
     if not scores.traces:
         return Chart(_NO_SCORES)
-    shown, colours, threshold = (
-        scores.without_private,
-        colours_of(scores.domains),
-        scores.threshold,
-    )
+    shown, threshold = scores.without_private, scores.threshold
+    colours = colours_of(scores.domains)
     verb = _PASSED if threshold is None else f"reach {exact(threshold)}"
     caption, passing = _ratio_text(shown, verb), "Passing"
     private = scores.traces - shown.traces
@@ -373,18 +370,15 @@ def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
         curve = polyline([(across(at / 100), y) for at, y in enumerate(heights)], style)
         curves.append(group(f"{name}: {scored.above:,} of {scored.traces:,} now", (curve,), href))
         swatch = polyline(((0, 0), (_SWATCH_WIDTH, 0)), style)
-        keys.append(
-            Key(f"{name} {percent(scored.above, scored.traces)}", swatch, href, _SWATCH_WIDTH)
-        )
+        share = percent(scored.above, scored.traces)
+        keys.append(Key(f"{name} {share}", swatch, href, _SWATCH_WIDTH))
     marks += reversed(curves)
     if threshold is not None:
         marks += threshold_line(f"threshold {exact(threshold)}", across(threshold), 22, 216)
     columns = ("Threshold", passing, "Share", "Change", *[*groups][1:])
-    rows = _curve_rows([*groups.values()], threshold)
     if private:
         columns += (_IF_NOT_PRIVATE,)
-        rows = _curve_rows([*groups.values()], threshold, scores)
-    table = Table(columns, [*rows])
+    table = Table(columns, [*_curve_rows(groups.values(), threshold, scores if private else None)])
     return Chart(caption, table, marks=marks, height=236, legend=keys)
 
 
@@ -394,22 +388,22 @@ def _ratio_text(scores: storage.ScoreSlices, verb: str) -> str:
 
 
 def _curve_rows(
-    curves: Sequence[storage.ScoreSlices],
+    curves: Collection[storage.ScoreSlices],
     threshold: float | None,
-    private: storage.ScoreSlices | None = None,
+    private: storage.ScoreSlices | None,
 ) -> Iterator[TableRow]:
     """Yield a row per 0.05 and for the threshold in force, with the change relative to it.
 
     ``private``: all runs, to count the private ones last.
     """
-    steps = {hundredth / 100 for hundredth in range(0, 101, 5)}
+    steps, (all_, *_) = {hundredth / 100 for hundredth in range(0, 101, 5)}, curves
     for step in sorted(steps if threshold is None else steps | {threshold}):
         is_now = step == threshold
         reach = [
             curve.above if is_now else curve.count_reaching(round(100 * step))
             for curve in (*curves, *filter(None, [private]))
         ]
-        change = reach[0] - curves[0].above
+        change = reach[0] - all_.above
         against = signed(change, 0) if change else "±0"
         first, *others = map(percent, reach, [curve.traces for curve in curves])
         others += [f"{reach[-1] - reach[0]:,}"] if private else []

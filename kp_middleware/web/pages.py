@@ -218,7 +218,7 @@ class Redactor:
     def __init__(self, redact: Callable[[object], Any]) -> None:
         self.left_out = 0
         self._redact = redact
-        self.text = cache(self._text)  # many records have the same
+        self.text = cache(lambda text: str(self._value(text)))  # many records have the same
 
     @classmethod
     def from_settings(cls, settings: "Settings") -> Self:
@@ -226,9 +226,6 @@ class Redactor:
 
         policy, level = Policy.from_settings(settings), settings.privacy_level
         return cls(lambda value: redact_jsonable(value, level=level, policy=policy).value)
-
-    def _text(self, text: str) -> str:
-        return str(self._value(text))
 
     def record(self, record: _Record) -> _Record:
         """Redact the texts of a stored record and of nested records."""

@@ -54,12 +54,7 @@ _FILTER_TEXTS: Final = {
     "text": "with “{}”",
 }
 """Descriptions of the filters; the parameter of ``text`` is ``q``."""
-_COLUMNS: Final = {  # the sort order of each column
-    "took": "duration",
-    **{name: name for name in ("score", "novelty", "tokens", "steps", "started", "domain")},
-    "outcome": "outcome",
-    "state": "state",
-}
+_COLUMNS: Final = {**{name: name for name in SORTS}, "took": "duration"}  # with their orders
 
 
 Values: TypeAlias = dict[str, object]
