@@ -9,9 +9,10 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import click
 
@@ -347,21 +348,15 @@ def print_table(
     print_rich(table, width=max(available, width))
 
 
-class Progress:
+class Progress(ExitStack):
     """A progress bar with the rate, on standard error, shown after half a second."""
 
     def __init__(self, label: str) -> None:
+        super().__init__()
         self._is_shown = sys.stderr.isatty() and not (has_flag("quiet") or has_flag("no_progress"))
         self._began_s = time.monotonic()
         self._label = label
         self._bar: Bar | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
     def update(self, done: int, total: int | None = None) -> None:
         """Update the bar; ``total`` may be unknown."""
@@ -374,9 +369,9 @@ class Progress:
 
             columns = BarColumn(24), MofNCompleteColumn(), "{task.description}"
             console = Console(stderr=True)
-            self._bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
-            self._bar.add_task(self._label)
-            self._bar.start()
+            bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
+            bar.add_task(self._label)
+            self._bar = self.enter_context(bar)
         words = f"{self._label}, {done / took_s:,.1f} a second"
         self._bar.update(self._bar.task_ids[0], completed=done, total=total, description=words)
 
