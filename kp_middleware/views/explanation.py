@@ -108,7 +108,7 @@ def explain_score(
         least, fix = None, ""
         if threshold is not None and other_reason is None:
             least = parts.min_signal(name, threshold)
-            fix = remedy(run, parts, name, threshold, measured=scoring.embedder is not None)
+            fix = remedy(run, parts, name, threshold)
         reason = _reason(run, scoring, name)
         signals.append(SignalExplanation(name, value, weight, value * weight, reason, least, fix))
     ended = "the run ended without an error" if run.known_success is None else "the run succeeded"
@@ -163,13 +163,8 @@ def _novelty(scoring: Scoring) -> str:
     return f"{similarity} similar to {earlier}, the nearest earlier run: {objective}"
 
 
-def remedy(
-    run: Run, parts: formula.ScoreParts, signal: str, threshold: float, *, measured: bool
-) -> str:
-    """Describe the change of one signal that would have changed the decision.
-
-    ``measured`` is False if there was no model to measure novelty.
-    """
+def remedy(run: Run, parts: formula.ScoreParts, signal: str, threshold: float) -> str:
+    """Describe the change of one signal that would have changed the decision."""
     cleared = parts.score >= threshold
     match signal:
         case "tool_diversity":
@@ -177,7 +172,7 @@ def remedy(
         case "outcome_confidence":
             others = _outcomes(run, parts, threshold)
         case _:
-            others = _values(parts, signal, threshold, measured=measured)
+            others = _values(run, parts, signal, threshold)
     scores = [parts.score]
     for words, score in others:
         if (score >= threshold) != cleared:
@@ -194,7 +189,7 @@ def shape_of(run: Run) -> formula.Shape:
 
 
 def _values(
-    parts: formula.ScoreParts, signal: str, threshold: float, *, measured: bool
+    run: Run, parts: formula.ScoreParts, signal: str, threshold: float
 ) -> Iterator[tuple[str, float]]:
     """Yield the value that a signal would need, and the score at its limit."""
     cleared = parts.score >= threshold
@@ -202,7 +197,7 @@ def _values(
     words = f"{'at most ' * cleared}{edge:.3f} instead of {getattr(parts.signals, signal):.3f}"
     if signal == "novelty" and cleared:
         words += f": an earlier run at least {1 - edge:.3f} similar"
-    elif signal == "novelty" and measured:
+    elif signal == "novelty" and getattr(run.scoring, "embedder", None):
         words += f": the nearest earlier run at most {1 - edge:.3f} similar"
     elif signal == "novelty":
         words += "; an embedding model would measure it"

@@ -169,7 +169,7 @@ def test_what_is_named_gives_the_other_verdict(
     parts = parts_of(of, weights, measured)
     cleared = parts.score >= threshold
 
-    words = remedy(of, parts, signal, threshold, measured=True)
+    words = remedy(of, parts, signal, threshold)
 
     if value := re.match(r"(at most )?(\d\.\d{3}) instead of", words):
         score = parts.with_signal(signal, max(0.0, float(value[2]))).score
