@@ -312,7 +312,7 @@ _OFTEN: Final = 10_000  # virtual instructions: about a millisecond
 _TABLES: Final = 'kp-middleware sql "select name, sql from sqlite_master" lists the tables'
 _LESS: Final = "query less, or open the file with sqlite3"
 _WRITE: Final = "to change it, open it with sqlite3 while no program records"
-_USE: Final = "pass one statement, and a value for each :name with -p NAME VALUE"
+_USE: Final = "pass one statement without parameters"
 _SUBJECT_PRAGMAS: Final = ("table_", "index_", "foreign_key_", "quick_", "integrity_")
 """The beginnings of pragmas whose argument names a subject instead of changing a setting."""
 
