@@ -123,9 +123,10 @@ def _totals(
 def _nearest(missed: Sequence[storage.RunSummary], links: Links) -> Table:
     rows = []
     for run in missed:
-        margin = run.margin or 0.0
+        score, threshold = run.score or 0.0, run.threshold
+        margin = (run.margin or 0.0) if threshold is None else score - threshold
         signed = f"{'−' if margin < 0 else '+'}{distance(margin)}"
-        cells = (shortened(run.objective, _CELL), f"{run.score or 0:.3f}", signed)
+        cells = (shortened(run.objective, _CELL), f"{score:.3f}", signed)
         rows.append(TableRow(cells, links.trace(run.id)))
     return Table(("Objective", "Score", "Margin"), rows)
 

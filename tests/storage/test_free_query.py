@@ -75,7 +75,7 @@ def test_it_writes_nothing_and_opens_nothing_else(ask, db, tmp_path, sql):
         ("SELEC", 'near "SELEC": syntax error; kp-middleware sql "select name, sql'),
         ("SELECT speed FROM traces", "no such column: speed; kp-middleware sql"),
         ("SELECT 1; SELECT 2", "one statement at a time; pass one statement"),
-        ("SELECT :missing", r"binding parameter :missing; .* without parameters"),
+        ("SELECT :missing", r"1, and there are 0 supplied; .* without parameters"),
     ],
 )
 def test_what_is_wrong_is_said_with_what_to_do(ask, sql, problem):
