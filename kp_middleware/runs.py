@@ -59,7 +59,7 @@ class ThreadPart(BaseModel, frozen=True):
     answers: tuple[str, ...] = ()  # the questions that its input answers; empty: the last ones
     agent: str | None = None
     tools: tuple[str, ...] = ()
-    owed: tuple[str, ...] = ()  # ids of the pending tool calls
+    pending_calls: tuple[str, ...] = ()  # their ids
     calls: dict[int, str] = {}  # call or question ids by step, if an earlier part may have it too
 
 

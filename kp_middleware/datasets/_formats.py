@@ -164,7 +164,7 @@ class Example:
 
     @property
     def halves(self) -> tuple[list[DialogueTurn], list[DialogueTurn]]:
-        """The speeches before the agent's first, and the others."""
+        """The turns before the agent's first, and the others."""
         turns = self.dialogue.turns
         first = next((at for at, turn in enumerate(turns) if turn.is_agent), len(turns))
         return turns[:first], turns[first:]

@@ -36,7 +36,7 @@ _DOMAIN: Final = "com.microsoft"
 _FIRST, _LAST = 101, 102  # [CLS] and [SEP]
 
 Floats: TypeAlias = NDArray[np.float32]
-Weights: TypeAlias = Mapping[str, Floats]
+Tensors: TypeAlias = Mapping[str, Floats]
 """The tensors by their names in the official file."""
 
 
@@ -52,7 +52,7 @@ def export_onnx(source: Path, target: Path) -> None:
     (target / "tokenizer_config.json").write_text(json.dumps(tokenizer, indent=1), "utf-8")
 
 
-def read_safetensors(path: Path) -> Weights:
+def read_safetensors(path: Path) -> Tensors:
     """Return the float32 tensors of a file by name, memory-mapped and read only when used."""
     content = np.memmap(path, dtype=np.uint8, mode="r")
     (header_size,) = struct.unpack("<Q", content[:8].tobytes())
@@ -65,7 +65,7 @@ def read_safetensors(path: Path) -> Weights:
     }
 
 
-def build_model(weights: Weights) -> onnx.ModelProto:
+def build_model(weights: Tensors) -> onnx.ModelProto:
     text = files(__package__).joinpath("minilm.onnxtxt").read_text("utf-8")
     before, layer, after = text.split("%LAYERS%")
     layers = [layer.replace("LAYER", f"encoder__layer__{number}") for number in range(_LAYERS)]
@@ -98,7 +98,7 @@ def _name_nodes(graph: onnx.GraphProto) -> None:
         node.output[:] = [latest[name] for name in node.output]
 
 
-def _constants(weights: Weights) -> Iterator[tuple[str, Floats | NDArray[np.int64]]]:
+def _constants(weights: Tensors) -> Iterator[tuple[str, Floats | NDArray[np.int64]]]:
     for kind in ("word", "position", "token_type"):
         yield f"{kind}_emb", weights[f"embeddings.{kind}_embeddings.weight"]
     yield "zero", np.array([0])
@@ -125,12 +125,12 @@ def _constants(weights: Weights) -> Iterator[tuple[str, Floats | NDArray[np.int6
     yield "tiny", np.array(1e-12, np.float32)
 
 
-def _norm(weights: Weights, name: str) -> Iterator[tuple[str, Floats]]:
+def _norm(weights: Tensors, name: str) -> Iterator[tuple[str, Floats]]:
     yield f"{name}.g", weights[f"{name}.weight"]
     yield f"{name}.b", weights[f"{name}.bias"]
 
 
-def _dense(weights: Weights, name: str, parts: list[str]) -> Iterator[tuple[str, Floats]]:
+def _dense(weights: Tensors, name: str, parts: list[str]) -> Iterator[tuple[str, Floats]]:
     yield f"{name}.w", np.concatenate([weights[f"{part}.weight"] for part in parts]).T
     yield f"{name}.b", np.concatenate([weights[f"{part}.bias"] for part in parts])
 

@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-from kp_middleware.imports._source import ImportContext, SourceRun, fingerprint, verdict
+from kp_middleware.imports._source import ImportContext, SourceRun, content_key, verdict
 from kp_middleware.recording import ToolCall, text_of
 from kp_middleware.spans.messages import (
     ChatMessage,
@@ -51,7 +51,7 @@ def read_messages(values: Iterable[object], context: ImportContext) -> Iterator[
         if not has_messages(history):
             context.skip("unknown_type")
             continue
-        run = SourceRun(context, fingerprint(value), as_name(document.get("session_id")))
+        run = SourceRun(context, content_key(value), as_name(document.get("session_id")))
         is_tau_bench = "traj" in document or "trial" in document
         for message in history:
             if (parsed := parse_message(message)) is None:
@@ -102,7 +102,7 @@ def read_atif(values: Iterable[object], context: ImportContext) -> Iterator[Sour
             context.skip("unknown_type")
             continue
         session, agent = as_name(document.get("session_id")), as_dict(document, "agent")
-        key = as_name(document.get("trajectory_id")) or session or fingerprint(value)
+        key = as_name(document.get("trajectory_id")) or session or content_key(value)
         run, request = SourceRun(context, key, session), ""
         for step in as_dicts(document.get("steps")):
             if step.get("is_copied_context") is not True:
@@ -155,7 +155,7 @@ def read_swe_agent(values: Iterable[object], context: ImportContext) -> Iterator
         if not steps and not messages:
             context.skip("unknown_type")
             continue
-        run, info = SourceRun(context, fingerprint(value)), as_dict(document, "info")
+        run, info = SourceRun(context, content_key(value)), as_dict(document, "info")
         if steps:
             _read_steps(run, document, steps)
         else:

@@ -24,7 +24,7 @@ from kp_middleware.spans.messages import ChatMessage, Json, Result, as_number, s
 from kp_middleware.spans.replay import BufferedSpan, replay
 from kp_middleware.traces import PrivacyLevel, StepType, Visibility
 
-Tool: TypeAlias = str | tuple[str, str]
+ToolName: TypeAlias = str | tuple[str, str]
 """The name of a tool, or that and the name of its MCP server."""
 
 _NAMESPACE: Final = UUID("6f0cb5c4-9f0e-5d0c-8a53-0d1a4f2c7be1")
@@ -89,7 +89,7 @@ class SourceRun:
         self._has_answered = False
         self._id_counts: Counter[str] = Counter()
         # by the source's id, the calls without a result: their unique ids, tools and times
-        self._pending_calls = defaultdict[str, deque[tuple[str, Tool, float | None]]](deque)
+        self._pending_calls = defaultdict[str, deque[tuple[str, ToolName, float | None]]](deque)
         self.result = ""
         self.has_activity = False
         self.interrupted = False
@@ -156,7 +156,7 @@ class SourceRun:
             self.count_tokens(ModelCall(None, *map(sum_tokens, map(totals.get, keys))))
 
     def _add_call(
-        self, tool: Tool, arguments: Json, call_id: str, at_s: float | None, place: Place | None
+        self, tool: ToolName, arguments: Json, call_id: str, at_s: float | None, place: Place | None
     ) -> None:
         """Add a tool call; make its id unique."""
         match str(tool).split("__", 2):
@@ -173,7 +173,7 @@ class SourceRun:
         self, result: Result, at_s: float | None, place: Place | None, took_ms: float | None
     ) -> None:
         """Add the result of the oldest pending call with its id, else of its tool, else of any."""
-        call_id, tool = result.call_id, cast("Tool | None", result.tool)
+        call_id, tool = result.call_id, cast("ToolName | None", result.tool)
         pending = self._pending_calls
         nearest = [call_id] if call_id else islice(pending, _MAX_GUESSES)
         ids = [id for id in nearest if id in pending]
@@ -251,7 +251,7 @@ def to_json(value: object) -> str:
         return json.dumps(jsonable(value, _CHUNK), sort_keys=True)
 
 
-def fingerprint(value: object) -> str:
+def content_key(value: object) -> str:
     """Return a key for a document without an id."""
     return sha256(to_json(value).encode()).hexdigest()[:32]
 

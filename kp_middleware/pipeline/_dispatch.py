@@ -3,26 +3,16 @@
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Final, Literal, NamedTuple, Self, TypeAlias
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware import privacy
-from kp_middleware.core.evaluation import (
-    Ending,
-    Evaluation,
-    RunFacts,
-    default_confidence,
-    evaluate,
-    known_success,
-)
-from kp_middleware.core.formula import Shape, Weights
-from kp_middleware.core.gates import DAY_S, Gate, SettingsGate
-from kp_middleware.errors import KnowledgePulseError, RedactionError, TraceNotFoundError
+from kp_middleware.core.evaluation import Ending, known_success
+from kp_middleware.core.formula import Shape
+from kp_middleware.core.gates import DAY_S
+from kp_middleware.errors import KnowledgePulseError, RedactionError
 from kp_middleware.export import OwnExporter, payload
-from kp_middleware.instants import epoch_s, instant
-from kp_middleware.pipeline._intake import Feedback
+from kp_middleware.instants import epoch_s
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     CANCELLED_BY_USER,
@@ -30,7 +20,6 @@ from kp_middleware.storage import (
     STILL_SENT,
     TRANSIENT_ERRORS,
     OutboxAdmin,
-    PastRun,
     Store,
     StoredRun,
     is_damage,
@@ -145,106 +134,6 @@ def warn_once(kinds: set[str], failure: str, error: BaseException) -> None:
     level = logging.DEBUG if kind in kinds else logging.WARNING
     kinds.add(kind)
     logger.log(level, "%s: %s", kind, error)
-
-
-@dataclass(frozen=True)
-class Reevaluation:
-    """Evaluates stored runs again and updates the outbox. Nothing is sent twice."""
-
-    store: Store
-    dispatch: Dispatch
-    gate: Gate
-    warn: Callable[[BaseException], None]
-    uses_stored_gate: bool = False  # feedback is decided by the gate stored with the run
-
-    @classmethod
-    def from_settings(cls, store: Store, settings: Settings) -> Self:
-        """Create one for a command, which has no pipeline."""
-        dispatch = Dispatch(store, settings)
-        warn = partial(warn_once, set(), GATE_FAILED)
-        return cls(store, dispatch, settings.gate, warn, uses_stored_gate=True)
-
-    def apply(self, feedback: Feedback) -> bool:
-        """Store feedback and evaluate the run again; False if it changes nothing."""
-        with self.store.transaction():
-            before = self.store.outcome(feedback.trace_id)
-            if before is None:
-                raise TraceNotFoundError(f"no run has the id {feedback.trace_id[:100]!r}")
-            ending, given = _ended(feedback, before.ending), (feedback.success, feedback.confidence)
-            if before.last_feedback == given and ending[:2] == before.ending[:2]:
-                return False
-            given_at = instant(feedback.given_at_s)
-            self.store.add_feedback(before, ending, given_at=given_at, given=given)
-            is_cleared = before.state == "scored" and self._with_outcome(before.seq)
-        if is_cleared:
-            self.dispatch.queue_stored(before.seq)
-        return True
-
-    def evaluate(self, seq: int, run: RunFacts, weights: Weights, before: PastRun) -> Evaluation:
-        """Evaluate a stored run by the current gate and the decisions before that run."""
-        history = self.store.history(seq, before.domain, let_through_at=before.let_through_at)
-        return evaluate(run, history, weights, self.gate, self.warn)
-
-    def save(
-        self, seq: int, evaluation: Evaluation, before: PastRun, p_success: float | None = None
-    ) -> bool:
-        """Store a new evaluation, in a transaction; return whether to queue the run afterwards."""
-        verdict, is_cleared = evaluation.verdict, False
-        if before.outbox in {"sent", "sending"}:
-            verdict = verdict.with_delivery(before.outbox)
-        elif (
-            verdict.decision == "forward"
-            and before.outbox in {None, "cancelled"}
-            and before.outbox_reason != CANCELLED_BY_USER
-        ):
-            ending = self.store.ending(seq)
-            reason = self.dispatch.blocking_reason(before.visibility, ending, before.started_at)
-            is_cleared = reason is None
-            verdict = verdict if reason is None else verdict.with_delivery(reason)
-        evaluation = evaluation._replace(verdict=verdict)
-        self.store.save_evaluation(seq, evaluation, p_success=p_success)
-        self.dispatch.outbox.sync(seq)
-        return is_cleared
-
-    def _with_outcome(self, seq: int) -> bool:
-        """Evaluate a scored run with its new ending, but the same signals, weights and rank."""
-        before = self.store.scored(seq)
-        if before is None or (stored := before.score) is None:
-            return False
-        ending = before.ending
-        run = RunFacts(
-            before.shape,
-            ending.confidence,
-            ending.success,
-            stored.nearest,
-            stored.embedder,
-            measured=stored.signals,
-            p_success=ending.p_success(before.p_success),
-            is_stated=ending.is_stated,
-            key=before.rank_key,
-            was_chosen=before.chosen,
-        )
-        stored_gate = SettingsGate.named(before.gate or "") if self.uses_stored_gate else None
-        found = replace(self, gate=stored_gate or self.gate).evaluate(
-            seq, run, stored.weights, before
-        )
-        verdict = found.verdict._replace(key=None, credit=None, chosen=None)
-        return self.save(seq, found._replace(verdict=verdict), before)
-
-
-def _ended(feedback: Feedback, before: Ending) -> Ending:
-    ending = before
-    if feedback.success is not None:
-        ending = ending._replace(success=feedback.success, success_source="feedback")
-    if feedback.confidence is not None:
-        return ending._replace(confidence=feedback.confidence, confidence_source="feedback")
-    replaced = {"assumed", "estimated"} if feedback.success is not None else {"assumed"}
-    if before.success_source == "extracted" and ending.success != before.success:
-        replaced.add("extracted")  # the confidence of an extractor that was wrong
-    confidence = default_confidence(success=ending.success)
-    if before.confidence_source not in replaced or confidence == before.confidence:
-        return ending
-    return ending._replace(confidence=confidence, confidence_source="assumed")
 
 
 _CALL_LENGTH: Final = 200

@@ -24,7 +24,7 @@ from kp_middleware.imports import (
     read_runs,
 )
 from kp_middleware.instants import epoch_s
-from kp_middleware.pipeline._steps import Stages
+from kp_middleware.pipeline._stages import Stages
 from kp_middleware.recording import bounded
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
@@ -199,12 +199,12 @@ def copy_log(link: shared_log.Link, db: Path, reach: Callable[[int, int], None])
         )
     copied = 0
     try:
-        for page in shared_log.pages(partial(shared_log.pull_runs, link), runs.place()):
+        for batch in shared_log.batches(partial(shared_log.pull_runs, link), runs.place()):
             with store.transaction():
-                copied += sum(_copy(store, runs, one) for one in page.rows)
-                runs.delete(page.deleted)
-                runs.save_pulled((), page.position)
-            reach(page.position.seq, page.head)
+                copied += sum(_copy(store, runs, one) for one in batch.rows)
+                runs.delete(batch.deleted)
+                runs.save_pulled((), batch.position)
+            reach(batch.position.seq, batch.head)
     except shared_log.LogChangedError:
         problem = "is a copy of a log that has changed since, by a restore or a failover"
         raise DatabaseError(db, problem, "remove it and pull again") from None

@@ -90,8 +90,8 @@ def checked_outcome(
     return stated, float(confidence)
 
 
-FinishedRun: TypeAlias = Recorder | SubmittedTrace | ThreadEnd | Feedback
-"""A recorded run, a submitted trace, or the outcome of an earlier run."""
+Submission: TypeAlias = Recorder | SubmittedTrace | ThreadEnd | Feedback
+"""What a program hands over: a finished run, a trace, the end of a thread, or feedback."""
 
 
 @dataclass

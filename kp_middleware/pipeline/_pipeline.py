@@ -26,14 +26,14 @@ from kp_middleware.pipeline._background import join_at_exit
 from kp_middleware.pipeline._delays import is_judging
 from kp_middleware.pipeline._intake import (
     Feedback,
-    FinishedRun,
+    Submission,
     SubmittedTrace,
     ThreadEnd,
     checked_outcome,
 )
 from kp_middleware.pipeline._sending import WORTH_WAITING_S, ExporterSender, SendingWorker
 from kp_middleware.pipeline._shared_log import SharedLogSync, SharedWorker
-from kp_middleware.pipeline._steps import Stages
+from kp_middleware.pipeline._stages import Stages
 from kp_middleware.pipeline._worker import LAST_STEP_S, TROUBLE_S, ScoringWorker
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import fingerprint
@@ -205,9 +205,9 @@ class Pipeline:
             self._take(feedback)
 
     @shield
-    def _take(self, run: FinishedRun) -> None:
-        """Queue a run, and no more: this is the agent's thread."""
-        if self._closed or not self._scorer.put(run):
+    def _take(self, submission: Submission) -> None:
+        """Queue a submission, and no more: this is the agent's thread."""
+        if self._closed or not self._scorer.put(submission):
             self._drop()
             return
         if self._waits is None:

@@ -14,8 +14,8 @@ from kp_middleware.core.evaluation import Ending, Evaluation, RunFacts
 from kp_middleware.core.formula import Score, Weights
 from kp_middleware.embedding import Embedder, Scorer, Vector, VectorCache, embed_many, embedded_text
 from kp_middleware.estimate import Features, features
-from kp_middleware.pipeline._dispatch import Reevaluation
-from kp_middleware.pipeline._steps import Estimator
+from kp_middleware.pipeline._reevaluation import Reevaluation
+from kp_middleware.pipeline._stages import Estimator
 from kp_middleware.settings import Settings
 from kp_middleware.storage import PastRun, SqliteStore
 from kp_middleware.traces import ReasoningTrace

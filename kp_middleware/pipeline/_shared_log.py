@@ -154,11 +154,11 @@ class SharedLogSync:
         if (ours := self._runs.last_place()) is not None:
             self._log.check(ours)
         before = self._runs.place()
-        for page in shared_log.pages(self._log.pull, before):
-            if page.position != before:
-                self._runs.save_pulled(page.rows, page.position)
-            if page.deleted:
-                self._runs.delete(page.deleted)
+        for batch in shared_log.batches(self._log.pull, before):
+            if batch.position != before:
+                self._runs.save_pulled(batch.rows, batch.position)
+            if batch.deleted:
+                self._runs.delete(batch.deleted)
         self._next_pull_s = time.monotonic() + _EVERY_S
 
     def _ship_again(self) -> None:

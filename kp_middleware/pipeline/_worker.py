@@ -15,8 +15,8 @@ from kp_middleware.errors import DatabaseError, EmbedderNotReadyError, Knowledge
 from kp_middleware.pipeline._background import start_daemon
 from kp_middleware.pipeline._delays import ScoringDelayedError
 from kp_middleware.pipeline._dispatch import is_transient
-from kp_middleware.pipeline._intake import Feedback, FinishedRun, SubmittedTrace
-from kp_middleware.pipeline._steps import Stages
+from kp_middleware.pipeline._intake import Feedback, Submission, SubmittedTrace
+from kp_middleware.pipeline._stages import Stages
 from kp_middleware.privacy import Policy
 from kp_middleware.recording import Recorder
 from kp_middleware.settings import Settings
@@ -117,15 +117,15 @@ class Worker(ABC):
         self.trouble = str(known)
 
 
-def _size_bytes(run: FinishedRun) -> int:
-    match run:
+def _size_bytes(submission: Submission) -> int:
+    match submission:
         case Recorder():
-            log, texts = run.log, len(run.objective) + len(run.result_summary)
+            log, texts = submission.log, len(submission.objective) + len(submission.result_summary)
             steps_bytes = log.size_bytes + log.kept * _STEP_BYTES
-            return steps_bytes + run.later_bytes + texts + _OVERHEAD_BYTES
+            return steps_bytes + submission.later_bytes + texts + _OVERHEAD_BYTES
         case SubmittedTrace():
-            steps_bytes = len(run.trace.steps) * _BUILT_STEP_BYTES
-            return len(run.trace.model_dump_json()) + steps_bytes + _OVERHEAD_BYTES
+            steps_bytes = len(submission.trace.steps) * _BUILT_STEP_BYTES
+            return len(submission.trace.model_dump_json()) + steps_bytes + _OVERHEAD_BYTES
     return _OVERHEAD_BYTES
 
 
@@ -158,7 +158,7 @@ class ScoringWorker(Worker):
         self._opened: Hashable = None
         self._rescue_at_s = 0.0
         # The lock and the queue are reentrant: a finalizer may end a run in the middle.
-        self._runs: SimpleQueue[tuple[FinishedRun, int] | None] = SimpleQueue()  # None only wakes
+        self._queue: SimpleQueue[tuple[Submission, int] | None] = SimpleQueue()  # None only wakes
         self._size_bytes = 0
         self._stored_at_s = -math.inf
         self._in_trouble = self._is_blocked = False
@@ -168,16 +168,16 @@ class ScoringWorker(Worker):
         self.waiting = 0  # runs that are only in memory
         self.dropped = 0
 
-    def put(self, run: FinishedRun) -> bool:
-        """Queue a run without waiting; False if the queue is full."""
-        size_bytes = _size_bytes(run)
+    def put(self, submission: Submission) -> bool:
+        """Queue a submission without waiting; False if the queue is full."""
+        size_bytes = _size_bytes(submission)
         with self._lock:  # quicker than its condition
             if self._size_bytes + size_bytes > self._settings.max_queue_bytes:
                 return False
             self._size_bytes += size_bytes
             self.waiting += 1
             self._own_runs_done = False
-        self._runs.put((run, size_bytes))
+        self._queue.put((submission, size_bytes))
         return True
 
     def drop(self) -> int:
@@ -189,7 +189,7 @@ class ScoringWorker(Worker):
         """Request a check of the file, for which `wait_until_done` waits."""
         with self._changed:
             self._requested_checks += 1
-        self._runs.put(None)
+        self._queue.put(None)
 
     def wait_until_done(self, timeout_s: float) -> None:
         """Wait until every run is scored or none can be, or until the timeout."""
@@ -238,7 +238,7 @@ class ScoringWorker(Worker):
 
     def stop(self, timeout_s: float) -> bool:
         self._stopping.set()
-        self._runs.put(None)
+        self._queue.put(None)
         has_ended = super().stop(timeout_s)
         if has_ended:
             self._close()
@@ -253,37 +253,37 @@ class ScoringWorker(Worker):
         self.trouble = "left to the parent"  # so that nothing is logged here
 
     def _work(self) -> None:
-        run: FinishedRun | None = None
+        taken: Submission | None = None
         wait_s = 0.0  # an earlier process may have left runs
         head_start_s = 0.0 if self._settings.sync else _HEAD_START_S
         self._stopping.wait(head_start_s)
         while not self._stopping.is_set():
-            if run is None:
-                run = self._take(wait_s)
-                if run is not None and wait_s:
+            if taken is None:
+                taken = self._take(wait_s)
+                if taken is not None and wait_s:
                     self._stopping.wait(head_start_s)
             try:
                 with fork_lock:  # a fork would copy locks held by Python or a library
                     stages = self._open()
-                    wait_s = self._score_next(stages) if run is None else self._keep(run, stages)
+                    wait_s = self._keep(taken, stages) if taken else self._score_next(stages)
             except BaseException as error:  # noqa: BLE001 - the worker survives anything
                 wait_s = 0.0
                 if not self._repair(error):
                     self._wake.wait(LOOK_AGAIN_S)
                     self._wake.clear()
                 continue
-            run = None
+            taken = None
             if self.trouble is not None:
                 self.trouble = None
                 self._end_trouble()
 
-    def _take(self, timeout_s: float) -> FinishedRun | None:
-        """Take the oldest run, or return None after the timeout or when it is woken."""
-        waiting: tuple[FinishedRun, int] | None = None
+    def _take(self, timeout_s: float) -> Submission | None:
+        """Take the oldest submission, or return None after the timeout or when it is woken."""
+        waiting: tuple[Submission, int] | None = None
         with suppress(Empty):
-            waiting = self._runs.get(timeout=timeout_s) if timeout_s else None
+            waiting = self._queue.get(timeout=timeout_s) if timeout_s else None
             while waiting is None:
-                waiting = self._runs.get_nowait()
+                waiting = self._queue.get_nowait()
         if waiting is not None:
             with self._changed:
                 self._size_bytes -= waiting[1]
@@ -303,17 +303,17 @@ class ScoringWorker(Worker):
         with self._changed:
             self._in_trouble = self._is_blocked = False
 
-    def _keep(self, run: FinishedRun, stages: Stages) -> float:
-        """Store a run; return how long to wait for the next one: 0."""
+    def _keep(self, submission: Submission, stages: Stages) -> float:
+        """Store a submission; return how long to wait for the next one: 0."""
         if lost := self.dropped - self._reported_dropped:
             self._store.count_dropped(lost)
             self._reported_dropped += lost
         try:
-            stages.keep(run)
+            stages.keep(submission)
         except Exception as error:
             if is_transient(error):
                 raise
-            what = "feedback" if isinstance(run, Feedback) else "a run"
+            what = "feedback" if isinstance(submission, Feedback) else "a run"
             text = "%s was lost: this is a bug in kp-middleware, or in your own store"
             logger.exception(text, what)
             self.drop()
@@ -388,7 +388,7 @@ class ScoringWorker(Worker):
         opened = self._store.open()
         if self._stages is None or self._opened != opened:
             self._opened = opened
-            self._stages = self._create_stages(self._store, on_ready=lambda: self._runs.put(None))
+            self._stages = self._create_stages(self._store, on_ready=lambda: self._queue.put(None))
         return self._stages
 
     def _close(self) -> None:

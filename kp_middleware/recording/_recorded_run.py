@@ -154,7 +154,7 @@ def _part(recorder: Recorder, logged: Sequence[StepFields]) -> ThreadPart:
         answers=tuple(map(fingerprint, notes.answers)),
         agent=None if notes.agent is None else fingerprint(notes.agent),
         tools=tuple(sorted(map(fingerprint, recorder.log.tools()))),
-        owed=tuple(map(fingerprint, notes.pending_calls)),
+        pending_calls=tuple(map(fingerprint, notes.pending_calls)),
         calls=calls,
     )
 
@@ -307,16 +307,17 @@ def _placed(run: RecordedRun) -> list[_Placed]:
 
 def _new_steps(run: RecordedRun, earlier: ThreadPart, before: list[Step]) -> Iterator[_Placed]:
     """Yield the steps of a part that are not in the earlier parts."""
-    call_ids, made = (run.part or _NO_PART).calls, set(earlier.owed)
+    call_ids, made = (run.part or _NO_PART).calls, set(earlier.pending_calls)
     questions = {*(run.part or _NO_PART).questions, *earlier.questions}
     for at, placed in enumerate(_placed(run)):
         step, call_id = placed.step, call_ids.get(at)
+        is_call = step.type == "tool_call"
         if call_id is None:  # before langchain-core 1.1.3 calls have no id
-            repeats = step.type == "tool_call" and bool(earlier.owed) and _take_equal(step, before)
+            repeats = is_call and bool(earlier.pending_calls) and _take_equal(step, before)
         elif call_id in questions:
             repeats = call_id in earlier.questions and _take_equal(step, before)
-        elif step.type == "tool_call":
-            repeats = call_id in earlier.owed
+        elif is_call:
+            repeats = call_id in earlier.pending_calls
             made.add(call_id)
         else:
             repeats = call_id not in made
@@ -381,10 +382,10 @@ def _joined_part(first: RecordedRun, second: RecordedRun) -> ThreadPart | None:
     answered = {
         call_id for at, call_id in later.calls.items() if second.trace.steps[at].type != "tool_call"
     }
-    unanswered = [call_id for call_id in earlier.owed if call_id not in answered]
+    unanswered = [call_id for call_id in earlier.pending_calls if call_id not in answered]
     return later.model_copy(
         update={
-            "owed": (*unanswered, *later.owed),
+            "pending_calls": (*unanswered, *later.pending_calls),
             "questions": later.questions or earlier.questions,
             "calls": {},
             "tools": tuple(sorted({*earlier.tools, *later.tools})),

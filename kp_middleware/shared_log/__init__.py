@@ -9,8 +9,8 @@ from kp_middleware.shared_log._log import (
     LoggedVector,
     LogPosition,
     PostgresLog,
+    batches,
     is_refusal,
-    pages,
     pull_runs,
     refused,
 )
@@ -26,5 +26,5 @@ from kp_middleware.shared_log._rows import (
 
 __all__ = ["BEAT", "Decisions", "ItemState", "Link", "LockedLog", "LogChangedError", "LogPosition",
            "LoggedRun", "LoggedVector", "PostgresLog", "PostgresPace", "SharedItem", "SharedOutbox",
-           "SharedRun", "address", "cancel_items", "is_refusal", "item_states", "load", "pages",
+           "SharedRun", "address", "batches", "cancel_items", "is_refusal", "item_states", "load",
            "pull_runs", "refused", "schema_sql"]  # fmt: skip

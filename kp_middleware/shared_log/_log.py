@@ -130,7 +130,7 @@ class LogPosition(NamedTuple):
 
 
 class Pulled(NamedTuple, Generic[T]):
-    """A page of rows, deleted ids, the position reached, and the last row of the log."""
+    """A batch of rows, deleted ids, the position reached, and the last row of the log."""
 
     rows: Sequence[T]
     deleted: Sequence[str]
@@ -244,7 +244,7 @@ class PostgresLog:
         return True
 
     def pull(self, place: LogPosition | None) -> Pulled[LoggedVector]:
-        """Return a page of other pods' vectors after a position; None: of the newest rows.
+        """Return a batch of other pods' vectors after a position; None: of the newest rows.
 
         Raises `LogChangedError` if the log has changed before the position.
         """
@@ -262,9 +262,9 @@ class PostgresLog:
         """Lock the log, decide, and append the decisions; return each run with its row."""
         # read most of what others have appended before locking
         newer: list[LoggedVector] = []
-        for page in pages(self.pull, place):
-            newer += page.rows
-            place = page.position
+        for batch in batches(self.pull, place):
+            newer += batch.rows
+            place = batch.position
         since = {"first": place.seq, "until": _ALL, "pod": self.pod}
         with self.link.transaction() as opened:
             # an earlier attempt may just have been committed: look under the lock
@@ -283,16 +283,16 @@ class PostgresLog:
         return [*answers, *((places[run.id], run) for run, _ in decided)]
 
 
-def pages(
+def batches(
     pull: Callable[[LogPosition | None], Pulled[T]], place: LogPosition | None
 ) -> Iterator[Pulled[T]]:
-    yield (page := pull(place))
-    while page.position.seq < page.head:
-        yield (page := pull(page.position))
+    yield (batch := pull(place))
+    while batch.position.seq < batch.head:
+        yield (batch := pull(batch.position))
 
 
 def pull_runs(link: Link, place: LogPosition | None) -> Pulled[LoggedRun]:
-    """Return a page of all pods' runs and documents. Raises as `PostgresLog.pull`."""
+    """Return a batch of all pods' runs and documents. Raises as `PostgresLog.pull`."""
     pulled = _pull(link, place, _RUNS, _WITH_DOCUMENTS)
     runs = [LoggedRun(seq, kind, run_of(values)) for seq, kind, *values in pulled.rows]
     return Pulled(runs, *pulled[1:])

@@ -64,7 +64,7 @@ from kp_middleware.storage._records import (
     Scoring,
     StepRecord,
 )
-from kp_middleware.storage._shipping import DecisionRequest, SharedBacklog, SharedRuns
+from kp_middleware.storage._shared_runs import DecisionRequest, SharedBacklog, SharedRuns
 from kp_middleware.storage._sqlite_store import SqliteStore
 from kp_middleware.storage._statistics import (
     Backlog,

@@ -30,7 +30,7 @@ from kp_middleware.storage._records import (
     build_run,
     document_sql,
 )
-from kp_middleware.storage._shipping import SharedBacklog, SharedRuns
+from kp_middleware.storage._shared_runs import SharedBacklog, SharedRuns
 
 _ALL: Final = Filters()
 _SCORED: Final = """

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
+from kp_middleware.core.gates import SettingsGate
 from kp_middleware.storage._learning import EXTERNAL_SQL
 from kp_middleware.storage._listing import Listing
 from kp_middleware.storage._records import RunSummary
@@ -317,7 +318,8 @@ class Overviews(Listing, Statistics):
             "SELECT gate, threshold FROM traces WHERE decision IS NOT NULL"
             " ORDER BY seq DESC LIMIT 1"
         )
-        return last[1] if last and last[0].startswith("threshold") else None
+        gate = SettingsGate.named(last[0]) if last else None
+        return last[1] if gate is not None and not gate.window else None
 
     def scores(self, *, since: str | None = None) -> ScoreSlices:
         """Return the distribution of scores, relative to the latest threshold."""

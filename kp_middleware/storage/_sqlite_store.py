@@ -33,7 +33,7 @@ from kp_middleware.storage._maintenance import Pruning, rescue
 from kp_middleware.storage._outbox import OutboxTable
 from kp_middleware.storage._past_runs import PastRun, PastRuns
 from kp_middleware.storage._records import ENDING, Run, document_sql
-from kp_middleware.storage._shipping import SharedRuns
+from kp_middleware.storage._shared_runs import SharedRuns
 from kp_middleware.storage._statistics import BACKLOG, Backlog, Counts, Statistics
 from kp_middleware.storage._store import (
     LAST_SEQ,

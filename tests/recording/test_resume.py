@@ -140,7 +140,7 @@ def test_calls_without_ids_are_known_by_what_they_ask():
     assert [step.input for step in whole.trace.steps] == [{"a": 1}, {"a": 1}, {"a": 2}]
 
 
-def test_a_part_that_waits_again_owes_what_nobody_has_answered():
+def test_a_part_that_waits_again_has_the_calls_that_nobody_has_answered():
     first = waiting(pending_calls={"c1": "add", "c2": "add"})
     second = following(result("c1"), awaits="human", pending_calls={"c3": "add"})
 
@@ -150,7 +150,7 @@ def test_a_part_that_waits_again_owes_what_nobody_has_answered():
     )
 
     assert between.part.awaits == "human"
-    assert len(between.part.owed) == 2
+    assert len(between.part.pending_calls) == 2
     calls = [step for step in whole.trace.steps if step.type == "tool_call"]
     assert len(calls) == 1  # of c1, which had its result
 

@@ -19,7 +19,7 @@ _POD: Final = "shared pod"
 _LEASE: Final = "shared lease"
 _PLACE: Final = "shared place"
 _TRANSFERRED: Final = "shared log "  # and the idempotency key, to detect later changes
-_SHARED: Final = "claimed_by LIKE 'shared log%'"
+_SHARED: Final = f"claimed_by GLOB '{_TRANSFERRED}*'"
 _UNCHANGED: Final = f"('{_TRANSFERRED}' || idempotency_key)"
 _FACTS: Final = (
     *("duration_ms", "step_count", "tool_count", "recovery_count", "input_tokens"),

@@ -39,13 +39,13 @@ from kp_middleware.pipeline._delays import JudgeRunner, ModelLoader, ScoringDela
 from kp_middleware.pipeline._dispatch import (
     GATE_FAILED,
     Dispatch,
-    Reevaluation,
     ended_trace,
     is_transient,
     shape_of,
     warn_once,
 )
-from kp_middleware.pipeline._intake import Feedback, FinishedRun, Intake, ThreadEnd
+from kp_middleware.pipeline._intake import Feedback, Intake, Submission, ThreadEnd
+from kp_middleware.pipeline._reevaluation import Reevaluation
 from kp_middleware.recall_text import LONG_CHARS, extract_user_text, quantize
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
@@ -181,22 +181,22 @@ class Stages:
             self._shared = store.shared_runs()
         self._estimator = Estimator(store.estimates() if settings.estimate else None, embedder)
 
-    def keep(self, run: FinishedRun) -> None:
+    def keep(self, submission: Submission) -> None:
         """Store a redacted run, or the outcome of an earlier one."""
-        match run:
+        match submission:
             case Feedback():
                 try:
-                    self._reevaluation.apply(run)
+                    self._reevaluation.apply(submission)
                 except TraceNotFoundError as error:
                     if shield.count("feedback on no trace"):
                         logger.warning(_UNKNOWN_TRACE, error)
             case ThreadEnd():
-                self.intake.end(run)
+                self.intake.end(submission)
             case _:
-                self.intake.keep(run)
-                if isinstance(run, Recorder) and run.extractors.judge is not None:
-                    thread = run.thread_id or run.trace_id
-                    self._judge_runner.expect(thread, run.extractors.judge)
+                self.intake.keep(submission)
+                if isinstance(submission, Recorder) and submission.extractors.judge is not None:
+                    thread = submission.thread_id or submission.trace_id
+                    self._judge_runner.expect(thread, submission.extractors.judge)
 
     def score_next(self, *, at_once: bool = False) -> bool:
         """Score an unscored run, ours first, or queue or end one; False if there is none to do.
