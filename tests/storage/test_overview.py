@@ -39,12 +39,13 @@ def put_in_outbox(connection, seq, state, *, reason=None, redactions=None):
     )
 
 
+@pytest.mark.parametrize("gate", ["top 10%", "threshold of the legal team"])
 def test_where_the_bar_is_another_for_each_run_those_that_cleared_are_counted(
-    history, connection, keep
+    history, connection, keep, gate
 ):
     for score in (0.291, 0.292, 0.6):
         keep(score=score, decision="forward" if score == 0.291 else "withhold")
-    connection.execute("UPDATE traces SET gate = 'top 10%'")
+    connection.execute("UPDATE traces SET gate = ?", (gate,))
 
     slices = history.scores()
 
