@@ -100,7 +100,6 @@ def store_option(context: click.Context, option: click.Parameter, value: object)
 
 
 def has_flag(name: str) -> bool:
-    """Return whether a flag was given, such as ``quiet`` or ``as_json``."""
     context = click.get_current_context(silent=True)
     return context is not None and f"kp_middleware.{name}" in context.meta
 

@@ -58,7 +58,6 @@ class Sending(NamedTuple):
         return self._asdict() | {"takes_s": round(self.takes_s), "in_words": self.in_words()}
 
     def in_words(self) -> str:
-        """Return the rate, for all senders, and the duration."""
         if self.stopped:
             return f"{self.waiting:,} {'waits' if self.waiting == 1 else 'wait'} until you fix it"
         busy = "a program is sending; " if self.busy else ""
@@ -82,7 +81,6 @@ class Pause(NamedTuple):
     problem: Problem
 
     def in_words(self) -> str:
-        """Return why nothing is sent, since and until when, and what to do."""
         pace, sending, facts = self.pace, self.sending, []
         if pace.tries:
             facts.append(f"since {instant(pace.problem_since)[:19]}Z")
@@ -121,7 +119,6 @@ class Obstacles(NamedTuple):
         return [sentence for sentence in sentences if sentence is not None]
 
     def problem_at(self, registry: str) -> str | None:
-        """Describe the last problem with one registry; None if there is none."""
         for pause in self.pauses:
             if pause.sending.registry.rstrip("/") == registry.rstrip("/"):
                 return pause.problem.description

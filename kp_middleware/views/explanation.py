@@ -36,8 +36,6 @@ _NO_THRESHOLD: Final = ("gate_failed", "daily_limit", "in_share", "below_share",
 
 
 class SignalExplanation(NamedTuple):
-    """One signal of a score: its contribution, the reason, and what another verdict needs."""
-
     signal: str
     value: float
     weight: float

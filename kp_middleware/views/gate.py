@@ -43,7 +43,6 @@ def p_in_words(p: float, reasons: Sequence[tuple[str, float, float]]) -> str:
 
 
 def estimate_in_words(estimate: RunEstimate) -> str:
-    """Describe the estimate of a run, with the track record of estimates for its kind."""
     words = f"P(success) was estimated as {p_in_words(estimate.p, estimate.reasons)}."
     if estimate.known:
         words += f" Right on {estimate.right:,} of {estimate.known:,} runs with a known outcome;"

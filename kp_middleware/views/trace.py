@@ -206,7 +206,6 @@ def listed_state(run: Run) -> str:
 
 
 def feedback_in_words(feedback: FeedbackRecord) -> str:
-    """Return the time and content of feedback, and the outcome before it."""
     parts = [] if feedback.success is None else [outcome(feedback.success)]
     parts += [] if feedback.confidence is None else [f"confidence {feedback.confidence:.3f}"]
     known = "not known to have failed" if feedback.success_before else outcome(success=False)

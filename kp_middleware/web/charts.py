@@ -252,7 +252,6 @@ def _segment(amount: float, of: float, colour: str, start: float = 0.0) -> BarSe
 
 
 def waterfall(lines: Sequence[ScoreLine], threshold: float | None, delivery_status: str) -> Chart:
-    """Draw what each signal and rule adds to the score, and the threshold."""
     if not lines:
         return Chart(f"no score yet: {delivery_status}")
     *parts, (_, _, score) = lines

@@ -229,7 +229,6 @@ def grid(up: Scale, left: float, names: Mapping[float, str]) -> list[Mark]:
 
 
 def threshold_line(name: str, x: float, top: float, bottom: float) -> list[Mark]:
-    """Draw the threshold line with its name above."""
     drawn = line(x, top, x, bottom, "threshold")
     return [drawn, label(name, x, top - 8, _anchor(x, name), "loss")]
 

@@ -36,8 +36,6 @@ _CELL: Final = 100
 
 
 class FullRun(NamedTuple):
-    """A run with similar runs, the exact body, recalled runs and the cost."""
-
     run: storage.Run
     similar: SimilarRuns
     body: str | None = None

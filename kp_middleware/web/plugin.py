@@ -118,8 +118,6 @@ class Addresses:
 
 
 class PageRequest(NamedTuple):
-    """A request for a page, with the open database."""
-
     history: storage.History
     path: Path
     links: Addresses
