@@ -269,6 +269,17 @@ def test_others_have_their_turn_even_if_the_file_of_traces_breaks(clock):
     assert pace.released == 1
 
 
+@pytest.mark.parametrize("answer", [None, REJECTED], ids=["taken", "rejected"])
+def test_any_answer_to_a_document_ends_the_trouble(clock, answer):
+    pace = LocalPace(Pace(failures=3, problem="silence"), clock)
+
+    Sender(
+        outbox_of(clock, 1), ScriptedRegistry(clock, [answer]), pace=pace, clock=clock
+    ).send_due()
+
+    assert (pace.pace.failures, pace.pace.problem) == (0, "")
+
+
 def test_stopped_in_the_middle_it_ends_the_parcel_that_is_under_way_and_begins_nothing(clock):
     outbox, stop = outbox_of(clock, 3), threading.Event()
 

@@ -95,6 +95,13 @@ def test_other_words_are_no_results(said):
     assert checks.read(trace_of(said)) is None
 
 
+def test_a_quiet_compiler_has_passed_unless_its_call_failed():
+    call, answer = trace_of(("gcc a.c", "")).steps
+    failed = answer.model_copy(update={"type": "error_recovery"})
+
+    assert checks.read(ReasoningTrace.of("fix it", [call, failed])) is None
+
+
 def test_an_output_that_was_cut_tells_nothing():
     cut = f"{OUTPUTS['pytest-passed']}… [cut: 90000 characters in all]"
 
