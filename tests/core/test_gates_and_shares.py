@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kp_middleware import Decision, Score, Settings
-from kp_middleware.core.evaluation import RunFacts
+from kp_middleware.core.evaluation import Ending, RunFacts
 from kp_middleware.core.formula import Shape, Signals, Weights
 from kp_middleware.core.gates import WARM_UP, Ranking, ReasonCode, SettingsGate, choose, window_size
 from kp_middleware.reasons import reason_text
@@ -166,6 +166,17 @@ def test_a_reason_has_words_without_its_arguments_and_with_those_of_an_older_fil
     assert isinstance(reason_text(code, {}), str)
     if code in [*ReasonCode]:
         assert reason_text(code, {"words": "as it was told then"}) == "as it was told then"
+
+
+@pytest.mark.parametrize(
+    ("success", "source", "p"),
+    [
+        *((True, "said", 0.4), (True, "assumed", 0.4), (False, "said", 0.0)),
+        *((True, "feedback", 1.0), (True, "extracted", 1.0), (False, "verdict", 0.0)),
+    ],
+)
+def test_an_agent_that_says_it_succeeded_is_not_believed(success, source, p):
+    assert Ending(success, 0.9, source).p_success(0.4) == p
 
 
 WEIGHTS = Weights(0.2, 0.3, 0.2, 0.3)
