@@ -7,10 +7,9 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack
 from functools import partial
-from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +18,7 @@ from urllib.parse import parse_qs
 
 import click
 import uvicorn
+from datasette import Response
 from datasette.app import Datasette
 
 from kp_middleware.web.marks import prepare_templates
@@ -42,7 +42,7 @@ _SECURITY_HEADERS: Final = {
     "content-security-policy": "default-src 'self' 'unsafe-inline'; img-src 'self' data:;"
     " form-action 'self'; frame-ancestors 'none'; base-uri 'none'; object-src 'none'",
 }
-_TEXT_HEADERS: Final = {"content-type": "text/plain; charset=utf-8", "cache-control": "no-store"}
+
 _PREFIX: Final = "kp-middleware-ui-"
 _REDIRECT_PAGE: Final = (
     '<!DOCTYPE html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
@@ -79,38 +79,38 @@ class Guard:
         headers = {
             name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]
         }
+        send, has_session = _secured(send), self._has_session(headers.get("cookie", ""))
         if headers.get("host", "").lower() not in self._hosts:
-            await _respond(send, HTTPStatus.MISDIRECTED_REQUEST, _WRONG_HOST.format(self._port))
-            return
-        has_session = self._has_session(headers.get("cookie", ""))
-        if scope["path"] == _OPEN_PATH:
-            await self._open(scope, send, has_session=has_session)
-        elif has_session and scope["path"] == "/":
-            await _respond(send, HTTPStatus.FOUND, "", {"location": self._first_page})
-        elif has_session:
-            await self._app({**scope, FORM_KEY: self._form_token}, receive, _secured(send))
+            answer = Response.text(_WRONG_HOST.format(self._port), status=421)
+        elif scope["path"] == _OPEN_PATH:
+            answer = self._open(scope, has_session=has_session)
+        elif not has_session:
+            answer = Response.text("Open the link that kp-middleware ui printed.\n", status=403)
+        elif scope["path"] == "/":
+            answer = Response.text("", status=302, headers={"location": self._first_page})
         else:
-            text = "Open the link that kp-middleware ui printed.\n"
-            await _respond(send, HTTPStatus.FORBIDDEN, text)
+            await self._app({**scope, FORM_KEY: self._form_token}, receive, send)
+            return
+        answer.headers["cache-control"] = "no-store"
+        await answer.asgi_send(send)
 
-    async def _open(self, scope: Scope, send: Send, *, has_session: bool) -> None:
+    def _open(self, scope: Scope, *, has_session: bool) -> Response:
         """Accept the link once, so that one left in a history or log is useless.
 
         Answer with a page that redirects: after an HTTP redirect from another site, the browser
         would not send a SameSite=Strict cookie.
         """
-        headers = {"content-type": "text/html; charset=utf-8"}
+        page = Response.html(_REDIRECT_PAGE.format(self._first_page))
         if not has_session:
             given = parse_qs(scope["query_string"].decode("latin-1")).get("once", [""])[0]
             is_right = self._one_time and _is_equal(given, self._one_time)
             if scope["method"] != "GET" or not is_right:
-                await _respond(send, HTTPStatus.FORBIDDEN, _LINK_USED)
-                return
+                return Response.text(_LINK_USED, status=403)
             self._one_time = ""
             self._on_open()
             cookie = f"{self._cookie}={self._session}; Path=/; HttpOnly; SameSite=Strict"
-            headers["set-cookie"] = cookie
-        await _respond(send, HTTPStatus.OK, _REDIRECT_PAGE.format(self._first_page), headers)
+            page.headers["set-cookie"] = cookie
+        return page
 
     def _has_session(self, cookies: str) -> bool:
         """Parse cookies by hand: other programs on this machine may set malformed ones."""
@@ -141,22 +141,11 @@ def _is_equal(given: str, expected: str) -> bool:
 def _secured(send: Send) -> Send:
     async def send_secured(message: Any) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message["headers"], *_encoded(_SECURITY_HEADERS)]}
+            ours = ((name.encode(), text.encode()) for name, text in _SECURITY_HEADERS.items())
+            message = {**message, "headers": [*message["headers"], *ours]}
         await send(message)
 
     return send_secured
-
-
-async def _respond(
-    send: Send, status: HTTPStatus, text: str, headers: Mapping[str, str] | None = None
-) -> None:
-    encoded = _encoded({**_SECURITY_HEADERS, **_TEXT_HEADERS, **(headers or {})})
-    await send({"type": "http.response.start", "status": int(status), "headers": encoded})
-    await send({"type": "http.response.body", "body": text.encode()})
-
-
-def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode(), text.encode()) for name, text in headers.items()]
 
 
 _SETTINGS: Final = {
