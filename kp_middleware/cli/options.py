@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import reduce, wraps
 from pathlib import Path
@@ -117,9 +117,11 @@ def settings_problems() -> list[str]:
 
 
 def shared_url() -> str | None:
-    """Return the URL in ``KP_SHARED``, with its password."""
-    is_set = any(name.upper() == "KP_SHARED" for name in os.environ)  # without loading pydantic
-    shared = lenient_settings({}).shared if is_set else None
+    """Return the URL of the shared log, with its password. Loads no pydantic if none is set."""
+    names = {name.upper() for name in os.environ}
+    with suppress(SettingsFileError):
+        names |= {f"KP_{name.upper()}" for name in locations.read_settings_file()}
+    shared = lenient_settings({}).shared if "KP_SHARED" in names else None
     return None if shared is None else shared.get_secret_value()
 
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from kp_middleware import KnowledgePulse, Settings
 from kp_middleware.cli import main
 from kp_middleware.errors import SharedLogError
+from kp_middleware.locations import settings_file
 from kp_middleware.shared_log import Link, address
 from kp_middleware.testing import LocalRegistry
 
@@ -65,6 +66,14 @@ def test_a_server_that_is_away_is_reported_without_its_password(typed, words, ex
 @pytest.mark.parametrize("words", ["shared migrate", "pull --db {copy}"])
 def test_a_command_without_a_url_says_which_variable(typed, words):
     assert "set KP_SHARED" in typed(words, url="")[1]
+
+
+def test_a_log_may_be_named_in_the_settings_file(typed):
+    file = settings_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f'shared = "{URL}"')
+
+    assert AWAY in typed("status --db {own}", url=None)[1]
 
 
 def test_status_without_a_log_says_nothing_of_it(typed):
