@@ -231,9 +231,7 @@ def send(db: Path, *, timeout: float) -> None:
 
             for sending in find_obstacles(history.backlog(), db).sending:
                 hint(sending.in_words())
-            url = options.shared_url()
-            link = nullcontext() if url is None else closing(Link(url, "outbox"))
-            with Progress("sent") as bar, link as shared:
+            with Progress("sent") as bar, _shared_log() as shared:
 
                 def update_bar() -> None:
                     if shared is not None:
@@ -305,23 +303,32 @@ def _retried(db: Path, admin: OutboxAdmin, seqs: Sequence[int], *, force: bool) 
 
 
 @contextmanager
+def _shared_log() -> Iterator[Link | None]:
+    url = options.shared_url()
+    with nullcontext() if url is None else closing(Link(url, "outbox")) as link:
+        yield link
+
+
+@contextmanager
 def _editing(db: Path, *, retry_keys: bool = False) -> Iterator[tuple[OutboxAdmin, History]]:
     """Yield the outbox for editing, then withdraw edited items from the shared log."""
-    with closing(options.open_to_write(db)) as file:
-        yield OutboxAdmin(file), History(file)
-        runs, url = SharedRuns(file), options.shared_url()
-        if url is not None:
+    with closing(options.open_to_write(db)) as file, _shared_log() as link:
+        runs = SharedRuns(file)
+        if link is not None:
             from kp_middleware.pipeline import sync_shared_outbox
 
-            with closing(Link(url, "outbox")) as link:
-                try:
-                    if retry_keys and link.lift_stops():
-                        console.warn("retrying the refused API key on all hosts")
-                    sync_shared_outbox(link, runs)
-                except KnowledgePulseError as error:
-                    raise click.ClickException(f"changed here; {_MAY_BE_SENT}: {error}") from error
+            with suppress(KnowledgePulseError):  # raised again below
+                sync_shared_outbox(link, runs)  # another host may have sent some
+        yield OutboxAdmin(file), History(file)
+        if link is not None:
+            try:
+                if retry_keys and link.lift_stops():
+                    console.warn("retrying the refused API key on all hosts")
+                sync_shared_outbox(link, runs)
+            except KnowledgePulseError as error:
+                raise click.ClickException(f"changed here; {_MAY_BE_SENT}: {error}") from error
         if left := len(runs.to_withdraw(_NO_LIMIT)):
-            why = "being sent" if url else "KP_SHARED is not set here"
+            why = "being sent" if link else "KP_SHARED is not set here"
             raise click.ClickException(f"changed here; {left:,} {_MAY_BE_SENT}: {why}")
 
 

@@ -109,3 +109,12 @@ def test_what_a_person_sends_is_counted_though_no_program_runs(hosts, registry):
 
     assert (typed.returncode, typed.stdout) == (0, "4 sent\n"), typed.stderr
     assert len(registry.documents) == 4
+
+
+def test_what_another_host_has_sent_cannot_be_cancelled(hosts, start):
+    hosts[0].command("outbox", "retry", "--failed")
+    assert end([start(hosts[1], record, ["another"], flush_s=30)]) == [0]
+
+    typed = hosts[0].command("outbox", "cancel", "@last")
+
+    assert (typed.returncode, typed.stdout) == (1, "1 sent\n"), typed.stderr
