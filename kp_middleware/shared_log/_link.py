@@ -220,6 +220,7 @@ class Link:
     def migrate(self) -> bool:
         """Create the schema unless it exists; return whether it was created."""
         with self.session(needs_schema=False) as connection, connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext('kp-middleware'))")
             row = connection.execute("SELECT to_regclass('kp.meta') IS NOT NULL").fetchone()
             if row == (True,):
                 return False

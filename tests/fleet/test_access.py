@@ -1,6 +1,7 @@
 """Roles, passwords, versions, rows that are refused: what is said, and what goes on."""
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
 import psycopg
@@ -8,6 +9,7 @@ import pytest
 from pods import end, record, run_of, wait_for
 
 from kp_middleware import KnowledgePulse
+from kp_middleware.shared_log import Link
 from kp_middleware.testing import StandInEmbedder
 
 pytestmark = pytest.mark.timeout(120)
@@ -139,6 +141,17 @@ def test_no_schema_is_said_and_made_by_nobody(common_server, pods, start, ask, t
 
     assert ask(url, "SELECT to_regnamespace('kp')") == [(None,)]
     assert "kp-middleware shared migrate" in pod.log
+
+
+def test_of_several_who_migrate_at_once_one_makes_the_schema(common_server, tmp_path):
+    url = common_server.create(f"new_{tmp_path.name}")
+
+    def migrate(_):
+        with closing(Link(url, "a person")) as link:
+            return link.migrate()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(migrate, range(4))) == [False, False, False, True]
 
 
 @pytest.mark.parametrize("threshold", [0.3, 1.0], ids=["decided on", "shipped"])
