@@ -145,9 +145,7 @@ class SharedLogSync:
         to_ship, undecided, since = self._runs.backlog()
         place = self._runs.place() or shared_log.LogPosition()
         settings = f"{self._gate.name}, {self._settings.embedder}"
-        self.link.ask(
-            shared_log.BEAT, (self._pod, _VERSION, settings, place.seq, to_ship + undecided, since)
-        )
+        self.link.report(settings, place.seq, to_ship + undecided, since)
         self._next_heartbeat_s = time.monotonic() + _EVERY_S
 
     def _pull(self) -> None:

@@ -1,6 +1,6 @@
 """The log that several hosts share, in PostgreSQL."""
 
-from kp_middleware.shared_log._link import BEAT, Link, address, load, schema_sql
+from kp_middleware.shared_log._link import Link, address, load, schema_sql
 from kp_middleware.shared_log._log import (
     Decisions,
     LockedLog,
@@ -24,7 +24,7 @@ from kp_middleware.shared_log._rows import (
     item_states,
 )
 
-__all__ = ["BEAT", "Decisions", "ItemState", "Link", "LockedLog", "LogChangedError", "LogPosition",
+__all__ = ["Decisions", "ItemState", "Link", "LockedLog", "LogChangedError", "LogPosition",
            "LoggedRun", "LoggedVector", "PostgresLog", "PostgresPace", "SharedItem", "SharedOutbox",
            "SharedRun", "address", "batches", "cancel_items", "is_refusal", "item_states", "load",
            "pull_runs", "refused", "schema_sql"]  # fmt: skip

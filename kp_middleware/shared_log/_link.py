@@ -75,15 +75,13 @@ _CAUSES: Final = (
     (_NEVER, "timeout|timed out", "does not respond in time", _WAIT),
 )
 
-BEAT: Final = """
+_BEAT: Final = """
     INSERT INTO kp.pods (pod, version, settings, cursor, unshipped, oldest_unshipped_at, seen_at)
     VALUES (%s, %s, %s, %s, %s, %s, now())
     ON CONFLICT (pod) DO UPDATE SET version = excluded.version, settings = excluded.settings,
       cursor = excluded.cursor, unshipped = excluded.unshipped,
       oldest_unshipped_at = excluded.oldest_unshipped_at, seen_at = now()
 """
-"""A pod's heartbeat, each half minute."""
-
 _STATUS: Final = """
     SELECT current_setting('server_version'), head,
       (SELECT count(*) FROM kp.pods WHERE seen_at > now() - interval '2 minutes'),
@@ -169,7 +167,8 @@ class Link:
 
     def __init__(self, url: str, pod: str, *, writes: bool = True) -> None:
         self._url = url
-        self._name = f"kp-middleware/{version('kp-middleware')} {pod}"[:63]
+        self._pod, self._version = pod, version("kp-middleware")
+        self._name = f"kp-middleware/{self._version} {pod}"[:63]
         self._lock = threading.Lock()  # at exit, another thread hands over
         self._session = "read-write" if writes else "any"
         self._connection: Connection | None = None
@@ -216,6 +215,10 @@ class Link:
         with self.session() as connection:
             cursor = connection.execute(query, values)
             return cursor.fetchall() if cursor.description else []
+
+    def report(self, settings: str, place: int, unshipped: int, since: str | None) -> None:
+        """Report the state of this pod to the others."""
+        self.ask(_BEAT, (self._pod, self._version, settings, place, unshipped, since))
 
     def migrate(self) -> bool:
         """Create the schema unless it exists; return whether it was created."""
