@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
-from kp_middleware.core.gates import SettingsGate
+from kp_middleware.core.gates import exact
 from kp_middleware.storage._learning import EXTERNAL_SQL
 from kp_middleware.storage._listing import Listing
 from kp_middleware.storage._records import RunSummary
@@ -318,8 +318,10 @@ class Overviews(Listing, Statistics):
             "SELECT gate, threshold FROM traces WHERE decision IS NOT NULL"
             " ORDER BY seq DESC LIMIT 1"
         )
-        gate = SettingsGate.named(last[0]) if last else None
-        return last[1] if gate is not None and not gate.window else None
+        gate, threshold = last or ("", None)
+        if threshold is None or gate.partition(",")[0] != f"threshold {exact(threshold)}":
+            return None
+        return float(threshold)
 
     def scores(self, *, since: str | None = None) -> ScoreSlices:
         """Return the distribution of scores, relative to the latest threshold."""
