@@ -78,7 +78,7 @@ ADAPTERS = sorted(file.parent for file in (ROOT / "adapters").glob("*/__init__.p
 
 
 def loaded_by(script):
-    """Which heavy packages a Python of its own has loaded after a script."""
+    """Return the heavy packages that a new Python has loaded after a script."""
     tell = f"{script}\nimport sys; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
     return subprocess.run(
         [sys.executable, "-c", tell], capture_output=True, text=True, check=True

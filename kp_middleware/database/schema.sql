@@ -62,7 +62,7 @@ CREATE INDEX traces_margin    ON traces(margin) WHERE margin IS NOT NULL;
 CREATE INDEX traces_shared    ON traces(shared_seq) WHERE shared_seq IS NOT NULL;  -- what waits for the shared log, and the last run in it
 CREATE INDEX traces_unscored  ON traces(state, shared_seq) WHERE score IS NULL;   -- what waits, in the order of seq, or failed
 CREATE INDEX traces_failed    ON traces(seq) WHERE success = 0 AND (state <> 'paused' OR success_source <> 'assumed');   -- `list --failed`
-CREATE INDEX traces_cleared   ON traces(seq, state, decision) WHERE decision = 'forward'; -- to find runs that passed while there was no API key
+CREATE INDEX traces_cleared   ON traces(seq, state, decision) WHERE decision = 'forward'; -- to find runs that passed while there was no API key, and to count them without their rows
 CREATE INDEX traces_allowance ON traces(decided_at, visibility, decision) WHERE decision = 'forward';
 CREATE INDEX traces_thread    ON traces(thread_id) WHERE thread_id IS NOT NULL;
 CREATE INDEX traces_owner    ON traces(owner) WHERE owner IS NOT NULL;    -- whether any run has one
@@ -73,7 +73,7 @@ CREATE INDEX traces_nearest   ON traces(nearest_seq) WHERE nearest_seq IS NOT NU
 CREATE INDEX traces_ranked    ON traces(domain, seq, framework, gate, rank_key, chosen, credit, score, success_source, success, visibility) WHERE score IS NOT NULL;   -- the last runs of a domain: their ranks and reported outcomes
 CREATE INDEX traces_counted   ON traces(domain, verdict, visibility, started_at, score, novelty) WHERE score IS NOT NULL;   -- covers the distribution of all scores
 CREATE INDEX traces_gates     ON traces(gate, verdict) WHERE score IS NOT NULL;   -- `stats --by gate`
-CREATE INDEX traces_private   ON traces(verdict) WHERE score IS NOT NULL AND visibility = 'private';
+CREATE INDEX traces_private   ON traces(verdict) WHERE score IS NOT NULL AND visibility = 'private';   -- `stats`
 CREATE INDEX traces_known     ON traces(visibility, success, chosen) WHERE score IS NOT NULL AND success_source IN ('extracted', 'feedback', 'verdict');   -- whether forwarded runs succeed
 CREATE INDEX traces_day      ON traces(day, verdict, score, novelty) WHERE score IS NOT NULL;   -- `stats --by day` and `--by week`
 

@@ -91,7 +91,7 @@ def checked_outcome(
 
 
 Submission: TypeAlias = Recorder | SubmittedTrace | ThreadEnd | Feedback
-"""What a program hands over: a finished run, a trace, the end of a thread, or feedback."""
+"""A program's input: a finished run, a trace, the end of a thread, or feedback."""
 
 
 @dataclass

@@ -241,6 +241,7 @@ class History(Overviews, Maintenance):
         return SharedRuns(self._connection).backlog()
 
     def backlog(self) -> list[Queue]:
+        """Return what waits for each registry; runs pulled from a shared log name none."""
         rows = self._run(
             """
             SELECT registry, count(*), min(coalesce(

@@ -14,7 +14,7 @@ def recorded(agent):
 
 
 def identity(path):
-    """Which file it is, and how long; whoever reads a database marks that in its `-shm`."""
+    """Return the identity and size of a file; readers of a database change its `-shm`."""
     return (path.stat().st_ino, path.stat().st_size) if path.exists() else None
 
 

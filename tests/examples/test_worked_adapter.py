@@ -1,4 +1,4 @@
-"""What every adapter must prove: copy it, with your framework's agents in place of these."""
+"""The tests of every adapter: copy them, with your framework's agents in place of these."""
 
 import asyncio
 from threading import Thread

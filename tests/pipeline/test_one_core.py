@@ -60,7 +60,7 @@ def evaluations(db):
 
 
 def replayed(db, threshold, most):
-    """Which runs went, of the gate and as calibrate counts them."""
+    """Return the runs that the gate forwarded, and their number as calibrate counts it."""
     with closing(connect(db, read_only=True)) as connection:
         runs = History(connection).scored_runs()
     went = replay(runs, SettingsGate(threshold, most))

@@ -59,7 +59,7 @@ def sent_text(registry):
 
 
 def left_in(content):
-    """Which of the texts are in these bytes, whole."""
+    """Return the texts that are whole in these bytes."""
     return {kind for kind, text in TOLD.items() if text.encode() in content}
 
 

@@ -1,4 +1,4 @@
-"""Which runs are recalled for a task."""
+"""The choice of the runs that are recalled for a task."""
 
 import asyncio
 import sqlite3

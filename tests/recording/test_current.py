@@ -1,4 +1,4 @@
-"""Which run are we in? By context, not by thread."""
+"""The current run is that of the context, not of the thread."""
 
 import contextvars
 

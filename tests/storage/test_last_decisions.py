@@ -1,4 +1,4 @@
-"""Whether recent runs pass the gate, with advice if none does."""
+"""The gate's decisions on recent runs, with advice if none passes."""
 
 from contextlib import closing
 

@@ -1,4 +1,4 @@
-"""Which traces are meant."""
+"""Names and filters of runs."""
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings

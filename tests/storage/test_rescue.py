@@ -1,4 +1,4 @@
-"""What can be read of a damaged file stays, and a copy of it as it was."""
+"""A damaged file keeps its readable part, and a copy as it was."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Which runs a person is asked about, and the way of a run in few lines."""
+"""The runs that a person is asked about, each in a few lines."""
 
 from contextlib import closing
 from pathlib import Path

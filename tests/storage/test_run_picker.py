@@ -1,4 +1,4 @@
-"""Which process scores a run: its own first, and others' once they have stopped."""
+"""A process scores its own runs first, and others' once those have stopped."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What is counted of all runs: the same as the plain question, and from indices."""
+"""Counts of all runs equal those of the plain query, and come from indices."""
 
 import pytest
 from stored_runs import query_plan, scored, verdict

@@ -1,4 +1,4 @@
-"""Which versions of LangChain's packages the cases need: a case that needs others is skipped.
+"""The versions of LangChain's packages that the cases need: a case that needs others is skipped.
 
 Tests take what is not langchain-core's from here: ``from versions import StateGraph``. Where its
 package is missing or too old, a test is skipped as soon as it uses it, and says why. What only

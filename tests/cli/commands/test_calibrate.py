@@ -1,4 +1,4 @@
-"""Which runs each threshold would have let through, and ``--set``."""
+"""The runs that each threshold would have let through, and ``--set``."""
 
 from contextlib import closing
 
