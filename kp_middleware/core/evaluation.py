@@ -105,7 +105,7 @@ class RunFacts:
         """Return the key, 0 to 1, by which a share ranks the run: P² · calm.
 
         Calm is the score with complexity negated and no bonus for recoveries: a run that struggled
-        should not rank higher.
+        should not rank higher. Of a single thought, it is a tenth.
         """
         signals, rules = self.signals, formula.fired_rules(self.shape, success=self.success)
         confidence = self.confidence if self.is_stated else _DEFAULT_CONFIDENCE
@@ -115,7 +115,7 @@ class RunFacts:
             + weights.tool_diversity * signals.tool_diversity
             + weights.outcome_confidence * confidence
             - (0.1 if "single_tool" in rules else 0.0)
-        )
+        ) * (0.1 if "single_thought" in rules else 1.0)
         p = _UNKNOWN_SUCCESS if self.p_success is None else self.p_success
         return p * p * min(1.0, max(_MIN_CALM, calm))
 

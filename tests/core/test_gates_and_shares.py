@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kp_middleware import Decision, Score, Settings
 from kp_middleware.core.evaluation import Ending, RunFacts
-from kp_middleware.core.formula import Shape, Signals, Weights
+from kp_middleware.core.formula import PROFILES, Nearest, Shape, Signals, Weights
 from kp_middleware.core.gates import WARM_UP, Ranking, ReasonCode, SettingsGate, choose, window_size
 from kp_middleware.reasons import reason_text
 
@@ -293,3 +293,15 @@ def test_the_calmer_and_newer_of_two_runs_ranks_higher(worse):
     keys = [run_of(signals).rank_key(WEIGHTS) for signals in (better, worse)]
 
     assert keys[0] > keys[1]
+
+
+@pytest.mark.parametrize("weights", PROFILES.values(), ids=PROFILES)
+def test_a_new_run_of_a_single_thought_ranks_after_an_old_one_that_did_something(weights):
+    def key(shape, similarity):
+        nearest = Nearest("kp:trace:1", similarity)
+        return RunFacts(shape, 0.8, True, nearest, is_stated=False).rank_key(weights)
+
+    thought = Shape(1, frozenset({"thought"}), 0, 0)
+    usual = Shape(12, frozenset({"thought", "tool_call", "observation"}), 3, 0)
+
+    assert key(usual, 0.9) > key(thought, 0.0) > key(thought, 0.5)
