@@ -1,8 +1,7 @@
 """Explain a score, and what would change the decision; compare two runs."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -106,7 +105,7 @@ def explain_score(
         least, fix = None, ""
         if threshold is not None and other_reason is None:
             least = parts.min_signal(name, threshold)
-            fix = remedy(run, parts, name, threshold)
+            fix = remedy(parts, name, threshold)
         reason = _reason(run, scoring, name)
         signals.append(SignalExplanation(name, value, weight, value * weight, reason, least, fix))
     ended = "the run ended without an error" if run.known_success is None else "the run succeeded"
@@ -161,79 +160,21 @@ def _novelty(scoring: Scoring) -> str:
     return f"{similarity} similar to {earlier}, the nearest earlier run: {objective}"
 
 
-def remedy(run: Run, parts: formula.ScoreParts, signal: str, threshold: float) -> str:
-    """Describe the change of one signal that would have changed the decision."""
+def remedy(parts: formula.ScoreParts, signal: str, threshold: float) -> str:
+    """Name the value of one signal that would have changed the decision."""
     cleared = parts.score >= threshold
-    match signal:
-        case "tool_diversity":
-            others = _tools(run, parts, cleared=cleared)
-        case "outcome_confidence":
-            others = _outcomes(run, parts, threshold)
-        case _:
-            others = _values(run, parts, signal, threshold)
-    scores = [parts.score]
-    for words, score in others:
-        if (score >= threshold) != cleared:
-            return words
-        scores.append(score)
-    farthest = f"least {min(scores):.3f}" if cleared else f"most {max(scores):.3f}"
-    return f"not enough by itself: at {farthest}"
+    limit = parts.with_signal(signal, 0.0 if cleared else 1.0).score
+    if (limit >= threshold) == cleared:
+        return f"not enough by itself: at {'least' if cleared else 'most'} {limit:.3f}"
+    least = math.ceil((parts.min_signal(signal, threshold) or 0.0) * 1000 - _NOISE) / 1000
+    words = f"at most {least - 0.001:.3f}" if cleared else f"{least:.3f}"
+    return f"{words} instead of {getattr(parts.signals, signal):.3f}"
 
 
 def shape_of(run: Run) -> formula.Shape:
     """Return the steps of a stored run as the formula counts them."""
     types = frozenset(step.type for step in run.steps)
     return formula.Shape(run.step_count, types, run.tool_count, run.recovery_count)
-
-
-def _values(
-    run: Run, parts: formula.ScoreParts, signal: str, threshold: float
-) -> Iterator[tuple[str, float]]:
-    """Yield the value that a signal would need, and the score at its limit."""
-    cleared = parts.score >= threshold
-    edge = _round_up(parts.min_signal(signal, threshold) or 0.0) - 0.001 * cleared
-    words = f"{'at most ' * cleared}{edge:.3f} instead of {getattr(parts.signals, signal):.3f}"
-    if signal == "novelty" and cleared:
-        words += f": an earlier run at least {1 - edge:.3f} similar"
-    elif signal == "novelty" and getattr(run.scoring, "embedder", None):
-        words += f": the nearest earlier run at most {1 - edge:.3f} similar"
-    elif signal == "novelty":
-        words += "; an embedding model would measure it"
-    yield words, parts.with_signal(signal, 0.0 if cleared else 1.0).score
-
-
-def _tools(run: Run, parts: formula.ScoreParts, *, cleared: bool) -> Iterator[tuple[str, float]]:
-    shape, had = shape_of(run), run.tool_count
-    fewer, more = reversed(range(had)), range(had + 1, run.step_count + 1)
-    for tools in (*fewer, *more) if cleared else (*more, *fewer):
-        other = replace(shape, tools=tools)
-        signals = formula.measure(other, None, run.confidence, success=run.success)
-        changed = parts.with_signal("tool_diversity", signals.tool_diversity)
-        score = changed._replace(rules=formula.fired_rules(other, success=run.success)).score
-        words = f"{counted(tools, 'distinct tool')} instead of {had}"
-        yield f"{words} in {counted(run.step_count, 'step')}: score {score:.3f}", score
-
-
-def _outcomes(run: Run, parts: formula.ScoreParts, threshold: float) -> Iterator[tuple[str, float]]:
-    """Yield the other outcome with the same confidence, then other confidences."""
-    cleared = parts.score >= threshold
-    for success in dict.fromkeys((not cleared, run.success or not cleared)):
-        shape, outcome = shape_of(run), ""
-        changed = parts._replace(rules=formula.fired_rules(shape, success=success))
-        full = formula.measure(shape, None, 1.0, success=success).outcome_confidence
-        if success != run.success:
-            outcome = f"a {'success' if success else 'failure'} with "
-            score = changed.with_signal("outcome_confidence", full * run.confidence).score
-            words = f"{outcome}the same confidence, {run.confidence:.3f}"
-            yield f"{words}: score {score:.3f}", score
-        edge = _round_up((changed.min_signal("outcome_confidence", threshold) or 0.0) / full)
-        score = changed.with_signal("outcome_confidence", 0.0 if cleared else full).score
-        limit = f"{'at most ' * cleared}{edge - 0.001 * cleared:.3f}"
-        yield f"{outcome}a confidence of {limit}", score
-
-
-def _round_up(value: float) -> float:
-    return math.ceil(value * 1000 - _NOISE) / 1000
 
 
 _FACTS: Final = (

@@ -80,7 +80,7 @@ Why
 To reach 0.75 with one change:
   complexity          not enough by itself: at most 0.351
   novelty             not enough by itself: at most 0.537
-  tool diversity      not enough by itself: at most 0.614
+  tool diversity      not enough by itself: at most 0.514
   outcome confidence  not enough by itself: at most 0.479
   single tool         without this adjustment: score 0.427
 """,
@@ -99,7 +99,7 @@ Why
 
 To reach 0.75 with one change:
   complexity          0.600 instead of 0.280
-  novelty             0.756 instead of 0.500: the nearest earlier run at most 0.244 similar
+  novelty             0.756 instead of 0.500
   tool diversity      not enough by itself: at most 0.686
   outcome confidence  not enough by itself: at most 0.731
 """,
@@ -122,8 +122,8 @@ Why
 To fall below 0.75 with one change:
   complexity          not enough by itself: at least 0.786
   novelty             not enough by itself: at least 0.756
-  tool diversity      not enough by itself: at least 0.773
-  outcome confidence  a failure with the same confidence, 0.800: score 0.508
+  tool diversity      not enough by itself: at least 0.831
+  outcome confidence  at most 0.497 instead of 0.800
   many recoveries     without this adjustment: score 0.816
 """,
 }
@@ -198,53 +198,6 @@ def test_novelty_without_a_model_is_said_to_be_assumed(db, account):
     told = account(put(db, made, scored(made, embedder=None)), threshold=0.5).signals[1]
 
     assert told.reason == "not measured without an embedding model: 0.5 is assumed"
-    assert told.remedy.endswith("an embedding model would measure it")
-
-
-@pytest.mark.parametrize(
-    ("steps", "threshold", "words"),
-    [
-        (
-            [step("tool_call", name) for name in ("search", "book") * 6],
-            0.7,
-            "3 distinct tools instead of 2 in 12 steps: score 0.714",
-        ),
-        (  # a second tool ends the rule against one
-            [step("tool_call", "search")] * 12,
-            0.5,
-            "2 distinct tools instead of 1 in 12 steps: score 0.639",
-        ),
-        (  # one tool alone does not do: the rule against it would fire
-            [step("thought")] * 6,
-            0.6,
-            "2 distinct tools instead of 0 in 6 steps: score 0.777",
-        ),
-    ],
-    ids=["two", "one", "none"],
-)
-def test_it_is_said_how_many_tools_would_do(db, account, steps, threshold, words):
-    made = run("Book", *steps, domain="code", confidence=1.0)
-
-    told = account(put(db, made, scored(made, 0.2)), threshold=threshold).signals[2]
-
-    assert told.remedy.endswith(words)
-
-
-@pytest.mark.parametrize(
-    ("confidence", "words"),
-    [
-        (0.9, "a success with the same confidence, 0.900"),
-        (0.1, "a success with a confidence of 0."),
-    ],
-    ids=["sure of itself", "not sure"],
-)
-def test_a_failure_is_reported_what_success_would_have_done(db, account, confidence, words):
-    steps = [step("thought"), step("tool_call", "search"), step("tool_call", "book")]
-    made = run("Book", *steps, domain="medical", success=False, confidence=confidence)
-
-    told = account(put(db, made, scored(made)), threshold=0.6).signals[3]
-
-    assert words in told.remedy
 
 
 @pytest.mark.parametrize(
