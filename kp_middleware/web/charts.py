@@ -72,17 +72,15 @@ def state_bars(found: storage.Funnel, links: Links) -> Chart:
     for reason, times in found.reasons.items():
         codes[reason.partition(" at ")[0]] += times  # the run's page shows the step
     why = ", ".join(f"{code} {times:,}" for code, times in codes.most_common())
-    bars, rows, findings = [], [], []
+    bars = []
     for name, (colour, filters) in _STATES.items():
         if number := getattr(found, name):
-            findings.append(f"{number:,} {name}")
             label = f"{name}: {why}" if name == "blocked" and why else name
-            part, href = percent(number, found.recorded), links.runs(**filters)
-            working = part if number != found.recorded else ""
+            working = percent(number, found.recorded) if number != found.recorded else ""
             segments = (_segment(number, found.recorded, colour),)
-            bars.append(BarRow(label, f"{number:,}", working, segments, href))
-            rows.append(TableRow((label, f"{number:,}", part), href))
-    return Chart(", ".join(findings), Table(("State", "Runs", "Share of all"), rows), bars)
+            bars.append(BarRow(label, f"{number:,}", working, segments, links.runs(**filters)))
+    findings = (f"{bar.amount} {bar.name.partition(':')[0]}" for bar in bars)
+    return Chart(", ".join(findings), bars=bars)
 
 
 def tool_bars(overview: storage.Overview, links: Links) -> Chart:
@@ -96,19 +94,19 @@ def tool_bars(overview: storage.Overview, links: Links) -> Chart:
     if len(overview.tools) > len(tools):
         caption += f". The {len(tools):,} most used of {len(overview.tools):,}"
     longest = max(1, *(max(tool.calls, tool.failures) for tool in tools))
-    bars, rows = [], []
+    bars = []
     for tool in tools:
         # a failure may lack a recorded call
-        parts = max(tool.calls - tool.failures, 0), tool.failures
-        good, failed = (100 * part / longest for part in parts)
-        segments = (BarSegment(0, good, "plain"), BarSegment(good, failed, "loss"))
-        mean = "" if tool.mean_ms is None else duration(tool.mean_ms)
-        words = " · ".join(filter(None, (f"{tool.failures:,} failed" if failed else "", mean)))
-        seen = tuple(segment for segment in segments if segment.width)
+        good, failed = (
+            100 * max(tool.calls - tool.failures, 0) / longest,
+            100 * tool.failures / longest,
+        )
+        segments = BarSegment(0, good, "plain"), BarSegment(good, failed, "loss")
+        facts = [f"{tool.failures:,} failed"] if failed else []
+        facts += [] if tool.mean_ms is None else [duration(tool.mean_ms)]
         href = links.runs(tool=tool.tool) if tool.calls else None
-        bars.append(BarRow(tool.tool, f"{tool.calls:,}", words, seen, href))
-        rows.append(TableRow((tool.tool, f"{tool.calls:,}", f"{tool.failures:,}", mean), href))
-    return Chart(caption, Table(("Tool", "Calls", "Failed", "Mean time"), rows), bars)
+        bars.append(BarRow(tool.tool, f"{tool.calls:,}", " · ".join(facts), segments, href))
+    return Chart(caption, bars=bars)
 
 
 def activity_bars(days: Sequence[storage.Period], links: Links) -> Chart:
@@ -219,7 +217,7 @@ def timeline_bars(calls: Sequence[Call], took_ms: float, costs: Mapping[int, str
     caption = f"{duration(total_ms)} in all{f': {took}' if took else ''}"
     if len(calls) > _MAX_CALLS:
         caption += f"; {len(calls) - _MAX_CALLS:,} more calls are not shown"
-    bars, rows = [], []
+    bars = []
     if idle_ms:
         gaps = tuple(_segment(end - start, total_ms, "below", start) for start, end in idle[-1])
         bars.append(BarRow("waiting", duration(idle_ms), "no call", gaps))
@@ -238,11 +236,7 @@ def timeline_bars(calls: Sequence[Call], took_ms: float, costs: Mapping[int, str
             words, href = " · ".join(filter(None, facts)), f"#step-{call.step}"
             segment = _segment(call.length_ms, total_ms, _CALL_COLOURS[call.kind], call.start_ms)
             bars.append(BarRow(call.name, duration(call.length_ms), words, (segment,), href))
-    for call in shown:
-        cells = call.name, call.kind, duration(call.start_ms), duration(call.length_ms)
-        rows.append(TableRow(cells))
-    table = Table(("Call", "Kind", "After", "Took"), rows)
-    return Chart(caption, table, bars, axis=("0", duration(total_ms)))
+    return Chart(caption, bars=bars, axis=("0", duration(total_ms)))
 
 
 def _segment(amount: float, of: float, colour: str, start: float = 0.0) -> BarSegment:
@@ -268,9 +262,7 @@ def waterfall(lines: Sequence[ScoreLine], threshold: float | None, delivery_stat
         bars.append(BarRow(part.replace("_", " "), signed(amount), working, segments))
     total = BarSegment(0, 100 * score, "cleared" if is_cleared else "below")
     bars.append(BarRow("score", f"{score:.3f}", margin, (total,)))
-    rows = [TableRow((bar.name, bar.working, bar.amount)) for bar in bars]
-    table = Table(("Part", "Working", "Adds"), rows)
-    chart = Chart(caption, table, bars, axis=("0", "0.5", "1"))
+    chart = Chart(caption, bars=bars, axis=("0", "0.5", "1"))
     if threshold is None:
         return chart
     name = f"threshold {short_bar(threshold)}"
@@ -374,7 +366,7 @@ def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
     marks += reversed(curves)
     if threshold is not None:
         marks += threshold_line(f"threshold {exact(threshold)}", across(threshold), 22, 216)
-    columns = ("Threshold", passing, "Share", "Change", *[*groups][1:])
+    columns = ("Threshold", passing, "Share", *[*groups][1:])
     if private:
         columns += (_IF_NOT_PRIVATE,)
     table = Table(columns, [*_curve_rows(groups.values(), threshold, scores if private else None)])
@@ -391,20 +383,15 @@ def _curve_rows(
     threshold: float | None,
     private: storage.ScoreSlices | None,
 ) -> Iterator[TableRow]:
-    """Yield a row per 0.05 and for the threshold in force, with the change relative to it.
-
-    ``private``: all runs, to count the private ones last.
-    """
-    steps, (all_, *_) = {hundredth / 100 for hundredth in range(0, 101, 5)}, curves
+    """Yield a row per 0.05 and for the threshold; ``private``: all runs, to count these last."""
+    steps = {hundredth / 100 for hundredth in range(0, 101, 5)}
     for step in sorted(steps if threshold is None else steps | {threshold}):
         is_now = step == threshold
         reach = [
             curve.above if is_now else curve.count_reaching(round(100 * step))
             for curve in (*curves, *filter(None, [private]))
         ]
-        change = reach[0] - all_.above
-        against = signed(change, 0) if change else "±0"
-        first, *others = map(percent, reach, [curve.traces for curve in curves])
-        others += [f"{reach[-1] - reach[0]:,}"] if private else []
+        shares = [*map(percent, reach, [curve.traces for curve in curves])]
+        shares += [f"{reach[-1] - reach[0]:,}"] if private else []
         name = f"{step:.2f}" if float(f"{step:.2f}") == step else str(step)
-        yield TableRow((f"{'→ ' * is_now}{name}", f"{reach[0]:,}", first, against, *others))
+        yield TableRow((f"{'→ ' * is_now}{name}", f"{reach[0]:,}", *shares))

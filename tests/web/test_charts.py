@@ -1,4 +1,4 @@
-"""Charts of states, tools, a score, novelty and removals: drawing, caption and table."""
+"""Charts of states, tools, a score, novelty and removals: drawing and caption."""
 
 from itertools import pairwise
 
@@ -46,7 +46,6 @@ def test_each_state_has_a_bar_and_it_is_said_why_some_are_blocked():
     assert bars["blocked: residual_secret 3"].href == "/runs?state=blocked"
     assert bars["cleared"].segments[0].width == pytest.approx(8)
     assert bars.keys() == {"recorded", "cleared", "blocked: residual_secret 3"}
-    assert chart.table.rows[1].cells == ("cleared", "48", "8.0%")
     one_of_many = states(100_000, sent=1).bars[1]
     assert one_of_many.segments[0].width >= 0.3
     assert one_of_many.working == "<0.1%"
@@ -76,9 +75,9 @@ def test_what_failed_of_a_tool_is_the_end_of_its_bar():
         ("plain", 0, 75),
         ("loss", 75, 25),
     ]
-    assert [segment.width for segment in write.segments] == [25]
+    assert [segment.width for segment in write.segments] == [25, 0]
     assert (read.working, read.amount) == ("2 failed · 242\xa0ms", "8")
-    assert chart.table.rows[1].cells == ("write", "2", "0", "")
+    assert (write.working, write.amount) == ("", "2")
 
 
 def test_what_is_said_of_tools_is_said_of_all_also_where_some_are_drawn():
@@ -123,15 +122,6 @@ def test_the_score_is_held_against_the_threshold(score, is_cleared, words_):
     assert chart.caption == f"The score is {score:.3f}: {words_} the threshold of 0.75"
     assert (chart.threshold, chart.threshold_name) == (75, "threshold 0.75")
     assert chart.bars[-1].segments[0].colour == ("cleared" if is_cleared else "below")
-
-
-def test_the_table_has_the_whole_sum():
-    table = explained(*SIGNALS).table
-
-    assert table.columns == ("Part", "Working", "Adds")
-    assert table.rows[1].cells == ("novelty", "0.300 × 0.30", "+0.090")
-    assert table.rows[-1].cells == ("score", "0.249 below", "0.501")
-    assert table.numeric == (False, False, True)
 
 
 def test_the_band_is_around_the_median():
