@@ -30,7 +30,6 @@ _SECTIONS: Final = {  # of --help: each command with its module
 _MODULES: Final = {
     path.split(".")[1]: path.split(".")[0] for paths in _SECTIONS.values() for path in paths.split()
 }
-_NAMES: Final = {"import": "import_", "list": "list_", "show": "show_"}  # of functions
 
 
 class _Main(options.DefaultGroup):
@@ -80,18 +79,14 @@ class _Main(options.DefaultGroup):
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
             sys.exit(BROKEN_PIPE)
-        except UnicodeError as error:
-            raise click.ClickException("an argument is not valid UTF-8") from error
-        except OverflowError as error:
-            raise click.ClickException("a number is too large") from error
-        except OSError as error:
+        except (OSError, OverflowError, UnicodeError) as error:
             raise click.ClickException(describe_os_error(error)) from error
         return result
 
 
 def _load(name: str) -> click.Command:
     module = import_module(f"kp_middleware.cli.{_MODULES[name]}")
-    command: click.Command = getattr(module, _NAMES.get(name, name))
+    command: click.Command = vars(module).get(name) or vars(module)[f"{name}_"]
     return command
 
 

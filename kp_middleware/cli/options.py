@@ -273,13 +273,6 @@ def _parse_milliseconds(value: str) -> float:
     return seconds * 1000
 
 
-class _StateChoice(click.Choice[str]):
-    """A choice of states, typed with hyphens in place of spaces."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return super().convert(value.replace(" ", "-"), param, ctx).replace("-", " ")
-
-
 domain = click.option("-d", "--domain", shell_complete=complete_domain, help="Only this domain.")
 since = click.option(
     "--since",
@@ -304,7 +297,8 @@ filters = bundled(
         ),
         click.option(
             "--state",
-            type=_StateChoice([state.replace(" ", "-") for state in storage.STATES]),
+            type=click.Choice([state.replace(" ", "-") for state in storage.STATES]),
+            callback=lambda _context, _option, typed: typed and typed.replace("-", " "),
             help="Only runs in this state (failed: could not be scored).",
         ),
         click.option(

@@ -160,7 +160,7 @@ def test_a_link_to_the_settings_file_stays_a_link(type_command, file, tmp_path):
         (["api_key", "kp_1"], "set KP_API_KEY"),
         (["profiles", "{}"], "such as [profiles.DOMAIN]"),
         (["treshold", "0.8"], "no such setting: treshold (choose from domain, threshold"),
-        (["domain", "\udcff"], "not valid UTF-8"),
+        (["domain", "\udcff"], "surrogates not allowed"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_written(type_command, words, message):
