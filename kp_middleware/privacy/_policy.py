@@ -9,9 +9,8 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
-from hashlib import blake2b
+from dataclasses import dataclass, fields, replace
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
@@ -113,7 +112,7 @@ def engine_time_limit() -> Iterator[None]:
 ENGINE_TROUBLE = frozenset(("engine_missing", "engine_failed", "redactor_timeout"))
 """The reasons of a RedactionError that an engine causes, not the text."""
 
-_CACHE_SIZE = 10_000
+_REMEMBERED = 256  # texts, most of which are searched twice
 
 Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int, str]]]
 """A function that returns the start, end and label of each finding; they may overlap."""
@@ -127,24 +126,17 @@ class Engine:
     group: Group
     finder: Finder
     piece_size: int | None
-    _cache: dict[bytes, list[LabeledSpan]] = field(default_factory=dict)
 
+    @lru_cache(_REMEMBERED)  # noqa: B019 - engines live as long as the process
     def spans(self, text: str) -> list[LabeledSpan]:
-        """Return the spans to redact; they are cached, as most texts are searched twice."""
-        key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
-        hits = self._cache.get(key)
-        if hits is None:
-            try:
-                hits = [*self._search(text)]
-            except TimeoutError:
-                where = f"{self.name} ({len(text)} chars)"
-                raise RedactionError("redactor_timeout", where) from None
-            except Exception:  # noqa: BLE001  # fail closed, whatever it is
-                raise RedactionError("engine_failed", self.name) from None  # the cause may quote
-            if len(self._cache) >= _CACHE_SIZE:
-                self._cache.clear()
-            self._cache[key] = hits
-        return hits
+        """Return the spans to redact."""
+        try:
+            return [*self._search(text)]
+        except TimeoutError:
+            where = f"{self.name} ({len(text)} chars)"
+            raise RedactionError("redactor_timeout", where) from None
+        except Exception:  # noqa: BLE001  # fail closed, whatever it is
+            raise RedactionError("engine_failed", self.name) from None  # the cause may quote
 
     def _search(self, text: str) -> Iterator[LabeledSpan]:
         """Search the text in pieces, each overlapping the previous one by an eighth."""
