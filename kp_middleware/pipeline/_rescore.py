@@ -223,8 +223,8 @@ class Rescoring:
             return False
         if self._settings.max_per_day is not None and now.gate == verdict.gate:
             return True
-        then = now.gate, now.threshold, now.decision, now.credit
-        return (verdict.gate, verdict.threshold, verdict.decision, verdict.credit) == then
+        then = now.gate, now.threshold, now.decision, now.credit, now.chosen
+        return attrgetter("gate", "threshold", "decision", "credit", "chosen")(verdict) == then
 
     def _changes_of_delivery(self, run: PastRun, decision: str) -> Iterator[RescoreResult]:
         if decision == "forward" != run.decision:

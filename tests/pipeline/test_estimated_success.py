@@ -154,6 +154,21 @@ def test_rescoring_estimates_anew_from_what_is_known_today(pulse, stored, db):
     assert told == {(None, 0.8, "assumed")}
 
 
+def test_rescoring_moves_a_choice_from_one_run_to_another(pulse, submit, column, db):
+    kp = pulse(sync=True, threshold="top 25%")
+    put = partial(submit, through=kp)
+    first = [(well, put(well=well)) for well in [True, False] * 5]
+    _, refuted = put(well=False, confidence=0.99), put(well=True, confidence=0.1)
+    assert column("chosen")[-2:] == [1, 0]
+
+    for well, trace_id in first:
+        kp.feedback(trace_id, success=well)
+    kp.feedback(refuted, success=False)  # withheld either way, and the credit after it is equal
+    rescore(db, StandInEmbedder(), threshold="top 25%")
+
+    assert column("chosen")[-2:] == [0, 1]
+
+
 def test_the_document_that_leaves_says_the_confidence_that_was_scored(
     pulse, sending, submit, registry, stored
 ):
