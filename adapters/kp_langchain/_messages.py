@@ -1,6 +1,5 @@
 """Readers of LangChain's messages, inputs, results and outputs, and of a model's turn."""
 
-import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -9,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.outputs import LLMResult
 
 from kp_middleware.recording import Message, ServedResult, ToolCall, Turn, fields_of, text_of
-from kp_middleware.spans.messages import ANSWER_KEYS, TASK_KEYS
+from kp_middleware.spans.messages import ANSWER_KEYS, TASK_KEYS, split_thinking
 
 QUOTE: Final = "kp_past_run"
 """The ``lc_source`` of a message that quotes a past run, which is not recorded."""
@@ -222,9 +221,6 @@ def _last_text(messages: Sequence[object]) -> str | None:
     return None
 
 
-_OPENING: Final = re.compile(r"<think(?:ing)?>")
-_CLOSING: Final = re.compile(r"</think(?:ing)?>")
-
 _REASONS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _CUT: Final = frozenset(
     (
@@ -248,7 +244,7 @@ def turn_of(response: LLMResult | None) -> Turn:
     message: BaseMessage | None = getattr(generation, "message", None)
     if message is None:
         return Turn(
-            *_split_thinking(generation.text),
+            *split_thinking(generation.text),
             model=totals.get("model_name"),
             tokens=_tokens(totals.get("token_usage")),
             unfinished=_cut(generation.generation_info or {}),
@@ -292,29 +288,12 @@ def _cut(metadata: Mapping[str, Any]) -> str | None:
 def parse(message: BaseMessage) -> Turn:
     """Return the reasoning and text of a message, and the steps of its provider's tools."""
     content = message.content
-    turn = Turn(*_split_thinking(content)) if isinstance(content, str) else _from_blocks(content)
+    turn = Turn(*split_thinking(content)) if isinstance(content, str) else _from_blocks(content)
     extra = message.additional_kwargs
     if not extra or turn.reasoning:
         return turn
     extra_reasoning = extra.get("reasoning_content") or extra.get("reasoning")
     return turn._replace(reasoning=_reasoning({"type": "reasoning", "summary": extra_reasoning}))
-
-
-def _split_thinking(text: str) -> tuple[str, str]:
-    if "<think" not in text:
-        return "", text
-    thoughts: list[str] = []
-    answers: list[str] = []
-    position = 0
-    while opening := _OPENING.search(text, position):
-        closing = _CLOSING.search(text, opening.end())
-        if closing is None:
-            break
-        answers.append(text[position : opening.start()].strip())
-        thoughts.append(text[opening.end() : closing.start()].strip())
-        position = closing.end()
-    answers.append(text[position:].strip())
-    return "\n\n".join(thoughts), "\n".join(filter(None, answers))
 
 
 def _from_blocks(blocks: list[str | dict[str, object]]) -> Turn:
@@ -331,7 +310,7 @@ def _from_blocks(blocks: list[str | dict[str, object]]) -> Turn:
             thoughts.append(thought)
         elif step := _served(block, names):
             served.append(step)
-    inline, text = _split_thinking("".join(texts))
+    inline, text = split_thinking("".join(texts))
     return Turn("\n\n".join(filter(None, [*thoughts, inline])), text, served=tuple(served))
 
 

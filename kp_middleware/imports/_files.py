@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from pydantic import ValidationError
 
 from kp_middleware.imports._histories import (
+    HISTORY_KEYS,
     has_messages,
     read_atif,
     read_messages,
@@ -146,7 +147,7 @@ def _detect_value(value: object) -> str | None:
         ("claude-code", has("sessionId") or (has("leafUuid") and has("summary"))),
         ("swe-agent", has("trajectory") or has("trajectory_format")),
         ("swe-agent", has("messages") and "exit_status" in as_dict(line, "info")),
-        ("messages", has("messages") or has("traj")),
+        ("messages", any(map(has, HISTORY_KEYS))),
         ("messages", has_messages(value)),
     )
     return next((name for name, matches in tests if matches), None)

@@ -30,7 +30,10 @@ from kp_middleware.spans.messages import (
     parse_message,
 )
 
-_SAMPLE_SIZE = 20
+HISTORY_KEYS: Final = ("messages", "traj", "items", "conversations", "contents")
+"""The keys of a document that may hold its messages."""
+
+_SAMPLE_SIZE: Final = 20
 _COMMAND: Final = re.compile(r"\s*([A-Za-z_][\w-]{0,60})(?=\s|$)")
 _SHELL: Final = "bash"
 _SESSION_ITEMS: Final = """
@@ -45,8 +48,7 @@ def read_messages(values: Iterable[object], context: ImportContext) -> Iterator[
     """Yield a run of each document: ``{"messages": […]}``, ``{"traj": […]}`` or a bare list."""
     for value in values:
         document = as_dict(value)
-        keys = ("messages", "traj", "items")
-        histories = (value, *(parse_json(document.get(key)) for key in keys))
+        histories = (value, *(parse_json(document.get(key)) for key in HISTORY_KEYS))
         history = next(filter(None, map(as_list, histories)), [])
         if not has_messages(history):
             context.skip("unknown_type")
@@ -63,6 +65,8 @@ def read_messages(values: Iterable[object], context: ImportContext) -> Iterator[
                 )
                 parsed = parsed._replace(results=tuple(results))
             run.add_message(parsed, as_time_s(as_dict(message).get("timestamp")))
+        run.recorder.model = run.recorder.model or as_name(document.get("model"))
+        run.count_total(as_dict(document, "usage"), "prompt_tokens", "completion_tokens")
         run.recorder.success = verdict(document)
         yield run
 
@@ -104,6 +108,7 @@ def read_atif(values: Iterable[object], context: ImportContext) -> Iterator[Sour
         session, agent = as_name(document.get("session_id")), as_dict(document, "agent")
         key = as_name(document.get("trajectory_id")) or session or content_key(value)
         run, request = SourceRun(context, key, session), ""
+        run.recorder.agent_name = as_name(agent.get("name"))
         for step in as_dicts(document.get("steps")):
             if step.get("is_copied_context") is not True:
                 _read_step(run, step, as_name(agent.get("model_name")))

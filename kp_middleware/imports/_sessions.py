@@ -85,7 +85,10 @@ def _with_subagents(values: Iterable[object], context: ImportContext) -> Iterato
 
 
 def _sidechain(path: Path, context: ImportContext) -> Iterator[Json]:
-    return ({**as_dict(value), "isSidechain": True} for value in read_values(path, context))
+    """Return the lines of a sub-agent, with the id of the call that started it, if known."""
+    own = read_values(path.with_suffix(".meta.json"), ImportContext(context.source))
+    start = {"isSidechain": True, "toolUseId": as_dict(next(own, None)).get("toolUseId")}
+    return ({**as_dict(value), **start} for value in read_values(path, context))
 
 
 class _ClaudeSession:
@@ -170,7 +173,8 @@ def _own_text(message: ChatMessage) -> str:
 
 
 def _place(line: Json) -> Place | None:
-    return Place("subagent") if line.get("isSidechain") is True else None
+    is_inside = line.get("isSidechain") is True
+    return Place("subagent", as_name(line.get("toolUseId"))) if is_inside else None
 
 
 _LINE_TYPES: Final = frozenset(
@@ -212,9 +216,10 @@ class _CodexSession:
         self._context = context
         self.id: str | None = None
         self.model: str | None = None
+        self._run_ids: list[str] = []
         self._run_count = 0
         self._is_complete = False
-        self._command_ends: dict[str, Json] = {}
+        self._call_ends: dict[str, Json] = {}
         self._total: object = None
 
     def item(self, item: Json, at_s: float | None) -> Iterator[SourceRun]:
@@ -233,6 +238,7 @@ class _CodexSession:
             self.id = self.id or (None if context.path is None else context.path.stem)
             yield from context.start_turn(f"{self.id}:{self._run_count}", self.id)
             self._is_complete = False
+            self._run_ids += [] if context.run is None else [context.run.id]
         if context.run is not None:
             is_message = parsed.role == "assistant" and item.get("type") == "message"
             call = ModelCall(self.model) if is_message else None
@@ -241,12 +247,16 @@ class _CodexSession:
     def event(self, event: Json, run: SourceRun) -> None:
         """Read an event of the terminal's view: the end of a command or a turn, or tokens."""
         match event.get("type"):
-            case "exec_command_end" if call_id := as_name(event.get("call_id")):
-                self._command_ends[call_id] = event
+            case "exec_command_end" | "mcp_tool_call_end" if id := as_name(event.get("call_id")):
+                self._call_ends[id] = event
             case "task_complete":
                 self._is_complete = True
             case "turn_aborted" if not self._is_complete:
                 run.interrupted = True
+            case "thread_rolled_back" if not self._context.whole_sessions:
+                kept = len(self._run_ids) - int(as_number(event.get("num_turns")) or 0)
+                self._context.retracted += self._run_ids[max(0, kept) :]
+                del self._run_ids[max(0, kept) :]
             case "token_count":  # sent repeatedly; count each total once
                 info = as_dict(event, "info")
                 total, last = info.get("total_token_usage"), as_dict(info, "last_token_usage")
@@ -259,13 +269,13 @@ class _CodexSession:
         """Return a message with the outputs that the terminal showed, if any."""
         results = []
         for result in message.results:
-            end = self._command_ends.pop(result.call_id or "", {})
+            end = self._call_ends.pop(result.call_id or "", {})
             body = as_dict(parse_json(result.output))
             output = end.get("aggregated_output", body.get("output", result.output))
             code = as_number(end.get("exit_code", as_dict(body, "metadata").get("exit_code")))
             if code is None and (header := _EXIT_CODE.match(as_text(result.output))):
                 code = float(header[1])
-            failed = result.failed or bool(code)
+            failed = result.failed or bool(code) or "Err" in as_dict(end, "result")
             results.append(result._replace(output=output, failed=failed))
         return message._replace(results=tuple(results))
 

@@ -139,7 +139,9 @@ class SourceRun:
             if place is None and message.texts:
                 self._has_answered, self.result = True, message.texts[-1]
             for tool, arguments, call_id, _ in message.calls:
-                self._add_call(tool, dict(arguments), call_id or "", at_s, place)
+                took = None if call == ModelCall() else call
+                self._add_call(tool, dict(arguments), call_id or "", at_s, place, took)
+                call = ModelCall()
             self.has_activity = True
 
     def count_tokens(self, call: ModelCall) -> None:
@@ -156,7 +158,13 @@ class SourceRun:
             self.count_tokens(ModelCall(None, *map(sum_tokens, map(totals.get, keys))))
 
     def _add_call(
-        self, tool: ToolName, arguments: Json, call_id: str, at_s: float | None, place: Place | None
+        self,
+        tool: ToolName,
+        arguments: Json,
+        call_id: str,
+        at_s: float | None,
+        place: Place | None,
+        took: ModelCall | None = None,
     ) -> None:
         """Add a tool call; make its id unique."""
         match str(tool).split("__", 2):
@@ -166,7 +174,8 @@ class SourceRun:
         count = self._id_counts[call_id]
         unique_id = f"{call_id}#{count}" if count > 1 or not call_id else call_id
         self._pending_calls[call_id].append((unique_id, tool, at_s))
-        self._note("tool_call", at_s, tool=tool, input=arguments, call_id=unique_id, place=place)
+        details = {"tool": tool, "input": arguments, "took": took, "call_id": unique_id}
+        self._note("tool_call", at_s, **details, place=place)
         self._has_answered = False
 
     def _add_result(

@@ -194,8 +194,8 @@ class _ToolRecording(CallRecording):
 
 
 def _name(function: Any) -> str:
-    name: str = getattr(function, "__name__", type(function).__name__)
-    return name
+    named = getattr(function, "func", function)  # of a partial
+    return str(getattr(named, "__name__", type(function).__name__))
 
 
 def _signature(function: Any) -> inspect.Signature | None:

@@ -6,6 +6,7 @@ messages, and the parts of OpenTelemetry's GenAI conventions.
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -36,9 +37,15 @@ _ROLES: Final = {
     "ToolMessage": "tool",
     "function": "tool",
     "developer": "system",
+    "gpt": "assistant",  # and the next, of ShareGPT
+    "observation": "tool",
 }
 _CALL_TYPES: Final = ("tool_use", "tool_call")  # also of a server's tools, with a prefix
 _RESULT_TYPES: Final = ("tool_result", "tool_call_response")
+_CALL_KEYS: Final = ("toolUse", "functionCall", "function_call")  # Bedrock's and Gemini's
+_RESULT_KEYS: Final = ("toolResult", "functionResponse", "function_response")
+_OPENING: Final = re.compile(r"<think(?:ing)?>")
+_CLOSING: Final = re.compile(r"</think(?:ing)?>")
 _SERVED_CALLS: Final = frozenset(  # of the Responses API, by the provider's own tools
     f"{tool}_call"
     for tool in ("web_search", "file_search", "code_interpreter", "image_generation", "mcp")
@@ -191,7 +198,7 @@ def parse_message(value: object, role: str = "") -> ChatMessage | None:
     kind = as_text(message.get("type"))
     if message.get("object") == "response":  # a response of the Responses API
         return _parse_parts(message, "assistant")
-    if kind.endswith("_call_output"):
+    if kind.endswith(("_call_output", "_search_output")):
         return ChatMessage("tool", results=(_parse_result(message),))
     if kind == "reasoning":
         parts = as_dicts(message.get("summary")) or as_dicts(message.get("content"))
@@ -268,25 +275,52 @@ def take_served(calls: list[ToolCall], results: list[Result]) -> Iterator[ToolCa
 def _parse_block(value: object, role: str) -> ChatMessage:
     block, kind = as_dict(value), as_text(as_dict(value).get("type"))
     if isinstance(value, str):
-        return _text_part(value)
-    if kind.endswith(_CALL_TYPES) or "toolUse" in block:
-        return ChatMessage(role, calls=(_parse_call(as_dict(block, "toolUse") or block),))
+        return _text_part(value, role)
+    if (call := _inside(block, _CALL_KEYS)) or kind.endswith(_CALL_TYPES):
+        return ChatMessage(role, calls=(_parse_call(call or block),))
     if _is_result(block):
-        return ChatMessage(role, results=(_parse_result(as_dict(block, "toolResult") or block),))
+        result = _inside(block, _RESULT_KEYS) or block
+        return ChatMessage(role, results=(_parse_result(result),))
     text = _block_text(block)
-    if kind in _REASONING_TYPES or "reasoningContent" in block:
+    if kind in _REASONING_TYPES or "reasoningContent" in block or block.get("thought") is True:
         return ChatMessage(role, (text,) if text else ())
     if not text and role == "user" and any(word in kind for word in _MEDIA):
         text = f"[{kind[:40]}]"
-    return _text_part(text)
+    return _text_part(text, role)
 
 
-def _text_part(text: str) -> ChatMessage:
-    return ChatMessage("", (text,), (text,)) if text.strip() else ChatMessage("")
+def _text_part(text: str, role: str = "") -> ChatMessage:
+    reasoning, answer = split_thinking(text) if role == "assistant" else ("", text)
+    parts = (answer,) if answer.strip() else ()
+    return ChatMessage("", (reasoning, *parts) if reasoning else parts, parts)
+
+
+def split_thinking(text: str) -> tuple[str, str]:
+    """Return the reasoning in ``<think>`` tags, and the rest."""
+    if "<think" not in text:
+        return "", text
+    thoughts: list[str] = []
+    answers: list[str] = []
+    position = 0
+    while opening := _OPENING.search(text, position):
+        closing = _CLOSING.search(text, opening.end())
+        if closing is None:
+            break
+        answers.append(text[position : opening.start()].strip())
+        thoughts.append(text[opening.end() : closing.start()].strip())
+        position = closing.end()
+    answers.append(text[position:].strip())
+    return "\n\n".join(thoughts), "\n".join(filter(None, answers))
 
 
 def _unwrap(message: Json) -> Json:
-    """Return a message without LangChain's serialization envelope."""
+    """Return a message without LangChain's envelope, or in ShareGPT's names."""
+    if "from" in message and "value" in message:
+        call = parse_json(message["value"]) if message["from"] == "function_call" else None
+        calls = call if isinstance(call, list) else [call]
+        content = message["value"] if calls == [None] else None
+        role = "assistant" if message["from"] == "function_call" else message["from"]
+        return {"role": role, "content": content, "tool_calls": calls}
     kwargs = message.get("kwargs")
     if "lc" in message and isinstance(kwargs, dict):
         kind = next((part for part in reversed(as_list(message.get("id"))) if part), "")
@@ -297,7 +331,12 @@ def _unwrap(message: Json) -> Json:
 
 def _is_result(block: object) -> bool:
     kind = as_text(as_dict(block).get("type"))
-    return kind.endswith(_RESULT_TYPES) or "toolResult" in as_dict(block)
+    return kind.endswith(_RESULT_TYPES) or bool(_inside(block, _RESULT_KEYS))
+
+
+def _inside(block: object, keys: Iterable[str]) -> Json:
+    """Return the call or the result in a block of Bedrock or Gemini, or an empty object."""
+    return next(filter(None, (as_dict(block, key) for key in keys)), {})
 
 
 def _is_content(block: object) -> bool:
@@ -324,11 +363,13 @@ def _parse_call(call: Json) -> ToolCall:
     arguments = parse_arguments(first_value(function, "arguments", "args", "input"))
     ids = map(as_name, map(call.get, ("id", "toolUseId", "tool_call_id")))
     name = first_text(function, "name", "function_name") or "(unnamed)"
+    if (server := as_text(call.get("namespace"))).startswith("mcp__"):  # by Codex
+        name = f"{server}__{name}"
     return ToolCall(name, arguments, next(filter(None, ids), None))
 
 
 def _parse_result(message: Json) -> Result:
-    output = first_value(message, "content", "response", "result", "output")
+    output = first_value(message, "content", "response", "result", "output", "tools")
     ids = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "id")
     failed = message.get("is_error") is True or as_text(message.get("status")) in _FAILED_STATUSES
     is_content = isinstance(output, list) and all(map(_is_content, output))
@@ -350,7 +391,8 @@ def parse_messages(value: object, role: str) -> list[ChatMessage]:
     inner = first_value(as_dict(body), *keys)
     body = body if inner is None else inner
     if isinstance(body, str):
-        return [ChatMessage(role, (as_text(body),), (as_text(body),))] if body.strip() else []
+        text = _text_part(as_text(body), role)
+        return [text._replace(role=role)] if body.strip() else []
     items = [body] if isinstance(body, dict) else as_list(body)
     if len(items) == 1 and isinstance(items[0], list) and not _is_pair(items[0]):
         items = items[0]  # LangChain's prompts and generations are lists of lists

@@ -88,6 +88,7 @@ def test_what_sub_agents_did_is_in_the_run_that_began_them(read, tmp_path):
         )
         + '{"cut'
     )
+    (folder / "agent-x.meta.json").write_text('{"agentType": "Explore", "toolUseId": "t1"}')
     (folder / "link.jsonl").symlink_to(folder / "agent-x.jsonl")
     (folder / "agent-acompact-1.jsonl").write_bytes((folder / "agent-x.jsonl").read_bytes())
 
@@ -104,7 +105,19 @@ def test_what_sub_agents_did_is_in_the_run_that_began_them(read, tmp_path):
         ("Task", None),
         ("There are three.", None),
     ]
+    assert {facts.parent for facts in run.facts if facts.agent} == {run.facts[1].call_id}
     assert context.skipped == {"not_json": 1, "link": 1}
+
+
+def test_an_answer_without_words_has_its_tokens_at_its_first_call(read):
+    usage = {"input_tokens": 10, "output_tokens": 3}
+    two = [{"type": "tool_use", "id": id, "name": "Bash", "input": {}} for id in ("t1", "t2")]
+    answer = claude("assistant", two, 1, id="a1", message={"model": "a-model", "usage": usage})
+
+    (run,), _ = read("claude-code", lines(claude("user", "How many?", 0, id="u1"), answer))
+
+    facts = [(one.model, one.input_tokens, one.output_tokens) for one in run.facts]
+    assert facts == [(None, None, None), ("a-model", 10, 3), (None, None, None)]
 
 
 def test_a_line_written_twice_counts_once_and_tokens_are_those_of_the_last_line(read):
@@ -159,6 +172,44 @@ def test_a_branch_that_was_abandoned_is_no_run(read):
     runs, _ = read("claude-code", lines(*session))
 
     assert [run.trace.task.objective for run in runs] == ["Refund order A1.", "Rather today."]
+
+
+def test_turns_of_codex_that_a_person_took_back_are_no_runs(read):
+    rolled_back = {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}}
+    first, (asked, answered) = codex_session()[:13], codex_session()[13:15]
+    session = lines(*first, asked, answered, rolled_back, asked, answered)
+
+    runs, _ = read("codex", session)
+
+    assert [run.trace.task.objective for run in runs] == ["List the files.", "Make one."]
+    (whole,), _ = read("codex", session, whole_sessions=True)
+    assert len(whole.trace.steps) == 9
+
+
+def test_codex_names_the_server_of_a_tool_and_its_failure_beside_the_call(read):
+    def line(kind, **payload):
+        return {"type": kind, "payload": payload}
+
+    asked = codex_session()[13]
+    named = {"name": "find", "namespace": "mcp__shop", "arguments": "{}", "call_id": "c1"}
+    session = [
+        asked,
+        line("response_item", type="function_call", **named),
+        line("event_msg", type="mcp_tool_call_end", call_id="c1", result={"Err": "closed"}),
+        line("response_item", type="function_call_output", call_id="c1", output="closed"),
+        line("response_item", type="tool_search_call", call_id="c2", arguments={"query": "x"}),
+        line("response_item", type="tool_search_output", call_id="c2", tools=[{"name": "y"}]),
+    ]
+
+    (run,), _ = read("codex", lines(*session))
+
+    assert step_tuples(run)[1:] == [
+        ("tool_call", "find", ""),
+        ("error_recovery", "find", "closed"),
+        ("tool_call", "tool_search", ""),
+        ("observation", "tool_search", '[{"name": "y"}]'),
+    ]
+    assert run.trace.steps[1].tool.mcp_server == "shop"
 
 
 def test_a_session_of_codex_is_what_the_model_saw(read):
@@ -274,6 +325,37 @@ def test_blocks_of_anthropic_and_items_of_responses_are_messages_too(read):
         ("tool_call", "look_up", ""),
         ("error_recovery", "look_up", "12"),
     ]
+
+
+def test_sharegpt_and_gemini_say_the_same_in_their_own_words(read):
+    sharegpt = [
+        {"from": "system", "value": "You are a support desk."},
+        {"from": "human", "value": "Refund."},
+        {"from": "function_call", "value": '{"name": "look_up", "arguments": {"order": "A1"}}'},
+        {"from": "observation", "value": "12"},
+        {"from": "gpt", "value": "<think>Hm.</think>Done."},
+    ]
+    called = {"functionCall": {"name": "look_up", "args": {"order": "A1"}}}
+    returned = {"functionResponse": {"name": "look_up", "response": "12"}}
+    gemini = [
+        {"role": "user", "parts": [{"text": "Refund."}]},
+        {"role": "model", "parts": [called]},
+        {"role": "user", "parts": [returned]},
+        {"role": "model", "parts": [{"text": "Hm.", "thought": True}, {"text": "Done."}]},
+    ]
+    documents = {"conversations": sharegpt, "model": "a-model"}, {"contents": gemini}
+
+    (first, second), _ = read("messages", lines(*documents))
+
+    assert step_tuples(first) == step_tuples(second)
+    assert step_tuples(first) == [
+        ("observation", "", "Refund."),
+        ("tool_call", "look_up", ""),
+        ("observation", "look_up", "12"),
+        ("thought", "", "Hm."),
+        ("thought", "", "Done."),
+    ]
+    assert (first.model, first.trace.outcome.result_summary) == ("a-model", "Done.")
 
 
 CALLED = {"role": "assistant", "content": None, "tool_calls": [call("c1"), call("c2", "ask")]}
@@ -395,7 +477,7 @@ def test_a_trajectory_of_atif_has_its_calls_results_and_reward(read):
         ("observation", "sh", "3"),
     ]
     assert (run.success_source, run.input_tokens, run.duration_ms) == ("verdict", 8, 2000)
-    assert run.model == "a-model"
+    assert (run.agent_name, run.model) == ("terminus", "a-model")
 
     totals = {"total_prompt_tokens": 90, "total_completion_tokens": 9}
     steps = [{**step, "metrics": None} for step in ATIF["steps"]]

@@ -325,10 +325,11 @@ def test_a_bound_method_is_recorded_with_all_its_arguments(notebook, capture):
     assert notebook.story[0].startswith('thought method({"question": "<test_capture.')
 
 
-def test_a_partial_is_recorded_with_the_remaining_arguments(notebook, capture, tool):
-    add = functools.partial(lambda a, b: a + b, 1)
+def test_a_partial_has_its_functions_name_and_the_remaining_arguments(notebook, capture, tool):
+    def add(a, b):
+        return a + b
 
-    assert capture(lambda _question: tool(add, name="add")(2))("why") == 3
+    assert capture(lambda _question: tool(functools.partial(add, 1))(2))("why") == 3
     assert notebook.story == ["tool_call add {'b': 2}", "observation add 3"]
 
 
