@@ -113,7 +113,6 @@ def path() -> None:
 
 
 def write_setting(name: str, text: str) -> tuple[Row, str]:
-    """Check a setting, write it to settings.toml, and return what was written, as JSON and text."""
     import tomlkit
 
     text.encode()  # raise here if it is not UTF-8; TOML would escape it

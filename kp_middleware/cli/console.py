@@ -105,7 +105,6 @@ def has_flag(name: str) -> bool:
 
 
 def hint(message: str) -> None:
-    """Print advice to standard error, unless ``--quiet`` is given."""
     if not has_flag("quiet"):
         warn(message)
 
@@ -247,14 +246,12 @@ def humanize_run(row: Row) -> dict[str, Any]:
 
 
 def screen_width() -> int:
-    """Return the width of the terminal in columns, or 100 in a pipe."""
     if not sys.stdout.isatty():
         return _PIPE_WIDTH
     return shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
 
 
 def print_rich(*renderables: "RenderableType", width: int | None = None) -> None:
-    """Print rich renderables, without trailing blanks. Strings are not markup."""
     # click.echo would strip the colors
     sys.stdout.write(render(*renderables, width=width))
     sys.stdout.flush()
@@ -291,7 +288,6 @@ def indented(text: str, first: str = "", indent: int = 0) -> "Table":
 
 
 def safe_text(text: str, **style: Any) -> "Text":
-    """Return a text without markup or control characters."""
     from rich.text import Text
 
     return Text(printable(text), **style)

@@ -235,7 +235,6 @@ def trace_id(name: str = "trace_id", *, metavar: str = "ID", **more: Any) -> Com
 def limit(
     default: int | None = 20, *, minimum: int = 1, help_text: str = "Maximum number of rows."
 ) -> Command:
-    """Return the option ``-n``; its value is None without a default."""
     return click.option(
         "-n",
         "--limit",
@@ -251,7 +250,6 @@ _UNITS_S: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604
 
 
 def _duration_s(text: str) -> float | None:
-    """Parse a duration, such as ``1.5s`` or ``2 m``; return None if it is not one."""
     match = _DURATION.fullmatch(text.strip())
     return float(match[1]) * _UNITS_S[match[2]] if match else None
 
@@ -336,7 +334,6 @@ _FORMATS: Final = {
 def output_options(
     *, in_pipe: str = "tsv", json_help: str = _FORMATS["json"]
 ) -> Callable[[Command], Command]:
-    """Add the options for formats and columns; passes them as ``output``."""
     helps = _FORMATS | {"json": json_help}
     helps |= {in_pipe: f"{helps[in_pipe].removesuffix('.')}: the default in a pipe."}
     if in_pipe == "table":
@@ -394,7 +391,6 @@ def new_file(file: Path, *, force: bool, db: Path | None = None) -> Iterator[Pat
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Yield an empty temporary folder of mode 0700 that is renamed to ``folder``."""
     folder = resolved(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise click.UsageError(f"{folder} exists and is not an empty folder: choose another")
@@ -404,7 +400,6 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def resolved(path: Path) -> Path:
-    """Resolve a path; raise UsageError for a dangling link."""
     path = path.expanduser()
     if path.is_symlink() and not path.exists():
         raise click.UsageError(f"{path} is a dangling link: remove it, or choose another name")

@@ -116,7 +116,6 @@ def _redact(text: str, level: "PrivacyLevel", policy: privacy.Policy) -> privacy
 
 
 def _chunk_end(text: str, start: int, redact: Callable[[str], privacy.Redacted]) -> int:
-    """Return a line end that no finding spans."""
     limit = start + _MAX_CHUNK
     for _ in range(_MAX_TRIES):
         end = text.rfind("\n", start, limit) + 1

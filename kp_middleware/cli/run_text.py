@@ -131,7 +131,6 @@ def _verdict(explanation: Explanation) -> str:
 
 
 def render_diff(left: Run, right: Run, width: int) -> "Renderables":
-    """Yield facts, scores and steps of two runs side by side, with signs for differences."""
     comparison = compared(left, right)
     column = max((width - 34) // 2, 12)
     table = grid(
@@ -220,7 +219,6 @@ def waterfall(lines: Sequence[ScoreLine], threshold: float | None, width: int) -
 
 
 def _bar(start: float, end: float, threshold: float | None, width: int) -> str:
-    """Return a bar of the waterfall; a negative amount is hollow."""
     ends = (start, end, threshold or 0.0)
     first, last, mark = (round(min(1.0, max(0.0, value)) * width) for value in ends)
     left, right = sorted((first, last))

@@ -230,7 +230,6 @@ def diff(db: Path, *, left: str, right: str) -> None:
 
 
 def _followed(db: Path, *, first: int, follows: bool) -> Iterator[RunSummary]:
-    """Yield the last ``first`` runs that ended, then each run as it ends."""
     with History.open(db) as history:
         for ended in history.tail(first=first):
             yield from ended

@@ -273,7 +273,6 @@ def _shared_log(url: str) -> Iterator[Finding]:
 
 
 def _span_problems() -> list[str]:
-    """Return the variables that keep frameworks from exporting spans or texts."""
     if not (_is_installed("opentelemetry.sdk") or _is_installed("agents")):
         return []
     names = (*_HIDING, *_LIMITS, "OTEL_TRACES_SAMPLER")

@@ -97,7 +97,6 @@ def _grouped(history: History, by: str, domain: str | None = None) -> list[dict[
 
 
 def _bins(scores: ScoreSlices, hundredths: int) -> list[tuple[float, int]]:
-    """Count runs by score; the last bin includes 1."""
     reaching = [scores.count_reaching(start) for start in range(0, 100, hundredths)]
     counts = (first - then for first, then in pairwise([*reaching, 0]))
     return [(place * hundredths / 100, count) for place, count in enumerate(counts)]

@@ -68,7 +68,6 @@ class Dataset:
 
     @property
     def count(self) -> int:
-        """The number of runs or pairs written."""
         return len(self._ids) + len(self._pairs)
 
     def entries(self) -> Iterator[tuple[str, list[str]]]:
@@ -144,7 +143,6 @@ class Dataset:
         return [seq for seqs in best.values() for seq in seqs[:per_domain]]
 
     def manifest(self) -> dict[str, Any]:
-        """Describe the runs written."""
         selection, is_traces = self._selection, self._format == "traces"
         filters = {
             name: value

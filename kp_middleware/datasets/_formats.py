@@ -51,7 +51,6 @@ class DialogueTurn:
 
     @property
     def reasoning(self) -> str:
-        """The thoughts before the message."""
         return "\n\n".join(self.texts[:-1])
 
 
@@ -153,7 +152,6 @@ class Example:
 
     @property
     def metadata(self) -> Json:
-        """The run's metadata, for formats without fields for it."""
         return {
             "trace_id": self.trace.id,
             "domain": self.trace.metadata.task_domain,
@@ -225,7 +223,6 @@ def _langsmith(example: Example) -> list[Json]:
 
 
 def _atif(example: Example) -> list[Json]:
-    """Return a trajectory of Harbor, in version 1.7."""
     steps = [_atif_step(number, turn) for number, turn in enumerate(example.dialogue.turns, 1)]
     framework = example.trace.metadata.framework
     # a reader of trajectories takes a "score" for a verdict

@@ -313,7 +313,6 @@ def _diagnosis(
 
 
 def _unusable_proxy(error: Exception) -> Problem:
-    """Return which variable names a proxy that httpx2 rejects, and why, without its value."""
     why = "its address is not a URL such as http://proxy.example:3128"
     if isinstance(error, ImportError):
         why = "SOCKS needs the package httpx2[socks]"

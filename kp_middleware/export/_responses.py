@@ -41,7 +41,6 @@ class RegistryResponse(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """The body; None if it is not JSON that can be stored."""
         try:
             return from_json(self.body)
         except ValueError:
@@ -59,7 +58,6 @@ def receipt_of(answer: RegistryResponse) -> Receipt:
 
 
 def check_search(answer: RegistryResponse) -> None:
-    """Check that a registry gave this answer to a search; a 429 with its rate limit also counts."""
     match answer.status, answer.json:
         case 200, {"data": [*_]}:
             return

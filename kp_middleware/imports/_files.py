@@ -38,8 +38,6 @@ Reader: TypeAlias = Callable[
 
 
 class Format(NamedTuple):
-    """A format: its reader, and the suffixes of its files."""
-
     read: Reader
     suffixes: tuple[str, ...] = (".jsonl", ".json")
 
@@ -80,7 +78,6 @@ _SKIPPED_FOLDERS: Final = frozenset({"subagents", "tool-results"})  # of Claude 
 
 
 def default_folders(format_: str) -> list[Path]:
-    """Return the default folders of a format's tool, or of all tools."""
     return [
         Path(os.environ.get(variable) or Path.home() / default) / folder
         for name, (variable, default, folders) in _DEFAULT_FOLDERS.items()
@@ -207,7 +204,6 @@ class StagedRuns:
         self._file.executemany("DELETE FROM runs WHERE id = ?", ((id,) for id in ids))
 
     def by_start(self) -> Iterator[RecordedRun]:
-        """Yield the staged runs by their start, then in the order of reading."""
         staged = "SELECT body FROM runs WHERE body IS NOT NULL ORDER BY began_at, rowid"
         for (body,) in self._file.execute(staged):
             yield RecordedRun.model_validate_json(zlib.decompress(body))

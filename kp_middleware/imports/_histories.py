@@ -72,7 +72,6 @@ def read_messages(values: Iterable[object], context: ImportContext) -> Iterator[
 
 
 def has_messages(history: object) -> bool:
-    """Return whether a value is a list of messages or items."""
     return any(parse_message(item) is not None for item in as_list(history)[:_SAMPLE_SIZE])
 
 
@@ -224,7 +223,6 @@ def _read_messages(run: SourceRun, messages: list[object]) -> None:
 
 
 def _commands(extra: Json, text: str) -> Iterator[ToolCall]:
-    """Yield the commands of a message, from its actions or code blocks."""
     actions = as_list(extra.get("actions"))
     commands = (as_text(one) or as_text(as_dict(one).get("command")) for one in actions)
     for command in [*filter(None, commands)] or _CODE_BLOCK.findall(text):

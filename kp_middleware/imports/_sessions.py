@@ -168,7 +168,6 @@ class _ClaudeSession:
 
 
 def _own_text(message: ChatMessage) -> str:
-    """Return what the person wrote, without what the program adds."""
     return _INJECTED_TAGS.sub("", "\n".join(message.texts)).strip()
 
 
@@ -245,7 +244,6 @@ class _CodexSession:
             context.run.add_message(self._with_terminal_output(parsed), at_s, call=call)
 
     def event(self, event: Json, run: SourceRun) -> None:
-        """Read an event of the terminal's view: the end of a command or a turn, or tokens."""
         match event.get("type"):
             case "exec_command_end" | "mcp_tool_call_end" if id := as_name(event.get("call_id")):
                 self._call_ends[id] = event
@@ -266,7 +264,6 @@ class _CodexSession:
                     run.count_tokens(ModelCall(self.model, *counts))
 
     def _with_terminal_output(self, message: ChatMessage) -> ChatMessage:
-        """Return a message with the outputs that the terminal showed, if any."""
         results = []
         for result in message.results:
             end = self._call_ends.pop(result.call_id or "", {})

@@ -54,7 +54,6 @@ def verdict(document: Json) -> bool | None:
 
 
 def mean_verdict(scores: Iterable[object]) -> bool | None:
-    """Return whether the mean of the scores from 0 to 1 is a success, or None without one."""
     valid = [score for score in map(as_number, scores) if score is not None and 0 <= score <= 1]
     return sum(valid) / len(valid) >= 0.5 if valid else None
 
@@ -97,7 +96,6 @@ class SourceRun:
     def replay_spans(
         self, root: BufferedSpan, *, success: bool | None = None
     ) -> Iterator["SourceRun"]:
-        """Add the steps of a tree of spans; yield the run if it has any content."""
         self.recorder.outcome(success=success)
         self.has_activity = replay(root, self.recorder)
         if self.has_activity:
@@ -226,8 +224,6 @@ class SourceRun:
 
 @dataclass
 class ImportContext:
-    """The options and the state of reading one file."""
-
     source: str
     limits: Limits = field(default_factory=Limits)
     whole_sessions: bool = False
@@ -261,7 +257,6 @@ def to_json(value: object) -> str:
 
 
 def content_key(value: object) -> str:
-    """Return a key for a document without an id."""
     return sha256(to_json(value).encode()).hexdigest()[:32]
 
 

@@ -50,8 +50,6 @@ Keys: TypeAlias = tuple[str, ...]
 
 
 class _Format(NamedTuple):
-    """The keys of a row, for `_field`, and the reader of its content."""
-
     read: Callable[[Json], SpanContent]
     trace: Keys
     parent: Keys
@@ -157,7 +155,6 @@ _ERROR_CODES: Final = (2, "2", "ERROR", "STATUS_CODE_ERROR")
 
 
 def is_otlp(line: Json) -> bool:
-    """Return whether an object is a line of the collector or a span of Phoenix."""
     return any(key in line for key in _RESOURCE_KEYS) or "trace_id" in as_dict(line, "context")
 
 
@@ -213,7 +210,6 @@ def _flatten(tree: Json, start: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _any_value(value: object, depth: int = 0) -> Any:
-    """Return the value of an attribute, without its envelope."""
     for key, inner in as_dict(value).items():
         match key.replace("_v", "V"):
             case "intValue":
@@ -277,7 +273,6 @@ def _single_run(
 
 
 def _kind_of(type_: object) -> Kind:
-    """Return the kind of a run or an observation, whose types are named as OpenInference's."""
     return span_kind({"openinference.span.kind": type_}) or "chain"
 
 
@@ -399,7 +394,6 @@ def _span_content(
     model: str | None,
     tokens: tuple[object, object],
 ) -> SpanContent:
-    """Return the content of a span from its input and output in a tracing service."""
     inputs, outputs = parse_messages(input_, "user"), parse_messages(output, "assistant")
     if kind == "model":
         return model_content(inputs, outputs, model, tokens)

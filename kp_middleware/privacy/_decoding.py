@@ -359,7 +359,6 @@ def names_a_secret(name: str) -> bool:
 
 
 def is_counter(name: str) -> bool:
-    """Return whether a name is that of a number, even below a secret's name."""
     return _COUNTER.search(name.lower()) is not None
 
 

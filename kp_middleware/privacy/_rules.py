@@ -71,7 +71,6 @@ def _expand(pattern: str) -> str:
 
 
 def _fill(name: str, *arguments: str) -> str:
-    """Return a fragment with its arguments in place of ``$1`` and ``$2``."""
     fragment = _FRAGMENTS[name]
     for number, argument in enumerate(arguments, start=1):
         fragment = fragment.replace(f"${number}", argument)

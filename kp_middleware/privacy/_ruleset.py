@@ -190,7 +190,6 @@ class Ruleset:
                             yield span
 
     def is_allowed(self, text: str, group: Group = "secret") -> bool:
-        """Return whether the user exempts a finding with this exact text."""
         if text in self._allowed_texts:
             return True
         return group != "secret" and any(one.fullmatch(text) for one in self._allowed_patterns)
@@ -356,7 +355,6 @@ def _find(text: str, rules: Ruleset, cue: str, known: KnownSecrets | None) -> li
 
 
 def known_in(text: str, known: KnownSecrets) -> list[LabeledSpan]:
-    """Return the spans of known secrets in a text, in order and not overlapping."""
     return [*_merged_by_escape(text, known.spans(text))]
 
 

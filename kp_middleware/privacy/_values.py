@@ -29,8 +29,6 @@ TABLE: Final[dict[str, Any]] = tomllib.loads(
 
 
 class LabeledSpan(NamedTuple):
-    """A part of a text to redact."""
-
     start: int
     end: int
     label: str
@@ -165,7 +163,6 @@ def is_message(value: str, *, is_whole: bool = True) -> bool:
 
 
 def is_label(value: str) -> bool:
-    """Return whether a value is a label of a form: ``Forgot password?``."""
     named = _MESSAGE_NOUN.search(value) is not None
     return (
         named
@@ -297,7 +294,6 @@ def is_words(value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Return whether the value has two digits or many case changes, and varied characters."""
     varied = len(set(value[-12:])) > 3
     return varied and (has_digits(value, 2) or case_changes(value) >= 6)
 
@@ -387,7 +383,6 @@ def is_valid_number(module: str, value: str) -> bool:
 
 
 def is_card(value: str) -> bool:
-    """Return whether the number has a known issuer's prefix and length, and passes Luhn."""
     digits = _compact(value)
     for first, last, lengths in TABLE["cards"]["issued"]:
         if first <= digits[: len(first)] <= last and len(digits) in lengths:

@@ -220,7 +220,6 @@ def _bounded(value: Any) -> Any:
 
 
 def _line(text: str) -> str:
-    """Return a text on one line, without invisible characters."""
     return " ".join(_UNSEEN.sub(" ", text).split())
 
 

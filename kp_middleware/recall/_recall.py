@@ -134,12 +134,10 @@ class Match(NamedTuple):
 
     @property
     def similarity(self) -> float:
-        """The cosine to show, from -1 to 1; 0 without vectors."""
         return 0.0 if math.isnan(self.cosine) else max(-1.0, min(self.cosine, 1.0))
 
     @property
     def fit(self) -> float:
-        """The weight of the shared words times the cosine."""
         return self.word_score * (1 if math.isnan(self.cosine) else max(0.0, self.cosine))
 
     @property
@@ -243,7 +241,6 @@ def question(
     max_age_days: float | None = None,
     unconfirmed: bool = False,
 ) -> RecallFilter:
-    """Build the conditions for recalling a run."""
     since = None if max_age_days is None else instant(time.time() - max_age_days * _DAY_S)
     return RecallFilter(domain, None if owner is None else fingerprint(owner), since, unconfirmed)
 
@@ -257,7 +254,6 @@ def _cosines(vector: Vector, stored: Sequence[bytes | None]) -> list[float]:
 
 
 def _order(words: Sequence[float], cosines: Sequence[float]) -> list[int]:
-    """Return the indices of runs, best first, by the sum of the roots of both ranks."""
     total = np.zeros(len(words))
     for scores in (np.asarray(words), np.nan_to_num(np.asarray(cosines), nan=-1)):
         ranks = np.empty(len(words))  # 0 for the highest

@@ -165,7 +165,6 @@ def _pauses(rows: Sequence[AgentPace], now: float) -> Iterator[tuple[Pace, float
 
 
 def shared_paces(link: Link) -> list[AgentPace]:
-    """Return the rate limits of the shared log; an empty list if it cannot be read."""
     try:
         return [unpack_agent_pace(*row) for row in link.paces()]
     except KnowledgePulseError:

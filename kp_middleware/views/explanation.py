@@ -172,7 +172,6 @@ def remedy(parts: formula.ScoreParts, signal: str, threshold: float) -> str:
 
 
 def shape_of(run: Run) -> formula.Shape:
-    """Return the steps of a stored run as the formula counts them."""
     types = frozenset(step.type for step in run.steps)
     return formula.Shape(run.step_count, types, run.tool_count, run.recovery_count)
 
@@ -240,7 +239,6 @@ def _facts(run: Run) -> dict[str, Any]:
 
 
 def aligned(left: Sequence[StepRecord], right: Sequence[StepRecord]) -> list[Pair]:
-    """Align the steps of both by type and tool, in order."""
     ours, theirs = ([(step.type, step.tool) for step in steps] for steps in (left, right))
     matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
     pairs: list[Pair] = []

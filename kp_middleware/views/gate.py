@@ -31,7 +31,6 @@ _FEATURES: Final[Mapping[str, str]] = {  # those whose words differ from their n
 
 
 def p_in_words(p: float, reasons: Sequence[tuple[str, float, float]]) -> str:
-    """Describe a probability of success: ``0.71: fewer steps than usual (for it)``."""
     words = []
     for feature, off, adds in reasons:
         name = _FEATURES.get(feature, feature.replace("_", " "))
@@ -66,7 +65,6 @@ def successes_as_json(record: SuccessRecord, backlog: ReviewBacklog) -> dict[str
 
 
 def success_warning(record: SuccessRecord, backlog: ReviewBacklog) -> str | None:
-    """Warn if the gate chooses worse than chance, or if no outcome is known; else None."""
     if record.is_worse_than_chance:
         return (
             "the gate chooses worse than chance: forwarded runs succeeded less often than all runs."
@@ -79,7 +77,6 @@ def success_warning(record: SuccessRecord, backlog: ReviewBacklog) -> str | None
 
 
 def record_in_words(record: SuccessRecord) -> str | None:
-    """Return how often forwarded runs, and all runs, succeeded; None if no outcome is known."""
     if not record.known:
         return None
     if not record.forwarded_known:
@@ -216,6 +213,5 @@ def _view(
 
 
 def private_note(private: int, if_not_private: int = 0) -> str:
-    """Return how many private runs are not counted, and how many would clear otherwise."""
     would = f" If not private, {if_not_private:,} would clear." if if_not_private else ""
     return f"Not counted: {counted(private, 'scored private run')}, never sent.{would}"

@@ -15,8 +15,6 @@ __all__ = ["Prices", "Spending", "read_prices"]
 
 
 class Price(NamedTuple):
-    """The price of a million tokens, in and out."""
-
     input: float
     output: float
 
@@ -61,7 +59,6 @@ class Prices(NamedTuple):
         return Spending(known, days, models, tuple(sorted(unpriced)))
 
     def costs(self, history: History, seqs: Collection[int]) -> Mapping[int, float]:
-        """Return the costs of these runs, without unknown ones."""
         return self.spending(history.tokens(seqs)).runs if self.models else {}
 
     def as_json(self, cost: float | None) -> dict[str, Any]:

@@ -85,7 +85,6 @@ class Call(NamedTuple):
 
 
 def timed_calls(run: Run) -> list[Call]:
-    """Return the timed calls of a run, ordered by start."""
     calls, began_s = [], epoch_s(run.started_at)
     for step in run.steps:
         if step.started_at is None:

@@ -118,7 +118,6 @@ def _step_as_json(step: StepRecord) -> dict[str, Any]:
 
 
 def arithmetic(run: Run) -> list[ScoreLine]:
-    """Return each signal times its weight, each rule, and the score; empty without a score."""
     scoring, threshold = run.scoring, applied_threshold(run)
     if scoring is None:
         return []
@@ -178,7 +177,6 @@ def is_cleared(run: Run) -> bool:
 
 
 def delivery_status(run: Run) -> str:
-    """Return one sentence on where the run was sent, or why it was not."""
     outbox = run.outbox
     match run.state if outbox is None else outbox.state:
         case "paused":
@@ -277,7 +275,6 @@ def _fenced(text: str, language: str = "text") -> Iterator[str]:
 
 
 def _code(text: str) -> str:
-    """Return a text as inline code, between more backticks than it has."""
     text = one_line(text)
     marks = "`" * (_longest(text) + 1)
     return f"{marks} {text} {marks}" if "`" in text else f"{marks}{text}{marks}"

@@ -19,12 +19,10 @@ _JOINERS: Final = "\u200c\u200d"
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, without terminal control characters."""
     return printable(" ".join(text.split()))
 
 
 def printable(line: str) -> str:
-    """Replace terminal control characters."""
     return "".join(sign if sign.isprintable() or sign in _JOINERS else "?" for sign in line)
 
 
@@ -43,12 +41,10 @@ def outcome(success: bool | None) -> str:  # noqa: FBT001 - an outcome
 
 
 def zero_or_one(value: bool | None) -> int | None:  # noqa: FBT001 - an outcome
-    """Return an outcome for programs: 0, 1, or None if unknown."""
     return None if value is None else int(value)
 
 
 def in_words(counts: Mapping[str, int]) -> str:
-    """List counts in words, the largest first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count:,} {name}" for name, count in ordered if count)
 
@@ -101,7 +97,6 @@ def shortened(text: str, most: int) -> str:
 
 
 def sentence(text: str) -> str:
-    """Add a capital and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."
 
 
@@ -143,7 +138,6 @@ def width_of(line: str) -> int:
 
 
 def cut(line: str, width: int) -> str:
-    """Cut a line to a width, marked with …."""
     if width_of(line) <= width:
         return line
     from rich.cells import set_cell_size

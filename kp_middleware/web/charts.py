@@ -110,7 +110,6 @@ def tool_bars(overview: storage.Overview, links: Links) -> Chart:
 
 
 def activity_bars(days: Sequence[storage.Period], links: Links) -> Chart:
-    """Draw the runs of each day, stacked by outcome."""
     if not days:
         return Chart(_NO_RUNS)
     totals = ((period.runs, period.succeeded, period.failed) for period in days)
@@ -179,7 +178,6 @@ def period_table(
     links: Links,
     costs: Mapping[str, str] | None = None,
 ) -> Table:
-    """Return the outcomes, durations, tokens and formatted costs by day or model."""
     columns = (name, "Runs", "Succeeded", "p50", "p99", "Tokens", "Cost")
     rows = []
     for period in periods:
@@ -240,7 +238,6 @@ def timeline_bars(calls: Sequence[Call], took_ms: float, costs: Mapping[int, str
 
 
 def _segment(amount: float, of: float, colour: str, start: float = 0.0) -> BarSegment:
-    """Return a part of a whole, wide enough to be visible."""
     left, width = 100 * start / of, 100 * amount / of
     return BarSegment(min(left, 100 - _MIN_WIDTH), min(max(_MIN_WIDTH, width), 100 - left), colour)
 
@@ -270,7 +267,6 @@ def waterfall(lines: Sequence[ScoreLine], threshold: float | None, delivery_stat
 
 
 def novelty_band(days: Sequence[storage.NoveltyDay]) -> Chart:
-    """Draw the median novelty of each day, with the band from 10% to 90%."""
     if not days:
         return Chart("no novelty measured yet: it needs scored runs and an embedder")
     begin, end = (f"{row.median:.2f} on {day(row.day)}" for row in (days[0], days[-1]))
@@ -295,7 +291,6 @@ def novelty_band(days: Sequence[storage.NoveltyDay]) -> Chart:
 
 
 def removal_bars(removed: Sequence[storage.Removal]) -> Chart:
-    """Draw the redactions of the twelve weeks up to the newest run, by kind."""
     amounts: Counter[str] = Counter()
     for removal in removed:
         amounts[removal.kind] += removal.times
@@ -331,7 +326,6 @@ def score_histogram(scores: storage.ScoreSlices, links: Links) -> Chart:
 
 
 def threshold_curve(scores: storage.ScoreSlices, links: Links) -> Chart:
-    """Draw the share of runs that each threshold would forward, in total and by domain."""
     if not scores.traces:
         return Chart(_NO_SCORES)
     shown, threshold = scores.without_private, scores.threshold

@@ -69,7 +69,6 @@ class Mark(NamedTuple):
 
 
 def polyline(points: Iterable[Point], style: str, tag: str = "polyline") -> Mark:
-    """Return a line through points, or a ``polygon``; ``style`` names CSS classes."""
     places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return Mark(tag, {"points": places, "fill": "none", "class": style})
 
@@ -79,7 +78,6 @@ def line(x1: float, y1: float, x2: float, y2: float, style: str = "grid") -> Mar
 
 
 def bar(place: Point, width: float, height: float, colour: str) -> Mark:
-    """Return a filled rectangle, from its upper left corner."""
     size = {"x": place[0], "y": place[1], "width": width, "height": height}
     return Mark("rect", {**size, "class": f"kp-{colour}"})
 
@@ -103,8 +101,6 @@ def group(title: str, marks: Iterable[Mark], href: str | None = None) -> Mark:
 
 
 class TableRow(NamedTuple):
-    """A row of a table; its first cell links to ``href``."""
-
     cells: tuple[str, ...]
     href: str | None = None
 
@@ -171,7 +167,6 @@ class Chart(NamedTuple):
 
 
 def scale(low: float, high: float, start: float, end: float) -> Scale:
-    """Return a function that maps ``low`` to ``start`` and ``high`` to ``end``, in px."""
     by = (end - start) / ((high - low) or 1)
     return lambda value: start + (value - low) * by
 
@@ -260,7 +255,6 @@ def render(template: str, **values: object) -> Markup:
 
 
 def prepare_templates() -> None:
-    """Compile all templates ahead of the first page."""
     for name in _environment().list_templates(extensions=["html"]):
         _environment().get_template(name)
     frame()

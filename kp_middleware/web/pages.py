@@ -244,7 +244,6 @@ class Redactor:
         return self.record(overview._replace(points=points, models=models, last=last))
 
     def full_run(self, history: storage.History, seq: int) -> FullRun:
-        """Return a redacted run with similar runs, and the body if it needs no redaction."""
         similar = SimilarRuns.from_points(history.points(around=seq))
         similar = similar._replace(points=similar.points[: len(similar.similarities) + 1])
         body = history.outbox_body(seq)

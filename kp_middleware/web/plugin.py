@@ -110,7 +110,6 @@ class Addresses:
         return self.to(f"/traces/{name if is_safe else tilde_encode(name)}")
 
     def database(self) -> str:
-        """Return the address of the tables, views and SQL editor."""
         return str(self.datasette.urls.database(self.name))
 
     def row(self, table: str, key: int) -> str:
@@ -163,8 +162,6 @@ def skip_csrf(scope: Mapping[str, Any]) -> bool:
 
 @hookimpl  # type: ignore[untyped-decorator]
 def menu_links(datasette: "Datasette", actor: Actor) -> Callable[[], Awaitable[Any]]:
-    """Add a menu link to the overview for actors who may see it."""
-
     async def links() -> list[dict[str, str]]:
         files = kp_databases(datasette)
         seen = [name for name in files if await _can_view(datasette, actor, name)]
@@ -177,7 +174,6 @@ def menu_links(datasette: "Datasette", actor: Actor) -> Callable[[], Awaitable[A
 
 @hookimpl  # type: ignore[untyped-decorator]
 def render_cell(value: Any, column: str, database: str, datasette: "Datasette") -> Markup | None:
-    """Render the id of a run as a short link to its page."""
     is_id = column == "id" and isinstance(value, str) and value.startswith("kp:trace:")
     if not is_id or database not in kp_databases(datasette):
         return None
@@ -202,7 +198,6 @@ def overview(request: PageRequest) -> Page:
 
 
 def _first_day(history: storage.History) -> str:
-    """Return the first of the 30 days up to the newest run; empty if no run is older."""
     ends = [history.page(limit=1, sort="started", descending=last).runs for last in (True, False)]
     if not ends[0]:
         return ""
@@ -290,7 +285,6 @@ def review(request: PageRequest) -> Page:
 
 
 async def theme(datasette: "Datasette", request: "Request") -> Response:
-    """Store the theme in a cookie and redirect back."""
     back = request.args.get("to") or ""
     is_local = back.startswith("/") and not back.startswith(("//", "/\\"))
     response = Response.redirect(back if is_local else datasette.urls.instance())

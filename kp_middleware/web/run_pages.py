@@ -101,7 +101,6 @@ class Query(NamedTuple):
         return cls(left, Filters(**read), sort, "asc" not in given, given.get("after"))
 
     def changed(self, **changes: str) -> dict[str, str]:
-        """Return the parameters with changes applied; drop empty ones."""
         return {name: value for name, value in {**self.given, **changes}.items() if value}
 
     def in_words(self) -> Iterator[str]:
@@ -112,7 +111,6 @@ class Query(NamedTuple):
 
 
 def _value(name: str, text: str) -> Any:
-    """Parse a filter, an age as an instant; return None if it is invalid."""
     match name:
         case "outcome":
             return text if text in OUTCOMES else None

@@ -158,7 +158,6 @@ _SETTINGS: Final = {
 
 
 def serve(db: Path, *, port: int, opens: bool) -> None:
-    """Serve until Ctrl-C; port 0 picks a free one."""
     # Loading these takes half the time of the first page; do it while the browser starts.
     for load in (partial(import_module, "numpy"), prepare_templates):
         threading.Thread(target=load, daemon=True).start()

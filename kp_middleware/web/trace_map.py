@@ -105,7 +105,6 @@ def project(vectors: Sequence[bytes]) -> tuple[list[marks.Point], float]:
 
 
 def _fit(places: Sequence[marks.Point]) -> list[marks.Point]:
-    """Scale points to the frame, with the same scale on both axes."""
     middle_x, middle_y = ((min(each) + max(each)) / 2 for each in zip(*places, strict=True))
     right, top = marks.WIDTH / 2 - _EDGE, _HEIGHT / 2 - _EDGE
     reaches = (max(abs(x - middle_x) / right, abs(y - middle_y) / top) for x, y in places)
