@@ -18,7 +18,7 @@ import numpy as np
 from kp_middleware.core.evaluation import RunFacts
 from kp_middleware.core.formula import Shape, Signals, Weights
 from kp_middleware.core.gates import Ranking, choose, window_size
-from kp_middleware.estimate import GaussianProcess, KnownRuns, Prediction, is_trusted
+from kp_middleware.estimate import GaussianProcess, is_trusted
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "outcomes_open.npz"
 WEIGHTS = {
@@ -83,11 +83,14 @@ def by_share(stream: Stream, share: float, reviewer: Reviewer) -> np.ndarray:
     went, novelty, solved = [], stream.novelty(), []
     for at, signals in enumerate(stream.signals):
         known = [run for run, _ in told if at - run < AGE]
-        if known and (process is None or known != solved or not process.is_current(at + 1)):
+        if known and (process is None or known != solved or at + 1 >= process.current_until):
             solved = known
             trusted = is_trusted(one for _, one in told if one is not None)
-            of = KnownRuns(stream.features[known], stream.vectors[known], stream.success[known])
-            process = GaussianProcess(stream.features[: at + 1], of, is_trusted=trusted)
+            process = GaussianProcess(
+                stream.features[: at + 1],
+                *(of[known] for of in (stream.features, stream.vectors, stream.success)),
+                is_trusted=trusted,
+            )
         said = (
             None
             if process is None or not known
@@ -103,7 +106,7 @@ def by_share(stream: Stream, share: float, reviewer: Reviewer) -> np.ndarray:
         went.append(is_chosen)
         if reviewer.looks(went=is_chosen):
             ended = bool(stream.success[at])
-            told.append((at, None if said is None else Prediction(said.raw, said.base, ended)))
+            told.append((at, None if said is None else (said.raw, said.base, ended)))
     return np.array(went)
 
 

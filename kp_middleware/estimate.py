@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from kp_middleware.traces import ReasoningTrace
 
-__all__ = ["FEATURES", "Features", "GaussianProcess", "KnownRuns", "Prediction", "features",
-           "is_trusted", "read_floats"]  # fmt: skip
+__all__ = ["FEATURES", "Features", "GaussianProcess", "features", "is_trusted"]
 
 Features: TypeAlias = NDArray[np.float32]
 """float32, shape ``(12,)`` or ``(runs, 12)``: ``log(1 + count)``."""
@@ -86,11 +85,6 @@ def features(trace: ReasoningTrace) -> Features:
     return np.log1p(np.array(counts, dtype=np.float32))
 
 
-def read_floats(numbers: bytes) -> Features:
-    """Return stored little-endian numbers as an array."""
-    return np.frombuffer(numbers, dtype="<f4")
-
-
 Vector: TypeAlias = NDArray[np.float32]
 """float32, shape ``(d,)`` or ``(runs, d)``: unit vectors, or zeros without an embedding."""
 
@@ -111,14 +105,6 @@ _SIMILARITY: Final = "likeness"
 _REASONS: Final = 2
 
 
-class KnownRuns(NamedTuple):
-    """The runs with a known outcome; their embeddings have shape ``(known, d)``."""
-
-    features: Features
-    vectors: Vector
-    success: NDArray[np.bool_]
-
-
 class Estimate(NamedTuple):
     """The probability that a run succeeded, from 0 to 1.
 
@@ -134,43 +120,45 @@ class Estimate(NamedTuple):
     reasons: tuple[tuple[str, float, float], ...]
 
 
-class Prediction(NamedTuple):
-    """An estimate, its base rate, and the outcome."""
+def is_trusted(predictions: Iterable[tuple[float, float, bool]]) -> bool:
+    """Return False if the base rates predicted the outcomes far better than the estimates.
 
-    p: float
-    base: float
-    success: bool
-
-
-def is_trusted(predictions: Iterable[Prediction]) -> bool:
-    """Return False if the base rate predicted the known outcomes far better."""
-    gain = sum(
-        _log_score(one.p, one.success) - _log_score(one.base, one.success) for one in predictions
-    )
-    return gain >= _MIN_GAIN
+    A prediction is an estimate, its base rate, and the outcome.
+    """
+    ratios = (p / base if success else (1 - p) / (1 - base) for p, base, success in predictions)
+    return sum(map(math.log, ratios)) >= _MIN_GAIN
 
 
 class GaussianProcess:
-    """A Gaussian process fitted to known runs, which takes 5 ms for 200 on one core.
+    """A Gaussian process fitted to runs with a known outcome, in 5 ms for 200 on one core.
 
-    ``seen``, shape ``(runs, 12)``, standardizes the features; untrusted, it returns the base rate.
+    ``seen``, shape ``(runs, 12)``, standardizes the features, shape ``(known, 12)``; the embeddings
+    have shape ``(known, d)``. Untrusted, it returns the base rate.
     """
 
-    def __init__(self, seen: Features, known: KnownRuns, *, is_trusted: bool = True) -> None:
-        self.runs_seen = len(seen)
+    def __init__(
+        self,
+        seen: Features,
+        features: Features,
+        vectors: Vector,
+        success: NDArray[np.bool_],
+        *,
+        is_trusted: bool = True,
+    ) -> None:
+        self.current_until = len(seen) * _GROWTH  # runs; then it should be fitted again
         usual = len(seen) >= _MIN_SEEN
         self._mean = seen.mean(axis=0) if usual else np.zeros(len(FEATURES), np.float32)
         deviation = seen.std(axis=0) if usual else np.full(len(FEATURES), np.inf)
         self._deviation = np.where(deviation > 1e-3, deviation, np.inf)
         self._is_trusted = is_trusted
-        self._z = self._standardized(known.features)
-        self._vectors = known.vectors.astype(np.float64)
-        success = known.success.astype(float)
+        self._z = self._standardized(features)
+        self._vectors = vectors.astype(np.float64)
         self._base = float(success.sum() + 1) / (len(success) + 2)
         self._offset = math.log(self._base / (1 - self._base))
-        kernel = self._kernel(self._z, self._vectors)
-        self._kernel_of_known = kernel
-        self._weights, self._root = _solve(kernel, success, self._offset)
+        self._kernel_of_known = self._kernel(self._z, self._vectors)
+        self._weights, self._root = _solve(
+            self._kernel_of_known, success.astype(float), self._offset
+        )
         self._slopes = _ON_FEATURES / len(FEATURES) * self._weights @ self._z
 
     def estimate(self, features: Features, vector: Vector) -> Estimate:
@@ -185,10 +173,6 @@ class GaussianProcess:
         raw = float(_sigmoid(logit / math.sqrt(1 + math.pi * variance / 8)))
         p = raw if self._is_trusted else self._base
         return Estimate(p, raw, self._base, self._reasons(z, vector))
-
-    def is_current(self, runs: int) -> bool:
-        """Return whether the number of seen runs has grown too little to fit again."""
-        return runs < self.runs_seen * _GROWTH
 
     def _reasons(self, z: _Reals, vector: _Reals) -> tuple[tuple[str, float, float], ...]:
         similarity = float(_ON_VECTORS * self._similarity(vector[None])[0] @ self._weights)
@@ -257,7 +241,3 @@ def _times(matrix: _Reals, vector: _Reals) -> _Reals:
 
 def _sigmoid(z: Any) -> Any:
     return 1 / (1 + np.exp(-np.clip(z, -30, 30)))
-
-
-def _log_score(p: float, success: bool) -> float:  # noqa: FBT001 - an outcome
-    return math.log(p if success else 1 - p)

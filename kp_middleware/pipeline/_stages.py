@@ -25,14 +25,10 @@ from kp_middleware.embedding import (
 )
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
 from kp_middleware.estimate import (
-    FEATURES,
     Features,
     GaussianProcess,
-    KnownRuns,
-    Prediction,
     features,
     is_trusted,
-    read_floats,
 )
 from kp_middleware.export import OwnExporter
 from kp_middleware.pipeline._delays import JudgeRunner, ModelLoader, ScoringDelayedError
@@ -87,7 +83,7 @@ class Estimator:
         if (
             fitted is None
             or fitted.labelled != labelled
-            or not fitted.process.is_current(1 + table.count(kind, before=seq, most=_USUAL_RUNS))
+            or 1 + table.count(kind, before=seq, most=_USUAL_RUNS) >= fitted.process.current_until
         ):
             fitted = self._fit(table, kind, seq, labelled, own)
         if fitted is None:
@@ -108,27 +104,26 @@ class Estimator:
         success = dict(labelled)
         embedder = None if self.embedder is None else self.embedder.name
         learned = [
-            (run, read)
-            for run in table.training_runs(success, embedder)
-            if len(read := read_floats(run.features)) == len(FEATURES)
+            run for run in table.training_runs(success, embedder) if len(run.features) == own.nbytes
         ]
         if not learned:
             return None
         trusted = is_trusted(
-            Prediction(run.p, run.base, success[run.seq])
-            for run, _ in learned
+            (run.p, run.base, success[run.seq])
+            for run in learned
             if run.p is not None and run.base is not None
         )
-        vectors = [None if run.vector is None else read_floats(run.vector) for run, _ in learned]
-        width = max((len(vector) for vector in vectors if vector is not None), default=0)
-        of = KnownRuns(
-            np.array([read for _, read in learned]),
+        vectors = [np.frombuffer(run.vector or b"", "<f4") for run in learned]
+        width = max(map(len, vectors))
+        seen = table.seen_features(kind, before=seq, most=_USUAL_RUNS)
+        process = GaussianProcess(
+            np.array([*(np.frombuffer(one, "<f4") for one in seen if len(one) == own.nbytes), own]),
+            np.array([np.frombuffer(run.features, "<f4") for run in learned]),
             np.array([_padded(width, vector) for vector in vectors]),
-            np.array([success[run.seq] for run, _ in learned]),
+            np.array([success[run.seq] for run in learned]),
+            is_trusted=trusted,
         )
-        seen = [read_floats(one) for one in table.seen_features(kind, before=seq, most=_USUAL_RUNS)]
-        usual = np.array([*(one for one in seen if len(one) == len(own)), own])
-        return _Fitted(labelled, GaussianProcess(usual, of, is_trusted=trusted), width)
+        return _Fitted(labelled, process, width)
 
 
 def _padded(width: int, vector: Vector | None) -> Vector:

@@ -8,14 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kp_middleware import ReasoningTrace, Step, Tool
-from kp_middleware.estimate import (
-    FEATURES,
-    GaussianProcess,
-    KnownRuns,
-    Prediction,
-    features,
-    is_trusted,
-)
+from kp_middleware.estimate import FEATURES, GaussianProcess, features, is_trusted
 
 STEPS = FEATURES.index("steps")
 
@@ -32,7 +25,7 @@ def runs(count, seed=1):
 
 def learned(count, **kwargs):
     of, vectors, success = runs(100)
-    return GaussianProcess(of, KnownRuns(of[:count], vectors[:count], success[:count]), **kwargs)
+    return GaussianProcess(of, of[:count], vectors[:count], success[:count], **kwargs)
 
 
 def test_twenty_known_runs_tell_most_others_apart():
@@ -61,7 +54,7 @@ def test_two_hundred_known_runs_are_solved_on_one_core_alone():
     on_others = []
     for _ in range(5):
         all_s, own_s = time.process_time(), time.thread_time()
-        GaussianProcess(of, KnownRuns(of, vectors, success)).estimate(of[0], vectors[0])
+        GaussianProcess(of, of, vectors, success).estimate(of[0], vectors[0])
         on_others.append(time.process_time() - all_s - (time.thread_time() - own_s))
 
     assert min(on_others) < 0.001
@@ -88,7 +81,7 @@ def test_an_estimate_is_a_probability_whatever_is_known(count, width, seed, scal
     chance = np.random.default_rng(seed)
     of = (scale * chance.random((count, len(FEATURES)))).astype(np.float32)
     vectors = np.ones((count, width), np.float32)
-    process = GaussianProcess(of, KnownRuns(of, vectors, chance.random(count) < rate))
+    process = GaussianProcess(of, of, vectors, chance.random(count) < rate)
 
     said = [process.estimate(*run) for run in zip(of, vectors, strict=True)]
 
@@ -96,8 +89,8 @@ def test_an_estimate_is_a_probability_whatever_is_known(count, width, seed, scal
 
 
 def test_what_is_mostly_wrong_is_distrusted():
-    assert not is_trusted([Prediction(0.1, 0.5, success=True)] * 3)
-    assert is_trusted([Prediction(0.1, 0.5, success=False)] * 3)
+    assert not is_trusted([(0.1, 0.5, True)] * 3)
+    assert is_trusted([(0.1, 0.5, False)] * 3)
     assert is_trusted([])
 
 
