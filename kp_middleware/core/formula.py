@@ -4,6 +4,7 @@ Source: the protocol's scoring specification. Signals and scores are clamped to 
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -206,18 +207,11 @@ class ScoreParts(NamedTuple):
         return self._replace(signals=replace(self.signals, **{signal: value}))
 
     def min_signal(self, signal: str, threshold: float) -> float | None:
-        """Return the lowest value of a signal that reaches a threshold; None if even 1 does not.
+        """Return the lowest value of a signal, in millionths, that reaches a threshold.
 
-        The score is monotonic in each signal, so bisection finds the value to the last bit.
+        None if even 1 does not.
         """
-        if self.with_signal(signal, 1.0).score < threshold:
-            return None
-        if self.with_signal(signal, 0.0).score >= threshold:
-            return 0.0
-        fails, reaches = 0.0, 1.0
-        while fails < (middle := (fails + reaches) / 2) < reaches:
-            if self.with_signal(signal, middle).score >= threshold:
-                reaches = middle
-            else:
-                fails = middle
-        return reaches
+        least = bisect_left(
+            range(1_000_001), threshold, key=lambda at: self.with_signal(signal, at / 1e6).score
+        )
+        return least / 1e6 if least <= 1_000_000 else None

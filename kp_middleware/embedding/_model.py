@@ -34,18 +34,16 @@ EmbedderName: TypeAlias = Literal["minilm", "minilm-int8", "none"]
 Precision: TypeAlias = Literal["fp32", "int8"]
 """The number format of weights and activations; part of the fingerprint."""
 
-Reading: TypeAlias = Literal["task-first", "specified"]
-"""The way a text is made from a trace; part of the fingerprint, so a change needs a new name."""
-
 Vector: TypeAlias = NDArray[np.float32]
 """A float32 array of shape ``(dimensions,)``; embedders return unit vectors, MiniLM's of 384."""
+
+_READING: Final = "task-first"
+"""The way a text is made from a trace; part of the fingerprint, so a change needs a new name."""
 
 WINDOW_TOKENS: Final = 256
 WORD_TOKENS: Final = WINDOW_TOKENS - 2  # without the two special ones
 
 _WORDS = re.compile(" [A-Za-z0-9]")  # certain starts of a token
-_LONG_WORDS = re.compile("([A-Za-z0-9]{101})[A-Za-z0-9]+")
-_GAPS = re.compile(r"[ \t\n\r]{2,}")
 _FIRST_SLICE = 6 * WINDOW_TOKENS  # characters: more than the window holds of most texts
 _CACHED_TEXTS = 512  # texts of at most 770 characters
 _TOKEN_CHARACTERS = 8  # more than most tokens have
@@ -91,29 +89,20 @@ class MiniLMEmbedder:
             machine.
         precision: ``int8`` takes 0.55 of the time; its similarities are off by 0.003 on average,
             at most 0.011. Its model is made once, with onnx (the extra ``weights``).
-        reading: The part that is read of a trace longer than 256 tokens: ``task-first`` reads what
-            people said and the agent thought, so that long tool results do not drown the task;
-            ``specified`` reads the beginning of the protocol's text. Shorter traces are read whole
-            by both.
     """
 
-    def __init__(
-        self, *, threads: int = 1, precision: Precision = "fp32", reading: Reading = "task-first"
-    ) -> None:
+    def __init__(self, *, threads: int = 1, precision: Precision = "fp32") -> None:
         self._load = partial(_Model, threads=threads, precision=precision)
         self._precision = precision
-        self._reading = reading
         self._attempts: dict[int, _Attempt] = {}
 
     @property
     def name(self) -> str:
         """The fingerprint of weights, window, reading and precision; reading it loads the model."""
-        return f"{self._model().name}:{WINDOW_TOKENS}:{self._reading}:{self._precision}"
+        return f"{self._model().name}:{WINDOW_TOKENS}:{_READING}:{self._precision}"
 
     def text_of(self, trace: ReasoningTrace, /) -> str:
         """Return the text to embed for a trace. Raises the errors of `Embedder.embed`."""
-        if self._reading == "specified":
-            return embedded_text(trace)
         return task_first_text(trace, self._model().window)
 
     def embed(self, text: str, /) -> Vector:
@@ -289,17 +278,14 @@ class Window:
     def holds(self, text: str) -> bool:
         if any(islice(_WORDS.finditer(text), WORD_TOKENS, None)):  # each has a token, or more
             return False
-        text = _compact(text)
         return len(self.beginning(text)) == len(text) and not self._encode(text).overflowing
 
     def beginning(self, text: str) -> str:
-        """Return the beginning of a text that determines its first 256 tokens, perhaps compacted.
+        """Return the beginning of a text that determines its first 256 tokens.
 
         The tokenizer truncates only after tokenizing the whole text: 0.2 s for 400 KB.
         """
         size = _FIRST_SLICE
-        if size < len(text) and not _is_decided(self._encode(text[:size])):
-            text = _compact(text)
         while size < len(text) and not _is_decided(self._encode(text[:size])):
             size *= 4
         return text[:size]
@@ -321,11 +307,6 @@ class Window:
 
     def _encode(self, text: str) -> "Encoding":
         return self._tokenizer.encode_batch([text])[0]  # releases the GIL, unlike `encode`
-
-
-def _compact(text: str) -> str:
-    """Return the same tokens in fewer characters; any longer word than 100 is one unknown token."""
-    return _GAPS.sub(" ", _LONG_WORDS.sub(r"\1", text))
 
 
 def _is_decided(encoding: "Encoding") -> bool:

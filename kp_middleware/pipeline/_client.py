@@ -11,8 +11,7 @@ from kp_middleware import recording, storage
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.export import OwnExporter, Receipt
-from kp_middleware.pipeline._background import start_daemon
-from kp_middleware.pipeline._delays import LOADING_S
+from kp_middleware.pipeline._delays import LOADING_S, start_daemon
 from kp_middleware.pipeline._pipeline import NO_FILE, Pipeline, since_text
 from kp_middleware.pipeline._sending import ExporterSender
 from kp_middleware.privacy import Policy

@@ -1,7 +1,8 @@
-"""Delays of scoring: until a judge has answered, and until the embedding model is loaded."""
+"""Background threads, and what scoring waits for: a judge's answer, the embedding model."""
 
 import asyncio
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import ContextVar
@@ -15,7 +16,6 @@ from kp_middleware import storage
 from kp_middleware.embedding import MiniLMEmbedder
 from kp_middleware.errors import EmbedderNotReadyError, KnowledgePulseError
 from kp_middleware.outcomes import LIKELY, Judge, probability
-from kp_middleware.pipeline._background import start_daemon
 from kp_middleware.pipeline._dispatch import ended_trace
 from kp_middleware.recording import shield
 from kp_middleware.traces import ReasoningTrace
@@ -23,6 +23,28 @@ from kp_middleware.traces import ReasoningTrace
 _MAX_JUDGES: Final = 10_000  # that have not been asked
 is_judging: Final[ContextVar[bool]] = ContextVar("kp_middleware_is_judging", default=False)
 """True in a judge: its own runs are not recorded."""
+
+
+_joined: Final[weakref.WeakKeyDictionary[Thread, float]] = weakref.WeakKeyDictionary()
+
+
+def start_daemon(name: str, work: Callable[[], None], *, join_s: float | None = None) -> Thread:
+    """Start a daemon thread; the exit waits up to ``join_s`` for it."""
+    thread = Thread(target=work, name=name, daemon=True)
+    if join_s is not None:
+        _joined[thread] = join_s
+    thread.start()
+    return thread
+
+
+def join_at_exit() -> None:
+    """Wait for the threads that were started with ``join_s``.
+
+    A daemon thread that Python stops inside the embedding model's library aborts the program.
+    """
+    started = time.monotonic()
+    for thread, join_s in list(_joined.items()):
+        thread.join(max(0.0, started + join_s - time.monotonic()))
 
 
 class ScoringDelayedError(KnowledgePulseError):

@@ -22,8 +22,7 @@ from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
 from kp_middleware.limits import Limits
 from kp_middleware.locations import unknown_variables
-from kp_middleware.pipeline._background import join_at_exit
-from kp_middleware.pipeline._delays import is_judging
+from kp_middleware.pipeline._delays import is_judging, join_at_exit
 from kp_middleware.pipeline._intake import (
     Feedback,
     Submission,

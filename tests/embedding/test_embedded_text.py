@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import step, trace
 
-from kp_middleware.embedding import MiniLMEmbedder, embedded_text
+from kp_middleware.embedding import embedded_text
 from kp_middleware.testing import StandInEmbedder
 
 PAGE = step("observation", "page " * 300, tool="read")
@@ -39,7 +39,6 @@ def test_an_embedder_may_choose_what_it_reads_of_a_long_trace(tiny):
 
     assert embedded_text(recorded, StandInEmbedder()) == specified
     assert embedded_text(recorded, tiny) == tiny.text_of(recorded) != specified
-    assert MiniLMEmbedder(reading="specified").text_of(recorded) == specified
 
 
 @pytest.mark.parametrize(

@@ -52,16 +52,11 @@ def test_the_name_is_a_fingerprint_of_weights_window_reading_and_precision(minil
     assert name == "all-MiniLM-L6-v2:f91ae3c0b697:256:task-first:fp32"
 
 
-def test_another_model_reading_or_precision_has_another_name(
-    monkeypatch, tiny, tiny_int8, tiny_folder
-):
+def test_another_model_or_precision_has_another_name(monkeypatch, tiny, tiny_int8, tiny_folder):
     monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
     digest = hashlib.sha256((tiny_folder / "model.onnx").read_bytes()).hexdigest()[:12]
 
-    specified = MiniLMEmbedder(reading="specified")
-
     assert tiny.name == f"all-MiniLM-L6-v2:{digest}:256:task-first:fp32"
-    assert specified.name == f"all-MiniLM-L6-v2:{digest}:256:specified:fp32"
     assert tiny_int8.name == f"all-MiniLM-L6-v2:{digest}:256:task-first:int8"
 
 

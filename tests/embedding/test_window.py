@@ -47,17 +47,6 @@ def test_a_long_text_is_not_tokenised_to_its_end(window):
     assert len(part) == 6 * WINDOW
 
 
-@pytest.mark.parametrize("unit", ["0123456789abcdef", " ", "\n"], ids=ascii)
-def test_what_is_one_token_or_none_however_long_is_not_tokenised_whole(window, tokenizer, unit):
-    text = f"{unit * 5_000} to be " * 20
-
-    part = window.beginning(text)
-
-    assert len(part) < 3_000
-    assert tokenizer.encode(part).ids == tokenizer.encode(text).ids
-    assert window.holds(text)
-
-
 @pytest.mark.parametrize(
     ("words", "held"), [(254, True), (255, False)], ids=["just full", "one too many"]
 )
