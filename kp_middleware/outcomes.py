@@ -214,7 +214,6 @@ def probability(reported: ReportedOutcome) -> float | None:
 
 
 def _command(before: tuple[Step, ...], tool: Tool) -> str:
-    """Return the text arguments of the last call of a tool."""
     for step in reversed(before):
         if step.type == "tool_call" and step.tool == tool:
             return "\n".join(texts_in(step.input))
@@ -222,7 +221,6 @@ def _command(before: tuple[Step, ...], tool: Tool) -> str:
 
 
 def _text(output: str) -> str:
-    """Return the text of a tool's output, which may be JSON, without colors."""
     if output[:1] in {"{", "["}:
         with suppress(ValueError):
             output = "\n".join(texts_in(json.loads(output)))

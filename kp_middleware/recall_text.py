@@ -86,5 +86,4 @@ def without_recalled(text: str) -> str:
 
 
 def _sentences(text: str) -> list[str]:
-    """Return the sentences of a text that contain letters."""
     return [one for part in _SENTENCE.split(text) if _LETTER.search(one := part.strip())]

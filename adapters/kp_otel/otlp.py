@@ -96,7 +96,6 @@ class _SpanData(NamedTuple):
 
 
 def _spans_of(run: ExportedRun, resource: Resource) -> Iterator[ReadableSpan]:
-    """Yield the spans of a run, the agent's first."""
     root: SpanContext | None = None
     for number, data in enumerate(_span_data(run)):
         trace_id, span_id = _id(run.trace_id, 16), _id(f"{run.trace_id} {number}", 8)
@@ -236,7 +235,6 @@ def _tool_attributes(step: Step, facts: StepFacts, call: Step | None) -> Json:
 
 
 def _openinference(kind: str, arguments: str | None, result: str | None) -> Json:
-    """Return the attributes that OpenInference backends show."""
     return {"openinference.span.kind": kind, "input.value": arguments, "output.value": result}
 
 

@@ -271,7 +271,6 @@ class Queries:
         return next(iter(self._run(sql, values)), None)
 
     def _value(self, sql: str, values: Values = ()) -> Any:
-        """Return the first value of the first row; None if there is none."""
         return next((value for value, *_ in self._run(sql, values)), None)
 
     _seq: Callable[..., int | None] = _value
@@ -290,11 +289,9 @@ class Queries:
             yield kind(*fields)
 
     def _all(self, kind: Callable[..., T], sql: str, values: Values = ()) -> list[T]:
-        """Return the rows as records, whose fields are the columns in order."""
         return [*self._each(kind, sql, values)]
 
     def _one(self, kind: Callable[..., T], sql: str, values: Values = ()) -> T | None:
-        """Return the first row as a record; None if there is none."""
         return next(iter(self._all(kind, sql, values)), None)
 
     def _meta(self, key: str) -> str | None:

@@ -119,7 +119,6 @@ def _cached() -> Path:
 
 
 def _converted() -> Path:
-    """Return the folder converted from the pip package."""
     folder = locations.cache_folder() / f"all-MiniLM-L6-v2-{_WEIGHTS_SHA256[:8]}"
     if not _missing(folder):
         return folder
@@ -157,8 +156,6 @@ def _missing(folder: Path) -> str:
 
 
 class _Download(NamedTuple):
-    """One attempt to download the model."""
-
     began_at: float
     answered: Event
     folder: Future[Path]

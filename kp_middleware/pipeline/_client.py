@@ -196,7 +196,6 @@ class KnowledgePulse(Pipeline):
 
     @contextmanager
     def _history(self) -> Iterator[storage.History | None]:
-        """Open the file for reading; None if it does not exist yet."""
         if not isinstance(self._store, storage.SqliteStore):
             raise TypeError(NO_FILE)
         if not self.settings.db.exists():

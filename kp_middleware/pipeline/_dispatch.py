@@ -270,7 +270,6 @@ class Rescan:
 
 
 def _without_call_texts(leaving: ReasoningTrace, stored: ReasoningTrace) -> ReasoningTrace:
-    """Remove the ``content`` of tool calls that have none in the local copy."""
     steps = tuple(
         step.model_copy(update={"content": None}) if _lacks_content(local) else step
         for step, local in zip(leaving.steps, stored.steps, strict=True)

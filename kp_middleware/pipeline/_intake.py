@@ -296,7 +296,6 @@ class Intake:
 
 
 def _with_stricter_privacy(settings: Settings, trace: ReasoningTrace) -> ReasoningTrace:
-    """Apply the stricter visibility and privacy level: the trace's own or the settings'."""
     metadata = trace.metadata
     stricter = {
         "visibility": min(metadata.visibility, settings.visibility, key=_VISIBILITIES.index),

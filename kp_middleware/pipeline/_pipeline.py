@@ -368,7 +368,6 @@ def since_text(since: datetime) -> str:
 
 
 def _report_settings(settings: Settings) -> None:
-    """Log the problems of the settings, and unknown variables, in one line each."""
     if wrong := _settings_trouble(settings):
         shield.log_once(logging.ERROR if settings.problems else logging.WARNING, wrong)
     if unknown := unknown_variables(Settings.model_fields):

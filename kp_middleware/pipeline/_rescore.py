@@ -215,7 +215,6 @@ class Rescoring:
         return self._reevaluation.evaluate(now.seq, run, weights, now)
 
     def _is_unchanged(self, now: PastRun, evaluation: Evaluation) -> bool:
-        """Return whether score, decision and any daily limit reached are unchanged."""
         (score, verdict), before = evaluation, now.score
         if before is None or before.embedder != score.embedder:
             return False
@@ -238,7 +237,6 @@ class Rescoring:
 
 
 def _has_same_signals(run: PastRun, today: RunFacts, weights: Weights) -> bool:
-    """Return whether all signals but the outcome, and all weights, are the same."""
     if run.score is None or run.rank_key is None:
         return False
     signals = replace(today.signals, outcome_confidence=run.score.signals.outcome_confidence)

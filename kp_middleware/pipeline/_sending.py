@@ -216,7 +216,6 @@ class ExporterSender(SendingWorker):
     def _redacted(
         self, policy: privacy.Policy, run: Run, document: str
     ) -> tuple[bytes, Iterator[str | None]]:
-        """Return the body, as in the outbox, and the names of the run and of its steps."""
         trace = ReasoningTrace.model_validate_json(document)
         level, score = trace.metadata.privacy_level, run.scoring.score if run.scoring else 0.0
         names = [run.agent_name, run.model, run.thread_id, run.error_type]

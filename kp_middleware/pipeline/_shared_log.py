@@ -139,7 +139,6 @@ class SharedLogSync:
         self.link.close()
 
     def _heartbeat(self) -> None:
-        """Report to the other hosts, each half minute."""
         if time.monotonic() < self._next_heartbeat_s:
             return
         to_ship, undecided, since = self._runs.backlog()
@@ -323,7 +322,6 @@ class SharedLogSync:
         return row, item if leaves and self._items else None
 
     def _store_decision(self, candidate: _Candidate, evaluation: Evaluation, place: int) -> None:
-        """Store a decision in the file, with its outbox item."""
         seq, verdict = candidate.request.seq, evaluation.verdict
         with self._store.transaction():
             if not self._runs.begin_decision(seq):
@@ -347,7 +345,6 @@ def _size_bytes(row: SharedRun) -> int:
 def _nearest(
     local: Nearest | None, request: DecisionRequest, newer: Sequence[LoggedVector]
 ) -> Nearest | None:
-    """Return the nearest run, of this file or appended since by other hosts."""
     if request.vector is None:
         return local
     others = [

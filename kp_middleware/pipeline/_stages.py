@@ -127,7 +127,6 @@ class Estimator:
 
 
 def _padded(width: int, vector: Vector | None) -> Vector:
-    """Return the vector, or zeros if it is missing or of another width."""
     return np.zeros(width, np.float32) if vector is None or len(vector) != width else vector
 
 

@@ -127,8 +127,6 @@ class CallRecording:
 
 
 class _FunctionRecording(CallRecording):
-    """A call of a captured function: a run, or part of the run around it."""
-
     def __init__(
         self, recorder: Recorder, call: Callable[[], str], *, agent: str | None = None
     ) -> None:

@@ -306,7 +306,6 @@ def _placed(run: RecordedRun) -> list[_Placed]:
 
 
 def _new_steps(run: RecordedRun, earlier: ThreadPart, before: list[Step]) -> Iterator[_Placed]:
-    """Yield the steps of a part that are not in the earlier parts."""
     call_ids, made = (run.part or _NO_PART).calls, set(earlier.pending_calls)
     questions = {*(run.part or _NO_PART).questions, *earlier.questions}
     for at, placed in enumerate(_placed(run)):

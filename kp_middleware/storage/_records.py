@@ -62,9 +62,7 @@ class RunSummary(NamedTuple):
     @property
     def known_success(self) -> bool | None:
         """True if its task was done; None if that is only assumed."""
-        if self.state == "paused" and self.success_source in {"assumed", None}:
-            return None
-        return known_success(self.success, self.success_source)
+        return known_success(self.success, self.success_source, self.state)
 
 
 ASSUMED: Final = (
@@ -306,9 +304,7 @@ class Run:
     @property
     def known_success(self) -> bool | None:
         """True if its task was done; None if that is only assumed."""
-        if self.state == "paused" and self.success_source in {"assumed", None}:
-            return None
-        return known_success(self.success, self.success_source)
+        return known_success(self.success, self.success_source, self.state)
 
     @property
     def score(self) -> float | None:
