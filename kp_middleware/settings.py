@@ -4,10 +4,9 @@ Every setting has a default. An invalid keyword raises; an invalid setting outsi
 only stops sending.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypedDict, Unpack
+from typing import Annotated, Any, Final, Literal, TypedDict, Unpack
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -19,8 +18,6 @@ from kp_middleware.core.gates import SettingsGate
 from kp_middleware.limits import Limits
 from kp_middleware.locations import PUBLIC_REGISTRY, SettingProblem, Source, did_you_mean
 from kp_middleware.traces import NonEmpty, PrivacyLevel, Visibility
-
-logger = logging.getLogger("kp_middleware")
 
 _MOST: Final = 2**53  # larger integers are not exact in JSON
 _STRICTEST: Final[Mapping[str, Any]] = {
@@ -82,8 +79,8 @@ class _AllKeywords(SettingsKeywords, total=False):
 class Settings(BaseSettings):
     """All settings, read once. Each can also be set as ``KP_…`` in the environment.
 
-    The constructor raises for any invalid value. `KnowledgePulse` raises only for its keywords, and
-    sends nothing if another value is invalid.
+    Any invalid value but a keyword becomes the default or, if it could have been stricter, the
+    strictest value; `problems` lists it, and there is no API key.
 
     Attributes:
         domain: The domain of runs without one; selects the weights of the score.
@@ -139,8 +136,7 @@ class Settings(BaseSettings):
             idle, unless something still waits for them. None means no limit.
 
     Raises:
-        pydantic.ValidationError: With the name of each invalid setting.
-        SettingsFileError: If ``settings.toml`` cannot be read.
+        pydantic.ValidationError: With the name of each invalid keyword.
     """
 
     model_config = SettingsConfigDict(
@@ -197,46 +193,22 @@ class Settings(BaseSettings):
     _unused_login: str | None = None
 
     def __init__(self, **keywords: Unpack[_AllKeywords]) -> None:
-        locations.read_settings_file()  # raises with the reason if it is unreadable
-        sources = _sources()
-        for problem in (problem for source in sources for problem in source.problems):
-            logger.warning("%s: it is ignored", problem)
-        self._read(keywords, *sources)
-
-    @classmethod
-    def load_lenient(cls, **keywords: Unpack[SettingsKeywords]) -> Self:
-        """Read the settings, raising only for invalid keywords.
-
-        Any other invalid value becomes the default or, if it could have been stricter, the
-        strictest value; `problems` lists it, and there is no API key.
-
-        Raises:
-            pydantic.ValidationError: With the name of each invalid keyword.
-        """
-        sources = _sources()
+        variables, file, login = sources = _sources()
         problems = tuple(problem for source in sources for problem in _drop_invalid(source))
-        made = cls.__new__(cls)
-        made._unused_login = made._read(keywords, *sources)  # noqa: SLF001
-        if problems:
-            made = made.model_copy(update={"api_key": None})
-        made._problems = problems  # noqa: SLF001
-        return made
-
-    def _read(
-        self, keywords: Mapping[str, Any], variables: Source, file: Source, login: Source
-    ) -> str | None:
-        """Merge the sources; return why the reference CLI's key is not used, or None."""
         closer = {**file.values, **variables.values, **keywords}
         url = (login.values | closer).get("registry_url") or PUBLIC_REGISTRY
         reason = locations.unused_login_reason(login, str(url))
         if reason is not None:
             login.values.pop("api_key", None)
             login.values.pop("agent_id", None)
+        values = login.values | closer
         try:  # the sources of BaseSettings know no login
-            BaseModel.__init__(self, **login.values | closer)
+            BaseModel.__init__(self, **values)
         except ValidationError as error:
             raise _readable(error) from None
-        return None if "api_key" in closer else reason
+        if problems:
+            BaseModel.__init__(self, **values | {"api_key": None})
+        self._problems, self._unused_login = problems, None if "api_key" in closer else reason
 
     @property
     def problems(self) -> tuple[SettingProblem, ...]:

@@ -100,7 +100,7 @@ def lenient_settings(overrides: Mapping[str, Any]) -> "Settings":
     from kp_middleware.settings import Settings
 
     try:
-        return Settings.load_lenient(**overrides)
+        return Settings(**overrides)
     except ValidationError as error:
         details = error.errors(include_input=False, include_url=False)
         message = "; ".join(describe_problem(item["loc"], item["msg"]) for item in details)

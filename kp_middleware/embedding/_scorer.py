@@ -67,7 +67,7 @@ class Scorer:
         """Score one trace, then remember it; without its ``vector``, embed it."""
         if vector is None:
             try:
-                vector = self.embed(trace)
+                vector = self.embed_with(trace, "").run
             except EmbedderNotReadyError as error:
                 self._warn_once("novelty is 0.5", error)
         run = self.compare(trace, vector, trace.shape)
@@ -93,17 +93,15 @@ class Scorer:
                 nearest = Nearest(found.key or "", found.similarity)
         return RunFacts(shape, trace.outcome.confidence, trace.metadata.success, nearest, embedder)
 
-    def embed(self, trace: ReasoningTrace) -> Vector | None:
-        """Return the embedding of a trace; without a model, warn once and return None.
+    def embed_with(self, trace: ReasoningTrace, said: str) -> Embedded:
+        """Return the embeddings of a trace and of the user's words in it.
+
+        Without a model, warn once.
 
         Raises:
             EmbedderNotReadyError: If the model is being downloaded; try again later.
             ValueError: If the embedder has no name, or returns a vector that cannot be compared.
         """
-        return self.embed_with(trace, "").run
-
-    def embed_with(self, trace: ReasoningTrace, said: str) -> Embedded:
-        """Return the embeddings of a trace and of the user's words in it. Raises as `embed`."""
         embedder, task = self._embedder, None
         if embedder is None:
             return Embedded()

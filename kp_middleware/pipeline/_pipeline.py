@@ -106,7 +106,7 @@ class Pipeline:
         store: storage.Store | None = None,
         **settings: Unpack[SettingsKeywords],
     ) -> None:
-        usable = self.settings = Settings.load_lenient(**settings)
+        usable = self.settings = Settings(**settings)
         _report_settings(usable)
         if isinstance(embedder, str):
             raise TypeError("embedder must be an Embedder or None; set names in KP_EMBEDDER")

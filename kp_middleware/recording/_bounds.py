@@ -328,11 +328,6 @@ class StepLog:
         self.size_bytes = sum(size for _, size in (*head, *tail))
         self._shorten()
 
-    def call(self, call_id: str) -> StepFields | None:
-        """Return the tool call with this id, or None if it is left out."""
-        calls = (step for step in self._kept() if step.get("call_id") == call_id)
-        return next((step for step in calls if step["type"] == "tool_call"), None)
-
     def mark_fatal(self, step: StepFields) -> None:
         """Turn a recovery into an observation, because its error ended the run."""
         if all(kept is not step for kept in self._kept()):

@@ -342,10 +342,6 @@ class SpanTree:
             over.span_ids.difference_update(inside)
             enclosing_tool = outermost.enclosing_tool
             for span in inside.values():
-                call = span.step_call_id and over.recorder.log.call(span.step_call_id)
-                if call:  # its result follows the end of its root
-                    span.after = root.recorder.last_step = dict(call)
-                    root.recorder.log.append(span.after, len(str(call.get("input", ""))))
                 span.root = root
                 if span.enclosing_tool == enclosing_tool:
                     span.enclosing_tool = span.agent = None

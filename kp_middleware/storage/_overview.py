@@ -393,18 +393,15 @@ class Overviews(Listing, Statistics):
         return (*found.values(),)
 
     def _novelty(self, first: int, *, nth: int) -> Iterator[NoveltyDay]:
+        from statistics import quantiles  # 7 ms, which only the overview needs
+
         rows = self._run(_NOVELTY, (_DAYS, first, nth))
         for day, of_day in groupby(rows, key=lambda row: str(row[0])):
-            values = sorted(novelty for _, novelty in of_day)
-            yield NoveltyDay(day, *(_quantile(values, part) for part in (0.1, 0.5, 0.9)))
+            values = [novelty for _, novelty in of_day]
+            tenths = quantiles(values if len(values) > 1 else values * 2, n=10, method="inclusive")
+            yield NoveltyDay(day, *tenths[::4])
 
     def _nearest_to_threshold(self, first: int) -> list[RunSummary]:
         """Return the runs nearest to their threshold on each side, from high to low."""
         seqs = self._column(_NEAREST_TO_THRESHOLD, {"first": first, "side": _SIDE})
         return sorted(self._listed(seqs, {}), key=lambda run: run.margin or 0, reverse=True)
-
-
-def _quantile(values: list[float], part: float) -> float:
-    place = part * (len(values) - 1)
-    below = values[int(place)]
-    return below + (values[math.ceil(place)] - below) * (place % 1)

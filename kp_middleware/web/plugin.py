@@ -256,7 +256,7 @@ def review(request: PageRequest) -> Page:
         from kp_middleware.pipeline import Feedback, Reevaluation
         from kp_middleware.settings import Settings
 
-        settings = Settings.load_lenient(db=request.path)
+        settings = Settings(db=request.path)
         feedback = Feedback(form["trace_id"], form["success"] == "yes", None, time.time())
         with closing(storage.Database(request.path)) as file:
             Reevaluation.from_settings(storage.SqliteStore(file), settings).apply(feedback)

@@ -84,7 +84,7 @@ def test_a_model_on_its_way_counts_as_missing_and_embedding_alone_raises():
 
     assert scorer.score(trace()).signals.novelty == 0.5
     with pytest.raises(EmbedderNotReadyError):
-        scorer.embed(trace())
+        scorer.embed_with(trace(), "")
 
 
 def test_a_vector_that_is_given_is_not_made_again():
