@@ -7,7 +7,7 @@ ENGINES := names patterns phones secrets
 READY := .venv/ready
 AXE := axe-core-4.14.1
 AXE_SHA256 := e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745
-VERSIONS := core-1.0 core-alone datasette-1.0 frameworks langgraph-1.1 peers
+VERSIONS := core-1.0 core-alone datasette-1.0 frameworks langgraph-1.1 peers servers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 

@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from types import EllipsisType
@@ -85,9 +86,9 @@ NO_FILE: Final = "not supported with a custom store: query your store directly"
 
 _WHEN_CLOSED: Final = "the pipeline is closed; close it after the last run"
 _WHEN_FULL: Final = "the queue is full: see kp.stats().trouble, or raise max_queue_bytes"
-_EXIT_S: Final = 2.0
+_EXIT_S: Final = 3.0
 _LONGEST_S: Final = threading.TIMEOUT_MAX / 2  # infinity, for a thread
-_LAST_REQUEST_S: Final = 0.5  # before a deadline no other begins: an unheard one is sent again
+_LAST_REQUEST_S: Final = 1.5  # before a deadline none begins: two without an answer cost an hour
 
 
 class Pipeline:
@@ -280,9 +281,15 @@ class Pipeline:
         if self._closed:
             return
         self._closed = True
+        try:
+            self._finish(since_s, timeout_s)
+        except BaseException:  # Ctrl-C, or another signal's handler: end at once
+            self._finish(time.monotonic(), 0.0)
+            raise
+
+    def _finish(self, since_s: float, timeout_s: float) -> None:
         deadline = since_s + timeout_s
-        last_request_s = _LAST_REQUEST_S * (1 if self._shared is None else 2)
-        last_start = deadline - min(last_request_s, timeout_s / 2)
+        last_start = deadline - min(_LAST_REQUEST_S, timeout_s / 2)
         self._scorer.retry()
         self._scorer.wait_until_done(last_start - time.monotonic())
         is_shipped = self._shared is None or self._shared.wait_until_shipped(last_start)
@@ -389,18 +396,21 @@ _forks_watched: Final[list[bool]] = []
 
 
 @atexit.register
-def _close_all() -> None:
+def _close_all(**_: object) -> None:
     since_s = time.monotonic()
     for pipeline in list(_open):
-        pipeline._end(since_s, _EXIT_S)  # noqa: SLF001 - our own
+        with suppress(KeyboardInterrupt, SystemExit):  # a second signal: the program ends anyway
+            pipeline._end(since_s, _EXIT_S)  # noqa: SLF001 - our own
     join_at_exit()
 
 
 def _register_finalizer(forked: object = None) -> None:
-    """Close also at the end of a child of multiprocessing, which does not run ``atexit``.
+    """Close also at the end of children that do not run ``atexit``: multiprocessing's and Celery's.
 
     A child drops its parent's finalizers, and calls this again after the fork.
     """
+    if (celery := sys.modules.get("celery.signals")) is not None:
+        celery.worker_process_shutdown.connect(_close_all, weak=False)
     util, process = map(sys.modules.get, ("multiprocessing.util", "multiprocessing.process"))
     if util is None or process is None:
         return

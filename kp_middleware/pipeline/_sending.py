@@ -15,6 +15,7 @@ from kp_middleware.core.formula import SIGNALS
 from kp_middleware.core.gates import DAY_S
 from kp_middleware.errors import (
     KnowledgePulseError,
+    ProblemKind,
     RedactionError,
     RegistryForbiddenError,
     RegistryUnavailableError,
@@ -341,8 +342,16 @@ def _registry(settings: Settings, remedy: str) -> Registry:
 
 @contextmanager
 def _rate_limited(registry: Registry, settings: Settings) -> Iterator[SharedPace]:
-    """Hold the pace during a request; a 429 counts."""
+    """Hold the pace during a request; a 429 counts, and after one no other request is made.
+
+    Raises:
+        RegistryUnavailableError: If a 429 would cost the key.
+    """
     pace = shared_pace(registry, settings, shared_link(settings))
+    wait_s, problem = pace.take(), pace.problem
+    if wait_s > 0 and problem.kind in {ProblemKind.LIMIT, ProblemKind.UNHEARD}:
+        words = f"no request for {wait_s:,.0f} s: {problem}"
+        raise RegistryUnavailableError(words, retry_after_s=wait_s, problem=problem)
     try:
         yield pace
     except RegistryUnavailableError as error:

@@ -97,6 +97,25 @@ def test_a_429_to_a_command_counts_for_all_programs(db, type_command, monkeypatc
     assert found.pace.paused_until - found.pace.limited_at >= 7200
 
 
+@pytest.mark.parametrize("command", ["doctor", "outbox reconcile"])
+def test_after_a_429_no_command_draws_another(db, type_command, monkeypatch, command):
+    connect(db).close()
+    monkeypatch.setenv("KP_AGENT_ID", "agent-1")
+    with LocalRegistry() as registry:
+        monkeypatch.setenv("KP_API_KEY", registry.api_key)
+        monkeypatch.setenv("KP_REGISTRY_URL", registry.url)
+        table = PacingTable(
+            pacing_file(), registry=registry.url, agent_id="agent-1", key_hash="any"
+        )
+        table.change(lambda _: Pace().limited(time.time(), 60))
+
+        result = type_command(*command.split())
+
+        assert not [one for one in registry.requests if "authorization" in one.headers]
+    assert result.exit_code == 5
+    assert "the rate limit is exceeded" in result.output
+
+
 def test_a_registry_that_asks_for_patience_is_not_asked_for_more(examined, monkeypatch):
     monkeypatch.setenv("KP_AGENT_ID", "agent-1")
     with LocalRegistry() as registry:

@@ -148,3 +148,53 @@ del kp
     )
 
     assert told == "out of the model\n" * 2  # it embeds the run, and what was said in it
+
+
+INTERRUPTED = f"""{BEGIN}
+import os, signal
+
+def interrupt():
+    while not kp.closed:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as gunicorn's workers do
+kp = KnowledgePulse(embedder=StandInEmbedder(), threshold=0)
+threading.Thread(target=interrupt, daemon=True).start()
+kp.capture(lambda text: text)("one")
+kp.flush(0.5)
+"""
+CLOSED = """
+try:
+    kp.close(timeout_s=30)
+except SystemExit:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "printed"), [("", ""), (CLOSED, "interrupted\n")], ids=["at the exit", "in close"]
+)
+def test_a_signal_while_a_program_ends_releases_what_it_was_sending(run_child, db, end, printed):
+    with LocalRegistry(answers=lambda _: Fault.HANG) as registry:
+        sent_to = {"KP_REGISTRY_URL": registry.url, "KP_API_KEY": registry.api_key}
+        said = run_child(INTERRUPTED + end, **sent_to)
+
+    assert said == printed
+    assert column_of(db, "state", "outbox") == ["pending"]
+
+
+def test_a_program_ends_after_a_slow_registry_has_answered(run_child, db):
+    with LocalRegistry(answers=lambda _: time.sleep(1.2)) as registry:
+        sent_to = {"KP_REGISTRY_URL": registry.url, "KP_API_KEY": registry.api_key}
+        run_child(
+            f"""{BEGIN}
+kp = KnowledgePulse(embedder=StandInEmbedder(), threshold=0)
+for word in ("one", "two", "three", "four"):
+    kp.capture(lambda text: text)(word)
+""",
+            **sent_to,
+        )
+
+    assert len(registry.requests) == column_of(db, "state", "outbox").count("sent")
