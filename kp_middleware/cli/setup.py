@@ -198,10 +198,10 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
     if backlog.unreviewed:
         yield Finding("review", review_backlog_in_words(backlog))
     if without:
-        detail = f"{without:,} of {total:,} runs with a model have no token counts: {_NO_TOKENS}"
-        yield Finding("tokens", detail, warning=True)
+        runs = f"{without:,} of {total:,} recent runs with a model"
+        yield Finding("tokens", f"{runs} have no token counts: {_NO_TOKENS}", warning=True)
     elif total:
-        yield Finding("tokens", f"counted in all runs with a model: {total:,}")
+        yield Finding("tokens", f"counted in all recent runs with a model: {total:,}")
 
 
 def _model(settings: Settings) -> Finding:

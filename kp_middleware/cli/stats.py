@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +11,7 @@ from kp_middleware.cli import console, options
 from kp_middleware.cli.console import Output, Row, hint, indented
 from kp_middleware.core.gates import exact
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.storage import GroupCounts, History, ScoreSlices
+from kp_middleware.storage import GroupCounts, History
 from kp_middleware.views.delivery import find_obstacles, shared_log_as_row
 from kp_middleware.views.gate import review_backlog_in_words, success_warning, successes_as_json
 from kp_middleware.views.wording import counted, minute, one_line
@@ -49,12 +48,16 @@ def stats(db: Path, *, by: str | None, output: Output) -> None:
         if by:
             _print_groups(_grouped(history, by), by, output)
             return
-        scores, funnel = history.scores(), history.funnel()
-        bins, tools = _bins(scores, 10), history.tools(counts_runs=False)
+        funnel, tools = history.funnel(), history.tools(counts_runs=False)
+        bins, threshold = history.score_bins(5), history.threshold()
         totals = {
             **{name: getattr(funnel, name) for name in (*_COUNTS, "private", "if_not_private")},
             "domains": _grouped(history, "domain"),
-            "scores": [{"at_least": least, "traces": count} for least, count in bins if count],
+            "scores": [
+                {"at_least": least, "traces": count + then}
+                for (least, count), (_, then) in zip(bins[::2], bins[1::2], strict=True)
+                if count + then
+            ],
             "states": _grouped(history, "state"),
             "gates": _grouped(history, "gate"),
             "tools": [
@@ -65,7 +68,7 @@ def stats(db: Path, *, by: str | None, output: Output) -> None:
     if output.format == "json":
         console.print_json(totals)
     else:
-        _print_totals(totals, scores)
+        _print_totals(totals, bins, threshold)
         if len(tools) > _MAX_TOOLS:
             hint(f"the {_MAX_TOOLS} most used of {len(tools):,} tools: --by tool shows all")
     output.fail_if_empty(not totals["recorded"])
@@ -89,12 +92,6 @@ def _grouped(history: History, by: str) -> list[dict[str, Any]]:
             return [dict(zip(names, row, strict=True)) for row in history.groups(by)]
 
 
-def _bins(scores: ScoreSlices, hundredths: int) -> list[tuple[float, int]]:
-    reaching = [scores.count_reaching(start) for start in range(0, 100, hundredths)]
-    counts = (first - then for first, then in pairwise([*reaching, 0]))
-    return [(place * hundredths / 100, count) for place, count in enumerate(counts)]
-
-
 def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
     columns = [*_TOOL_KEYS[1:], "tool"] if by == "tool" else [*rows[0]] if rows else [by]
     if by == "gate" and rows and output.format == "table":
@@ -108,14 +105,14 @@ def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
         output.print(rows, columns)
 
 
-def _print_totals(totals: Row, scores: ScoreSlices) -> None:
+def _print_totals(totals: Row, bins: Sequence[tuple[float, int]], threshold: float | None) -> None:
     for name in _COUNTS:
         click.echo(f"{name:<10}{totals[name]:>8,}")
     if totals["private"]:
         cleared = f"never sent; {totals['if_not_private']:,} would clear otherwise"
         click.echo(f"{'private':<10}{totals['private']:>8,}  {cleared}")
-    if scores.traces:
-        lines = _histogram(_bins(scores, 5), scores.threshold, console.screen_width())
+    if totals["scores"]:
+        lines = _histogram(bins, threshold, console.screen_width())
         click.echo("\n".join(["\nruns by score", *lines]))
     for title in ("domains", "states", "gates", "tools"):
         if rows := totals[title]:

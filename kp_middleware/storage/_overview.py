@@ -1,5 +1,6 @@
 """Queries for the overview of all runs."""
 
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -94,6 +95,12 @@ _HUNDREDTHS: Final = f"""
     WHERE score IS NOT NULL AND (:since IS NULL OR started_at >= :since)
     GROUP BY domain
 """  # in index order, and counted in Python: SQLite would sort all rows
+_BINS: Final = """
+    SELECT value / 100.0, (
+      SELECT count(*) FROM traces WHERE score >= value / 100.0 - 1e-11
+        AND score < iif(value + :width < 100, (value + :width) / 100.0 - 1e-11, 2))
+    FROM json_each(:starts)
+"""
 
 
 class Slice(NamedTuple):
@@ -183,16 +190,22 @@ UNJUDGED: Final = """(
 RECENT: Final = 500
 """The number of last runs to review."""
 
-_SUCCESSES: Final = f"""
-    SELECT count(*), coalesce(sum(success), 0), coalesce(sum(chosen), 0),
-           coalesce(sum(success AND chosen), 0), EXISTS (
-             SELECT 1 FROM (SELECT reason_args FROM traces WHERE decision = 'forward'
-                            ORDER BY seq DESC LIMIT ?)
-             WHERE reason_args ->> 'delivery' IN ('unconfirmed', 'not_done', 'too_late'))
+_KNOWN: Final = f"""
     FROM traces INDEXED BY traces_known
-    WHERE score IS NOT NULL AND success_source IN ({EXTERNAL_SQL}) AND visibility <> 'private'
-      AND seq >= ?
+    WHERE score IS NOT NULL AND success_source IN ({EXTERNAL_SQL}) AND seq >= :first
+      AND visibility IN ('network', 'org') AND success = v.success
 """
+_SUCCESSES: Final = f"""
+    WITH ends AS MATERIALIZED (
+      SELECT success, (SELECT count(*) {_KNOWN}) AS known,
+             (SELECT count(*) {_KNOWN} AND chosen = 1) AS chosen
+      FROM (SELECT 0 AS success UNION ALL SELECT 1) v)
+    SELECT sum(known), sum(known * success), sum(chosen), sum(chosen * success), EXISTS (
+             SELECT 1 FROM (SELECT reason_args FROM traces WHERE decision = 'forward'
+                            ORDER BY seq DESC LIMIT :recent)
+             WHERE reason_args ->> 'delivery' IN ('unconfirmed', 'not_done', 'too_late'))
+    FROM ends
+"""  # counted in ranges of the index
 
 
 class ReviewBacklog(NamedTuple):
@@ -340,6 +353,11 @@ class Overviews(Listing, Statistics):
         slices = (Slice(*key[:2], traces[key], above[key], key[2]) for key in sorted(traces))
         return ScoreSlices(threshold, (*slices,))
 
+    def score_bins(self, hundredths: int) -> list[tuple[float, int]]:
+        """Count runs by score; the last bin includes 1."""
+        starts = json.dumps([*range(0, 100, hundredths)])
+        return self._run(_BINS, {"starts": starts, "width": hundredths}).fetchall()
+
     def review_backlog(self) -> ReviewBacklog:
         """Count the last forwarded runs, and the unreviewed ones among them."""
         sql = (
@@ -350,7 +368,7 @@ class Overviews(Listing, Statistics):
 
     def success_record(self, *, first: int = 0) -> SuccessRecord:
         """Count the known outcomes of scored and of forwarded runs, from ``first`` on."""
-        return self._all(SuccessRecord, _SUCCESSES, (RECENT, first))[0]
+        return self._all(SuccessRecord, _SUCCESSES, {"recent": RECENT, "first": first})[0]
 
     def last_decisions(self) -> LastDecisions:
         rows = self._run(

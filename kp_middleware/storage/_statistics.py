@@ -101,7 +101,7 @@ _OPEN: Final = "FROM outbox WHERE state IN ('pending', 'sending')"
 _COUNTS: Final = f"""
     SELECT (SELECT count(*) FROM traces), (SELECT count(*) {_UNSCORED} 'recorded'),
            (SELECT count(*) {_UNSCORED} 'paused'),
-           (SELECT count(*) FROM traces WHERE score IS NOT NULL),
+           (SELECT count(*) FROM traces) - (SELECT count(*) FROM traces WHERE score IS NULL),
            (SELECT count(*) {_UNSCORED} 'incomplete'), (SELECT count(*) {_UNSCORED} 'failed'),
            (SELECT count(*) {_OPEN}), (SELECT count(*) FROM outbox WHERE state = 'sent'),
            (SELECT count(*) FROM outbox WHERE state = 'rejected'),
@@ -109,9 +109,18 @@ _COUNTS: Final = f"""
            (SELECT count(*) FROM traces WHERE recalled IS NOT NULL)
 """  # one statement, and so one snapshot
 _NOT_QUEUED: Final = """
-    SELECT count(*) FROM traces INDEXED BY traces_cleared
-    WHERE decision = 'forward' AND state = 'scored' AND seq NOT IN (SELECT +trace_seq FROM outbox)
-"""  # the plus sign: of a list, not of its wide rows
+    SELECT count(*) FROM (
+      SELECT seq FROM traces INDEXED BY traces_cleared
+      WHERE decision = 'forward' AND state = 'scored'
+      EXCEPT SELECT trace_seq FROM outbox WHERE state = 'sent' ORDER BY 1 LIMIT -1)
+    WHERE seq NOT IN (SELECT +trace_seq FROM outbox WHERE state < 'sent' OR state > 'sent')
+"""  # most are sent: two indices in order, merged (which the limit keeps), not a list
+_RECENT: Final = 2_000  # runs whose tokens and failures are counted
+_WITHOUT_TOKENS: Final = """
+    SELECT coalesce(sum(coalesce(input_tokens, output_tokens) IS NULL), 0), count(*)
+    FROM (SELECT model, input_tokens, output_tokens FROM traces ORDER BY seq DESC LIMIT ?)
+    WHERE model IS NOT NULL
+"""
 BACKLOG: Final = f"SELECT (SELECT count(*) {_UNSCORED} 'recorded'), (SELECT count(*) {_OPEN})"
 _REACHED: Final = """
     SELECT iif(:first, (SELECT count(*) FROM traces WHERE +seq >= :first),
@@ -174,7 +183,6 @@ _STATES: Final = f"""
 
 DAYS: Final = 30
 _MOST_RUNS: Final = 20_000
-_FAILURES_OF: Final = 2_000  # runs
 _MOST_SHOWN: Final = 6
 _LINE: Final = 100
 _NUMBER: Final = re.compile(r"\d+\.\d+|\d{4,}")  # a shorter one may be a status
@@ -274,10 +282,9 @@ class Statistics(Queries):
         return self._all(Counts, _COUNTS)[0]
 
     def without_tokens(self) -> tuple[int, int]:
-        """Count the runs that used a model: those without token counts, and all of them."""
-        without = "coalesce(sum(input_tokens IS NULL AND output_tokens IS NULL), 0)"
-        counts = self._row(f"SELECT {without}, count(*) FROM traces WHERE model IS NOT NULL")
-        return counts[0], counts[1]
+        """Count the recent runs that used a model: those without token counts, and all of them."""
+        without, total = self._row(_WITHOUT_TOKENS, (_RECENT,))
+        return without, total
 
     def funnel(self, *, first: int = 0) -> Funnel:
         queued = Counter(dict[str, int](self._run(_QUEUED, (first,))))
@@ -360,7 +367,7 @@ class Statistics(Queries):
         """Return the most frequent errors of the newest 2,000 runs since an instant."""
         times: Counter[tuple[str | None, str]] = Counter()
         lines: dict[tuple[str | None, str], tuple[int, str]] = {}
-        for tool, text, number in self._run(_FAILURES, {"since": since, "runs": _FAILURES_OF}):
+        for tool, text, number in self._run(_FAILURES, {"since": since, "runs": _RECENT}):
             line = next(iter(str(text).strip().splitlines()), "")[:_LINE]
             same = tool, line if tool is None else _NUMBER.sub("0", line)
             times[same] += number

@@ -72,6 +72,28 @@ def test_scores_are_counted_by_domain_and_hundredth(history, keep):
     assert [slices.count_reaching(at) for at in (0, 29, 30, 75, 76, 100)] == [5, 5, 3, 3, 1, 1]
 
 
+def test_bins_of_scores_begin_at_their_bounds_and_the_last_has_one(history, keep):
+    for score in (0.0, 0.29, 0.2999, 0.1 + 0.2, 0.3, 0.95, 1.0):
+        keep(score=score)
+    keep()
+
+    counts = {round(100 * least): count for least, count in history.score_bins(5) if count}
+
+    assert counts == {0: 1, 25: 2, 30: 2, 95: 2}
+    assert [count for _, count in history.score_bins(10)] == [1, 0, 2, 2, 0, 0, 0, 0, 0, 2]
+
+
+def test_forwarded_runs_that_were_never_queued_are_counted(history, keep, connection):
+    for state in ("pending", "sending", "sent", "rejected", "blocked", "cancelled"):
+        put_in_outbox(connection, keep(score=0.9, decision="forward"), state)
+    put_in_outbox(connection, keep(score=0.1), "sent")  # withheld since it was sent
+    keep(score=0.1)
+    none_yet = history.not_queued()
+    [keep(score=0.9, decision="forward") for _ in range(2)]
+
+    assert (none_yet, history.not_queued()) == (0, 2)
+
+
 @pytest.mark.parametrize(
     ("gate", "left"),
     [

@@ -181,10 +181,10 @@ def test_runs_of_models_that_told_no_tokens_are_counted_with_what_to_do(db, exam
     found, exit_code = examine()
 
     assert "tokens" not in without_models
-    assert counted["tokens"]["detail"] == "counted in all runs with a model: 1"
+    assert counted["tokens"]["detail"] == "counted in all recent runs with a model: 1"
     assert counted["tokens"]["warning"] is False
     assert (found["tokens"]["ok"], found["tokens"]["warning"], exit_code) == (True, True, 0)
-    assert found["tokens"]["detail"].startswith("1 of 2 runs with a model have no token counts")
+    assert found["tokens"]["detail"].startswith("1 of 2 recent runs with a model have no token")
     assert "stream_usage=True" in found["tokens"]["detail"]
 
 
