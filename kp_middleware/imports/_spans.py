@@ -38,6 +38,7 @@ from kp_middleware.spans.messages import (
     parse_json,
     parse_message,
     parse_messages,
+    text_by_key,
 )
 from kp_middleware.spans.replay import ROOT_KINDS, BufferedSpan, Scope, find_roots, has_work
 
@@ -404,9 +405,9 @@ def _span_content(
     return SpanContent(
         kind,
         label if kind == "agent" else "",
-        answer=last_text(answers) or _by_key(output, ANSWER_KEYS) or None,
+        answer=last_text(answers) or text_by_key(output, ANSWER_KEYS) or None,
         complete=None if output is None else not (outputs and outputs[-1].calls),
-        task=requests[-1] if requests else _by_key(input_, TASK_KEYS),
+        task=requests[-1] if requests else text_by_key(input_, TASK_KEYS),
     )
 
 
@@ -433,8 +434,3 @@ def _parse_error(error: object) -> SpanError | None:
         return SpanError("Error", head, head)
     message = (match[2] or "").strip("'\"") or match[3] or ""
     return SpanError(match[1], message, message)
-
-
-def _by_key(value: object, keys: Keys) -> str:
-    values = as_dict(value)
-    return as_text(value) or first_text(values, *keys, *(values if len(values) == 1 else ()))

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware.recording import Turn
 from kp_middleware.spans.messages import (
+    ANSWER_KEYS,
+    TASK_KEYS,
     ChatMessage,
     Json,
     Result,
@@ -28,6 +30,7 @@ from kp_middleware.spans.messages import (
     parse_messages,
     sum_tokens,
     take_served,
+    text_by_key,
 )
 
 Kind: TypeAlias = Literal["agent", "model", "tool", "retriever", "chain"]
@@ -71,7 +74,7 @@ _MAX_LITERAL: Final = 4096  # characters
 _KEPT_PREFIXES: Final = (
     *("gen_ai.", "openinference.", "traceloop.", "llm.", "input.", "output.", "tool", "agent."),
     *("graph.node.id", "session.id", "final_result", "error.type", "strands.", "retrieval."),
-    "pydantic_ai.all_messages",
+    *("pydantic_ai.all_messages", "task_description"),
 )
 _DROPPED_PREFIXES: Final = (
     *("gen_ai.tool.definitions", "gen_ai.system_instructions", "gen_ai.tool.description"),
@@ -384,16 +387,16 @@ def _openinference(kind: Kind, name: str, attributes: Attributes) -> SpanContent
             arguments=keywords if isinstance(keywords, dict) else arguments,
             result=as_dict(result, "data").get("content", result),  # LangChain's message
         )
-    request = as_text(attributes.get("input.value"))
-    is_json = request.startswith(("{", "["))
-    task = as_dict(parse_json(request)).get("task") if kind == "agent" and is_json else ""
+    request = first_text(attributes, "task_description", "input.value")  # the first of CrewAI
+    output = parse_json(attributes.get("output.value"))
+    answer = last_text(_parse(_unflatten(attributes, "llm.output_messages.", "message")))
     return SpanContent(
         kind,
         first_text(attributes, "agent.name", "graph.node.id") if kind == "agent" else "",
-        answer=last_text(_parse(_unflatten(attributes, "llm.output_messages.", "message"))) or None,
-        output=parse_json(attributes["output.value"]) if "output.value" in attributes else None,
-        request="" if is_json or kind == "agent" else request,
-        task=as_text(task),
+        answer=answer or text_by_key(output, ANSWER_KEYS) or None,
+        output=output,
+        request="" if request.startswith(("{", "[")) else request,
+        task=text_by_key(parse_json(request), TASK_KEYS),
         conversation=first_text(attributes, "session.id") or None,
     )
 

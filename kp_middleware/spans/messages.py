@@ -7,7 +7,7 @@ messages, and the parts of OpenTelemetry's GenAI conventions.
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -17,7 +17,9 @@ from kp_middleware.recording import ServedResult, ToolCall, bounded_text, text_o
 Json: TypeAlias = dict[str, Any]
 
 TASK_KEYS: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
-ANSWER_KEYS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
+ANSWER_KEYS: Final = (
+    *("output", "answer", "result", "response", "generation", "raw", "summary", "text"),
+)
 """The keys that may hold the task of an agent's input, and its answer, in order of preference."""
 
 _MAX_TEXT_BYTES: Final = 1_000_000
@@ -91,6 +93,19 @@ def as_name(value: object) -> str | None:
 def first_text(values: Mapping[str, Any], *keys: str) -> str:
     """Return the first non-empty text under these keys, or an empty one."""
     return next((text for key in keys if (text := as_text(values.get(key)))), "")
+
+
+def text_by_key(value: object, keys: Sequence[str]) -> str:
+    """Return the text in an object: under one of these keys, or under its only one.
+
+    >>> text_by_key({"input_args": {"question": "An egg?", "limit": "2"}}, TASK_KEYS)
+    'An egg?'
+    """
+    values = as_dict(value)
+    if len(values) == 1:
+        [inner] = values.values()
+        values = as_dict(inner) or {keys[0]: inner}
+    return first_text(values, *keys)
 
 
 def first_value(values: Mapping[str, Any], *keys: str) -> Any:
@@ -259,13 +274,11 @@ def _parse_parts(message: Json, role: str) -> ChatMessage:
 def take_served(calls: list[ToolCall], results: list[Result]) -> Iterator[ToolCall | ServedResult]:
     """Remove the calls that have their results beside them, and yield both."""
     by_id: dict[str | None, Result] = {one.call_id: one for one in results if one.call_id}
-    all_calls = [*calls]
-    calls.clear()
-    for call in all_calls:
+    for call in [*calls]:
         result = by_id.pop(call.id, None)
         if result is None and call.name != _OPENINFERENCE_SEARCH:
-            calls.append(call)
             continue
+        calls.remove(call)
         yield call
         if result is not None:
             yield ServedResult(call.name, result.output, result.failed)
@@ -316,11 +329,10 @@ def split_thinking(text: str) -> tuple[str, str]:
 def _unwrap(message: Json) -> Json:
     """Return a message without LangChain's envelope, or in ShareGPT's names."""
     if "from" in message and "value" in message:
-        call = parse_json(message["value"]) if message["from"] == "function_call" else None
-        calls = call if isinstance(call, list) else [call]
-        content = message["value"] if calls == [None] else None
-        role = "assistant" if message["from"] == "function_call" else message["from"]
-        return {"role": role, "content": content, "tool_calls": calls}
+        if message["from"] != "function_call":
+            return {"role": message["from"], "content": message["value"]}
+        calls = parse_json(message["value"])
+        return {"role": "assistant", "tool_calls": calls if isinstance(calls, list) else [calls]}
     kwargs = message.get("kwargs")
     if "lc" in message and isinstance(kwargs, dict):
         kind = next((part for part in reversed(as_list(message.get("id"))) if part), "")

@@ -252,7 +252,7 @@ class _StepWriter:
             content = root.content
             self._owner.agent_name = bounded_name(content.name) or None
             in_models = any(one.content.request for one in self._spans if one.kind == "model")
-            if request := content.task or ("" if in_models else content.request):
+            if request := content.task or ("" if in_models else root.first_request()):
                 self._owner.record_history((Message("user", request),), self._top)
                 self._has_objective = True
             opened = [span for span in self._spans if span is not root and self._write(span)]

@@ -48,7 +48,10 @@ def test_spans_become_the_runs_that_they_should_live_and_from_a_file(
     for run, want in zip(found, wanted, strict=True):
         if want["agent_name"] is None:
             run["agent_name"] = None  # it has the name of its span
-        if want["objective"] is None:
+        if name in NEVER_OVER:  # its task is an attribute of its own
+            asked = want["objective"] = "Refund order A1, please."
+            want["steps"].insert(0, {"type": "observation", "content": asked})
+        elif want["objective"] is None:
             run["objective"] = None  # it has the name of its agent
     assert found == wanted
     stopped = document["scene"] in INCOMPLETE or bool(document["never_ended"])

@@ -149,14 +149,27 @@ def test_rule_5_messages_may_be_in_one_event(tracer, collector):
     assert step_lines(collector.runs[0]) == ["observation An egg?", "thought Yes."]
 
 
-def test_rule_5_the_task_of_an_agent_is_its_objective(provider, collector):
-    told = {"openinference.span.kind": "AGENT", "input.value": '{"task": "Boil an egg."}'}
+@pytest.mark.parametrize(
+    ("given", "answer"),
+    [
+        ('{"task": "Boil an egg."}', "Yes."),
+        (
+            '{"input_args": {"question": "Boil an egg.", "limit": 2}}',
+            '{"answer": "Yes.", "why": 1}',
+        ),
+        ("Boil an egg.", '{"tasks": [], "raw": "Yes."}'),
+    ],
+)
+def test_rule_5_the_task_of_an_agent_is_its_objective(provider, collector, given, answer):
+    told = {"openinference.span.kind": "AGENT", "input.value": given, "output.value": answer}
     said = {
         "openinference.span.kind": "LLM",
         "llm.input_messages.0.message.role": "user",
-        "llm.input_messages.0.message.content": "New task: Boil an egg.",
+        "llm.input_messages.0.message.content": ""
+        if given == "Boil an egg."
+        else "New task: Boil.",
         "llm.output_messages.1.message.role": "assistant",
-        "llm.output_messages.1.message.content": "Yes.",
+        "llm.output_messages.1.message.content": "Yes, I do.",
     }
     tracer = provider.get_tracer(OPENINFERENCE)
     with (
@@ -165,7 +178,9 @@ def test_rule_5_the_task_of_an_agent_is_its_objective(provider, collector):
     ):
         pass
 
-    assert step_lines(collector.runs[0]) == ["observation Boil an egg.", "thought Yes."]
+    [run] = collector.runs
+    assert step_lines(run) == ["observation Boil an egg.", "thought Yes, I do."]
+    assert run.trace.outcome.result_summary == ("Yes, I do." if answer == "Yes." else "Yes.")
 
 
 def test_rule_5_where_no_model_tells_what_was_asked_the_agent_does(tracer, collector):
