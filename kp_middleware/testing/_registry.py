@@ -12,7 +12,7 @@ from enum import Enum
 from http import HTTPStatus
 from itertools import starmap
 from typing import Final, NamedTuple, Self, TypeAlias
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -294,14 +294,11 @@ class LocalRegistry:
                 self._concurrent -= 1
 
     def _route(self, received: Received) -> Answer:
-        path, _, query = received.path.partition("?")
+        path = received.path.partition("?")[0]
         match received.method, path.removeprefix("/v1/").partition("/"):
             case "GET", ("knowledge", _, ""):
-                parameters = dict(parse_qsl(query))
-                limit, offset = int(parameters.get("limit", 20)), int(parameters.get("offset", 0))
-                listed = [*starmap(_entry, self._stored.values())][offset : offset + limit]
-                counts = {"total": len(self._stored), "offset": offset, "limit": limit}
-                return Answer.of(200, {"data": listed, **counts})
+                listed = [*starmap(_entry, self._stored.values())]
+                return Answer.of(200, {"data": listed, "total": len(listed)})
             case "POST", ("knowledge", _, ""):
                 return self._post(received)
             case "DELETE", ("knowledge", _, name):

@@ -34,7 +34,6 @@ class Sending(NamedTuple):
     next_at: str | None
     takes_s: float
     busy: bool
-    interval_s: float
     claimed_until: str | None  # the end of another program's claim on an item
     stopped: bool
 
@@ -49,7 +48,6 @@ class Sending(NamedTuple):
             instant(next_at) if next_at > now else None,
             max(0.0, last_at + queue.waiting * pace.interval_s - next_at),
             any(pace.held_until > now for pace in paces),
-            pace.interval_s,
             queue.claimed_until if (queue.claimed_until or "") > instant(now) else None,
             stopped,
         )
@@ -63,8 +61,7 @@ class Sending(NamedTuple):
         busy = "a program is sending; " if self.busy else ""
         if self.claimed_until is not None:
             busy = f"one is {BEING_SENT.format(self.claimed_until)}; "
-        burst = f"bursts of {burst_at(self.interval_s)}, then one every {self.interval_s:.2g} s"
-        return f"{busy}shared limit: {burst}; {self.duration_in_words()}"
+        return f"{busy}{self.duration_in_words()}"
 
     def duration_in_words(self) -> str:
         takes = "takes" if self.waiting == 1 else "take"

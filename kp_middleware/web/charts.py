@@ -43,7 +43,6 @@ _NO_SCORES: Final = "no scored runs yet: record a run, and its score appears aft
 _NO_RUNS: Final = "nothing recorded yet: record a run, or import some with kp-middleware import"
 _IF_NOT_PRIVATE: Final = "If not private"
 _PASSED: Final = "passed the threshold at the time"
-_MAX_BARS: Final = 8
 _MAX_CALLS: Final = 100
 _MAX_CURVES: Final = 7
 _SWATCH_WIDTH: Final = 28.0  # more than one dash
@@ -167,8 +166,7 @@ def _score_bins(
         low, high = start / 100, (start + width) / 100
         upper = {"max_score": f"{high:g}"} if high < 1 else {}
         href = links.runs(min_score=f"{low:g}", **upper, sort="score")
-        digits = 2 if width % 10 else 1
-        name = f"{low:.{digits}f} to {high:.{digits}f}"
+        name = f"{low:.2f} to {high:.2f}"
         yield name, sum(row[1] for row in inside), sum(row[2] for row in inside), href
 
 
@@ -294,11 +292,9 @@ def removal_bars(removed: Sequence[storage.Removal]) -> Chart:
     amounts: Counter[str] = Counter()
     for removal in removed:
         amounts[removal.kind] += removal.times
-    (most, amount), *_ = drawn = amounts.most_common(_MAX_BARS)
+    (most, amount), *_ = drawn = amounts.most_common()
     caption = f"{amounts.total():,} removed in the 12 weeks up to the newest run;"
     caption += f" most often {most}, {amount:,} times"
-    if len(amounts) > len(drawn):
-        caption += f". The {len(drawn)} most frequent of {len(amounts)} kinds"
     bars = [BarRow(kind, f"{n:,}", segments=(_segment(n, amount, "plain"),)) for kind, n in drawn]
     rows = [TableRow((removal.week, removal.kind, f"{removal.times:,}")) for removal in removed]
     return Chart(caption, Table(("Week from", "Kind", "Removed"), rows), bars)

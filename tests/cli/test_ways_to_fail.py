@@ -280,9 +280,7 @@ def test_three_programs_at_once_are_told_with_how_long_all_will_take(queue, prog
 
     (sending,) = found["sending"]
     assert (sending["waiting"], sending["busy"]) == (25, True)
-    assert sending["in_words"] == (
-        "a program is sending; shared limit: bursts of 20, then one every 2.2 s; 25 take about 53 s"
-    )
+    assert sending["in_words"] == "a program is sending; 25 take about 53 s"
     assert [trouble for trouble in found["troubles"] if "nothing is sent" in trouble] == []
 
 

@@ -152,10 +152,3 @@ def test_removals_are_added_up_by_kind_and_listed_by_week():
         ("api_key", "5", 50),
     ]
     assert len(chart.table.rows) == 3
-
-
-def test_of_many_kinds_the_most_frequent_are_drawn():
-    chart = removal_bars([Removal("2026-11-02", f"kind{n:02}", 100 - n) for n in range(20)])
-
-    assert chart.caption.endswith(". The 8 most frequent of 20 kinds")
-    assert (len(chart.bars), len(chart.table.rows)) == (8, 20)
