@@ -357,7 +357,7 @@ def _write_skills(dataset: "Dataset", history: History, policy: "Policy", folder
     from kp_middleware.recall import recalled
 
     folder, written, existing = options.resolved(folder), 0, 0
-    for example in dataset.examples(dataset.best(5)):
+    for example in dataset.examples(history.promising(dataset.seqs, 5)):
         run = recalled(history.run(example.seq), policy)
         trace_id = example.trace.id  # redacted: of an import, it may hold anything
         named = f"{run.objective[:48]} {trace_id.removeprefix('kp:trace:')[-8:]}".lower()

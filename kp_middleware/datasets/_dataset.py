@@ -132,16 +132,6 @@ class Dataset:
             self._arguments,
         )
 
-    def best(self, per_domain: int) -> list[int]:
-        """Return the best-scored runs of each domain: confirmed first, without failed ones."""
-        runs = [run for batch in _batches(self.seqs) for run in self._history.runs_at(batch)]
-        usable = [run for run in runs if run.score is not None and run.known_success is not False]
-        usable.sort(key=lambda run: (run.known_success is True, run.score), reverse=True)
-        best: defaultdict[str, list[int]] = defaultdict(list)
-        for run in usable:
-            best[run.domain].append(run.seq)
-        return [seq for seqs in best.values() for seq in seqs[:per_domain]]
-
     def manifest(self) -> dict[str, Any]:
         selection, is_traces = self._selection, self._format == "traces"
         filters = {

@@ -202,6 +202,18 @@ class History(Overviews, Maintenance):
             (first, limit),
         )
 
+    def promising(self, seqs: Sequence[int], per_domain: int) -> list[int]:
+        """Return the runs of each domain that a share ranks first, known successes before all."""
+        sql = """
+            SELECT seq FROM (
+              SELECT t.seq, row_number() OVER (PARTITION BY t.domain ORDER BY
+                coalesce(t.success_source, 'assumed') = 'assumed', t.rank_key DESC) AS place
+              FROM json_each(?) j JOIN traces t ON t.seq = j.value
+              WHERE t.score IS NOT NULL AND t.success
+            ) WHERE place <= ?
+        """
+        return self._column(sql, (json.dumps(seqs), per_domain))
+
     def scored_runs(self, domain: str | None = None) -> list[ScoredRun]:
         """Return the scored runs, of all domains or one, in recording order to replay the gate."""
         if domain is None:

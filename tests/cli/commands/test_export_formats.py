@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sample_runs import put, run, step, with_value
 
+from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect
 from kp_middleware.export import StepFacts
 
@@ -264,6 +265,28 @@ def test_drafts_of_skills_are_never_overwritten_and_their_names_are_safe(type_co
     assert text.startswith('---\nname: refund-order-7-a\ndescription: "Refund order 7"\n---\n')
     assert "Its success is confirmed (feedback)." in text
     assert stat.S_IMODE(draft.stat().st_mode) == 0o600
+
+
+def test_drafts_are_of_runs_that_went_well_not_of_the_highest_scores(db, type_command, tmp_path):
+    with KnowledgePulse(db=db, embedder=None, sync=True) as kp:
+
+        @kp.capture
+        def refund(task, errors):
+            current_trace().tool_call("orders", {"task": task})
+            current_trace().observation("paid", tool="orders")
+            for _ in range(errors):
+                current_trace().error("locked", tool="refund")
+            return "Refunded."
+
+        for errors in [4, 0, 0, 0, 0, 0]:
+            refund(f"Refund order {errors}", errors)
+        best = kp.run("@best")
+
+    type_command("export", "--skills", str(tmp_path / "drafts"))
+
+    assert best.objective == "Refund order 4"
+    names = [draft.name[:14] for draft in (tmp_path / "drafts").iterdir()]
+    assert names == ["refund-order-0"] * 5
 
 
 def test_a_draft_shows_no_id_that_is_not_redacted(db, type_command, tmp_path):
