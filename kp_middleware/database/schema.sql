@@ -75,6 +75,7 @@ CREATE INDEX traces_counted   ON traces(domain, verdict, visibility, started_at,
 CREATE INDEX traces_gates     ON traces(gate, verdict) WHERE score IS NOT NULL;   -- `stats --by gate`
 CREATE INDEX traces_private   ON traces(verdict) WHERE score IS NOT NULL AND visibility = 'private';   -- `stats`
 CREATE INDEX traces_known     ON traces(visibility, success, chosen) WHERE score IS NOT NULL AND success_source IN ('extracted', 'feedback', 'verdict');   -- whether forwarded runs succeed
+CREATE INDEX traces_labelled ON traces(domain, framework, seq, success) WHERE score IS NOT NULL AND success_source IN ('extracted', 'feedback', 'verdict');   -- what estimates learn from
 CREATE INDEX traces_day      ON traces(day, verdict, score, novelty) WHERE score IS NOT NULL;   -- `stats --by day` and `--by week`
 
 CREATE TABLE steps (

@@ -106,6 +106,7 @@ class Intake:
     policy: privacy.Policy
     next: RunPicker
     failed_engines: set[str] = field(default_factory=set)  # that have been logged
+    next_end_in_s: float = math.inf  # of a paused run, as of the last `end`
     secrets: dict[str, privacy.KnownSecrets] = field(default_factory=dict)
     """Secrets of threads with a paused run, by fingerprint; never written to the file."""
 
@@ -149,10 +150,14 @@ class Intake:
     def end(self, thread_end: ThreadEnd | None = None) -> bool:
         """End the paused runs of a thread, or, without one, those that have waited too long.
 
-        Return False if there are none.
+        Return False if there are none; without a thread, update ``next_end_in_s``.
         """
-        if thread_end is None and self.next_end_in_s() > 0:
-            return False
+        if thread_end is None:
+            until = self.store.next_overdue()
+            left_s = math.inf if until is None else epoch_s(until) - time.time()
+            self.next_end_in_s = max(0.0, left_s)
+            if self.next_end_in_s > 0:
+                return False
         success, confidence = (None, None) if thread_end is None else thread_end[1:]
         with self.store.transaction():
             now, store = instant(time.time()), self.store
@@ -186,10 +191,6 @@ class Intake:
             if failed is not None:
                 self.store.fail(seq, "not_redacted", failed)
             return (seq, clean.trace) if self.store.is_recorded(seq) else None
-
-    def next_end_in_s(self) -> float:
-        until = self.store.next_overdue()
-        return math.inf if until is None else max(0.0, epoch_s(until) - time.time())
 
     def _write(
         self,

@@ -356,7 +356,7 @@ class ScoringWorker(Worker):
         with suppress(*DATABASE_ERRORS, TimeoutError):  # old traces are removed later
             if self._settings.retention_days is not None and stages.remove_old():
                 return _YIELD_S
-        return min(left_in_s, ready_in_s, stages.intake.next_end_in_s() + _TICK_S)
+        return min(left_in_s, ready_in_s, stages.intake.next_end_in_s + _TICK_S)
 
     def _repair(self, error: BaseException) -> bool:
         """Report an error once; return True if it was damage that could be repaired."""

@@ -20,22 +20,21 @@ _SEEN: Final = (
     f"(SELECT seq FROM traces WHERE {_KIND} ORDER BY seq DESC LIMIT :most) t"
     " JOIN estimates e ON e.trace_seq = t.seq"
 )
+_LAST: Final = f"FROM traces WHERE {_KIND} ORDER BY seq DESC LIMIT"
 _LABELLED: Final = f"""
-    WITH last AS (SELECT seq, success, success_source FROM traces WHERE {_KIND}
-                  ORDER BY seq DESC LIMIT :most)
-    SELECT seq, success FROM last
-    WHERE success_source IN ({EXTERNAL_SQL}) AND (
-      seq >= coalesce((SELECT seq FROM last LIMIT 1 OFFSET :age - 1), 0) OR EXISTS (
-        SELECT 1 FROM feedback WHERE trace_seq = last.seq AND success IS NOT NULL
-          AND given_at >= (SELECT min(decided_at) FROM traces
-                           WHERE seq IN (SELECT seq FROM last LIMIT :age))))
+    SELECT seq, success FROM traces t INDEXED BY traces_labelled
+    WHERE {_KIND} AND success_source IN ({EXTERNAL_SQL})
+      AND +seq > coalesce((SELECT seq {_LAST} 1 OFFSET :most), 0)
+      AND (seq > coalesce((SELECT seq {_LAST} 1 OFFSET :age), 0) OR EXISTS (
+        SELECT 1 FROM feedback WHERE trace_seq = t.seq AND success IS NOT NULL
+          AND given_at >= (SELECT min(decided_at) FROM (SELECT decided_at {_LAST} :age))))
     ORDER BY seq DESC LIMIT :age
 """
 _TRACK_RECORD: Final = f"""
     SELECT count(*), coalesce(sum((p >= 0.5) = success), 0),
            coalesce(sum((base >= 0.5) = success), 0)
     FROM (SELECT e.p, e.base, t.success
-          FROM traces t INDEXED BY traces_ranked JOIN estimates e ON e.trace_seq = t.seq
+          FROM traces t INDEXED BY traces_labelled JOIN estimates e ON e.trace_seq = t.seq
           WHERE t.score IS NOT NULL AND t.domain = ? AND t.framework IS ? AND e.p IS NOT NULL
             AND t.success_source IN ({EXTERNAL_SQL}) ORDER BY t.seq DESC LIMIT ?)
 """
