@@ -222,7 +222,7 @@ def _decide(
         decision = gates.Decision("withhold", reason, 1.0)
     threshold, is_ranked = float(decision.threshold), "bar" in reason.args
     return Verdict(
-        gate=gate.name if is_ours else _storable(gate.name),
+        gate=str(gate.name),
         threshold=None if is_ranked else threshold,
         decision=decision.decision,
         reason=reason,
@@ -239,12 +239,6 @@ def _valid_reason(decision: gates.Decision) -> gates.Reason:
         raise ValueError(f"decision must be forward or withhold, got {decision.decision!r}")
     if not isinstance(decision.threshold, Real) or not 0 <= decision.threshold <= 1:
         raise ValueError(f"threshold must be 0 to 1, got {decision.threshold!r}")
-    if isinstance(reason := decision.reason, gates.Reason):
-        json.dumps(dict(reason.args), allow_nan=False)
-        return gates.Reason(gates.ReasonCode(reason.code), reason.args)
-    return decision._replace(reason=_storable(reason)).structured_reason
-
-
-def _storable(text: object) -> str:
-    """Return the text without lone surrogates, which SQLite refuses."""
-    return str(text).encode(errors="replace").decode()
+    reason = decision.structured_reason
+    json.dumps(dict(reason.args), allow_nan=False)
+    return gates.Reason(gates.ReasonCode(reason.code), reason.args)

@@ -100,7 +100,8 @@ class Decision(NamedTuple):
         """The reason as a `Reason`; a text becomes the argument of ``custom``."""
         if isinstance(self.reason, Reason):
             return self.reason
-        return Reason(ReasonCode.CUSTOM, {"words": str(self.reason)})
+        words = str(self.reason).encode(errors="replace").decode()  # SQLite refuses lone surrogates
+        return Reason(ReasonCode.CUSTOM, {"words": words})
 
 
 def window_size(share: float) -> int:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
-from math import inf, nan
 from numbers import Real
 from time import perf_counter, time
 from typing import Any, Final, TypeAlias
@@ -46,6 +45,7 @@ OWN_CALL_IDS: Final = "kp:trace:"
 """The prefix of generated tool call ids."""
 
 _MAX_ERRORS: Final = 20
+_LONGEST_MS: Final = 1e12  # 30 years
 
 _NO_EXTRACTORS: Final = Extractors()
 
@@ -152,7 +152,7 @@ class Recorder:
             latency_ms: Duration of the model call, in milliseconds.
         """
         read, written = (n if n is None else int(n) for n in (input_tokens, output_tokens))
-        call = ModelCall(model, read, written, **_latency(latency_ms))
+        call = ModelCall(model, read, written, _valid_ms(latency_ms))
         self.note("thought", content, took=call, place=current_place())
         if model is not None:
             self.model = bounded_name(model)
@@ -365,9 +365,8 @@ class Recorder:
                 step_bytes += size
             if type(took) is ModelCall:
                 step["model_call"] = took
-            elif took is not None:
-                is_valid = type(took) is float and 0 <= took < inf  # nearly always
-                step |= {"latency_ms": took} if is_valid else _latency(took)
+            elif (took_ms := _valid_ms(took)) is not None:
+                step["latency_ms"] = took_ms
             if call_id is not None:
                 step["call_id"] = call_id if type(call_id) is str else str(call_id)
             with self._lock:
@@ -420,13 +419,9 @@ class Recorder:
         return text, size_bytes(text)
 
 
-def _latency(value: object) -> dict[str, float]:
-    """Return a latency as a step's field, and nothing for an invalid one."""
-    try:
-        took_ms = float(value) if isinstance(value, Real) else nan
-    except OverflowError:
-        took_ms = nan
-    return {"latency_ms": took_ms} if 0 <= took_ms < inf else {}
+def _valid_ms(took: object) -> float | None:
+    is_number = type(took) is float or isinstance(took, Real)  # the first is quicker
+    return float(took) if is_number and 0 <= took < _LONGEST_MS else None  # type: ignore[operator, arg-type]
 
 
 def current_trace() -> Recorder:
