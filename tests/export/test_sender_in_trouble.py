@@ -6,6 +6,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from list_outbox import Row
 from pydantic import SecretStr
 from scripted_registry import (
     DEAD,
@@ -21,7 +22,7 @@ from scripted_registry import (
 )
 
 from kp_middleware.export import OutboxItem, Registry
-from kp_middleware.testing import FakeClock, LocalRegistry, Row
+from kp_middleware.testing import FakeClock, LocalRegistry
 
 
 def most_within_an_hour(times):
