@@ -1,14 +1,12 @@
 """Limits that keep a run from exhausting memory; the defaults of their settings."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
 
 __all__ = ["Limits"]
-
-_MOST_FIELD_BYTES: Final = 1_000_000  # a text of more than 2**20 characters cannot be redacted
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class Limits:
     def from_settings(cls, settings: "Settings") -> Self:
         """Return the limits of the settings."""
         return cls(
-            field_bytes=min(settings.max_field_bytes, _MOST_FIELD_BYTES),
+            field_bytes=settings.max_field_bytes,
             steps=settings.max_steps,
             trace_bytes=settings.max_trace_bytes,
         )

@@ -181,7 +181,7 @@ class Settings(BaseSettings):
     enabled: setting_values.Enabled = True
     recall: setting_values.Enabled = True
     sync: bool = False
-    max_field_bytes: Annotated[int, Field(ge=1024, le=_MOST)] = Limits.field_bytes
+    max_field_bytes: Annotated[int, Field(ge=1024, le=1_000_000)] = Limits.field_bytes
     max_steps: Annotated[int, Field(ge=2, le=_MOST)] = Limits.steps
     max_trace_bytes: Annotated[int, Field(ge=4096, le=_MOST)] = Limits.trace_bytes
     max_queue_bytes: Annotated[int, Field(ge=0, le=_MOST)] = 64 * 1024 * 1024

@@ -158,6 +158,7 @@ def test_an_empty_variable_is_as_if_it_were_not_set(monkeypatch):
         ("cache_ttl_ms", -1),
         ("max_steps", 1),
         ("max_field_bytes", 1023),
+        ("max_field_bytes", 1_000_001),
         ("max_trace_bytes", 4095),
         ("max_queue_bytes", -1),
         ("enabled", "perhaps"),

@@ -103,17 +103,17 @@ def _setting_row(view: gate.SettingView, calibration: gate.Calibration) -> Row:
 
 def _recommendation(calibration: gate.Calibration) -> str:
     best, needed = calibration.recommended, calibration.runs_needed
-    share = f"A share needs {needed} runs of a domain; until then, {DEFAULT_THRESHOLD:g} applies."
     if best is None:
         most = max((domain.runs for domain in calibration.domains), default=0)
-        return f"Too few runs to recommend a threshold: the largest domain has {most}. {share}"
+        share = f"a share needs {needed}; until then, {DEFAULT_THRESHOLD:g} applies"
+        return f"Too few runs to recommend a threshold: the largest domain has {most}, and {share}."
     passing = {view.setting: view for view in calibration.settings}
     a_day = f", {passing[best].a_day:,.1f} a day" if calibration.days > 1 else ""
     reaching = passing[DEFAULT_THRESHOLD].let_through
     than = "" if best == DEFAULT_THRESHOLD else f"; {reaching:,} reach {DEFAULT_THRESHOLD:g}"
     note = " You already use it." if best == calibration.now else ""
     result = f"{passing[best].let_through:,} of {counted(calibration.runs, 'run')}{a_day}{than}"
-    return f"Recommended: {_as_typed(best)}, which lets through {result}.{note} {share}"
+    return f"Recommended: {_as_typed(best)}, which lets through {result}.{note}"
 
 
 def _as_typed(setting: float | str) -> str:

@@ -12,6 +12,7 @@ import click
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import Output, hint
 from kp_middleware.errors import MissingExtraError
+from kp_middleware.storage import History
 from kp_middleware.views.wording import printable, short_id
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def recall(
 
     if not task.strip():
         raise click.UsageError("missing TASK: describe the task")
-    memory = _memory(db)
+    with History.open(db):  # a missing file is an error, as for every command
+        memory = _memory(db)
     if memory is None:
         hint(_RECALL_OFF)
         return

@@ -65,6 +65,8 @@ def demo(*, into: Path | None) -> None:
             enabled=True,
         ) as kp,
     ):
+        if not kp.settings.enabled:
+            raise click.ClickException("nothing can be recorded: unset KP_ENABLED")
         run_tasks(kp)
         kp.flush(timeout_s=60)
         stored = len(registry.documents)
@@ -150,6 +152,9 @@ def _run_checks(db: Path | None) -> Iterator[Finding]:
         yield Finding("settings", f"nothing is sent until this is fixed: {wrong}", ok=False)
     if unknown := unknown_variables(Settings.model_fields):
         detail = "; ".join(f"{name} is not a setting: {fix}" for name, fix in unknown.items())
+        yield Finding("settings", detail, warning=True)
+    if not settings.enabled:
+        detail = "nothing is recorded: enabled is false; kp-middleware config shows what sets it"
         yield Finding("settings", detail, warning=True)
     if path.exists() and path.stat().st_size:
         yield from _file(path, settings)

@@ -259,8 +259,8 @@ def export(
     """Export runs for training and evaluation.
 
     OUT is a file with one run per line, oldest first; default: standard output. For hf-trace and
-    atif, it is a folder with a file per run. A manifest.json in the same folder describes it. Only
-    you can read them.
+    atif, it is a folder with a file per run. A manifest.json next to OUT describes it. Only you can
+    read them.
 
     Redacts runs with the current rules, each at its own privacy level. Skips runs that cannot be
     read or redacted, and then exits with 6; exits with 4 if there is nothing to write. pairs are
@@ -295,8 +295,7 @@ def export(
         elif skills is None:
             for _, text in _entries(dataset):
                 click.echo(text, nl=False)
-            if not dataset.seqs:
-                hint(empty_reason)
+            _exit_if_empty(dataset, empty_reason)
         if skills is not None:
             _write_skills(dataset, history, policy, skills)
     _report_omissions(dataset, "read" if as_recorded else "redacted")
@@ -327,10 +326,7 @@ def _write(
                 while (file := temporary / f"{name}{suffix}").exists():
                     name += "_"
                 _write_private(text, file)
-        if not dataset.count:
-            hint("every match was left out: nothing was written" if dataset.seqs else empty_reason)
-            _report_omissions(dataset, "read or redacted")
-            sys.exit(EMPTY)
+        _exit_if_empty(dataset, empty_reason)
     manifests = {**before, out.name: dataset.manifest()}
     with options.new_file(manifest, db=db, force=True) as temporary:
         temporary.write_text(console.json_line(manifests, indent=2) + "\n", encoding="utf-8")
@@ -379,6 +375,13 @@ def _write_skills(dataset: "Dataset", history: History, policy: "Policy", folder
             existing += 1
     skipped = f"; {existing:,} exist already" if existing else ""
     hint(f"{counted(written, 'draft')} written to {folder}{skipped}")
+
+
+def _exit_if_empty(dataset: "Dataset", reason: str) -> None:
+    if not dataset.count:
+        hint("every match was left out: nothing was written" if dataset.seqs else reason)
+        _report_omissions(dataset, "read or redacted")
+        sys.exit(EMPTY)
 
 
 def _report_omissions(dataset: "Dataset", done: str) -> None:

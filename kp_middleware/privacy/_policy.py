@@ -209,7 +209,10 @@ _NUMBER_LIST = re.compile(rf"\d{{1,24}}(?:{_JOINT}\d{{1,24}}){{8,}}")
 
 def _phonenumbers(_: str, regions: tuple[str, ...]) -> Finder:
     """Return a finder of phone numbers in these regions, and of those that begin with ``+``."""
-    from phonenumbers import PhoneNumberMatcher
+    from phonenumbers import SUPPORTED_REGIONS, PhoneNumberMatcher
+
+    if unknown := {*regions} - {*SUPPORTED_REGIONS}:
+        raise ValueError(f"{min(unknown)} is not a region of ISO 3166, such as GB")
 
     def find(text: str) -> Iterator[tuple[int, int, str]]:
         text = _LONG_RUN.sub(lambda digits: "\0" * len(digits[0]), text)

@@ -75,6 +75,7 @@ SORTS: Final[Mapping[str, str]] = {
 
 _RECENT: Final = 2_000  # runs whose values are offered as filters
 _MOST_TOOLS: Final = 100
+_LONGEST_WORD: Final = 100  # of a snippet
 
 COUNTED: Final = 100_000
 """The default limit of `History.count_runs`."""
@@ -298,6 +299,11 @@ class Listing(Queries):
             {**search, "seqs": json.dumps(seqs)},
         )
         runs = {run.seq: run for run in map(_summary, rows)}
+        letter = rf"[^\s{re.escape(''.join(self.marks))}]"  # FTS5 counts words, however long
+        for seq, run in runs.items():
+            if run.snippet is not None:
+                cut = re.sub(rf"({letter}{{{_LONGEST_WORD}}}){letter}+", r"\1…", run.snippet)
+                runs[seq] = run._replace(snippet=cut)
         return [runs[seq] for seq in seqs if seq in runs]
 
     def choices(self) -> dict[str, list[str]]:

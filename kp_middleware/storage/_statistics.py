@@ -1,6 +1,7 @@
 """Counts and means of runs and tools, and the runs that stand out."""
 
 import json
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -390,7 +391,7 @@ def periods(seen: Iterable[SeenRun], by: Literal["day", "model"]) -> tuple[Perio
 
 def _period(name: str, runs: Sequence[SeenRun]) -> Period:
     took = sorted(one.duration_ms for one in runs if one.duration_ms is not None)
-    p50, p99 = (took[int(part * (len(took) - 1))] if took else None for part in (0.5, 0.99))
+    p50, p99 = (took[math.ceil(part * len(took)) - 1] if took else None for part in (0.5, 0.99))
     ends = Counter(one.success for one in runs)
     tokens = sum(one.tokens for one in runs)
     return Period(name, len(runs), ends[True], ends[False], p50, p99, tokens)

@@ -22,3 +22,12 @@ def test_the_demo_sends_what_clears_and_keeps_the_rest(as_json, db):
     assert len(states) >= 6
     assert {run["domain"] for run in result["runs"]} == {"code", "finance"}
     assert not all(run["success"] for run in result["runs"])
+
+
+def test_where_recording_is_switched_off_the_demo_says_so(type_command, monkeypatch):
+    monkeypatch.setenv("KP_ENABLED", "false")
+
+    result = type_command("demo")
+
+    assert result.exit_code == 1
+    assert "unset KP_ENABLED" in result.stderr

@@ -202,7 +202,7 @@ def test_a_submitted_trace_has_its_bound_in_bytes(at_once, stored):
     ("settings", "large", "told"),
     [
         (
-            {"max_field_bytes": 10**8, "max_trace_bytes": 10**8},
+            {"max_field_bytes": 10**6, "max_trace_bytes": 10**8},
             Step(step_id=0, type="thought", content="0 " * 1_250_000),
             "[cut: 2500000 characters in all]",
         ),

@@ -34,7 +34,7 @@ def phones(monkeypatch):
                 for at in finder(text)
             ]
 
-        package = SimpleNamespace(PhoneNumberMatcher=look)
+        package = SimpleNamespace(PhoneNumberMatcher=look, SUPPORTED_REGIONS=())
         monkeypatch.setitem(sys.modules, "phonenumbers", package)
         return f"phonenumbers:{name}"
 

@@ -57,6 +57,12 @@ def test_national_phone_numbers_of_the_regions_named_go_where_others_read():
     assert cleaned(text, level="private", phone_regions=("SG", "CH")) == text
 
 
+@pytest.mark.usefixtures("real_phones")
+def test_a_region_that_is_none_stops():
+    with pytest.raises(RedactionError, match=r"engine_missing at phonenumbers: UK is not a region"):
+        cleaned("ask 020 7946 0018", phone_regions=("GB", "UK"))
+
+
 @pytest.mark.parametrize("before", ["a", "é", "日本 \ud800"], ids=["bytes", "two", "three"])
 def test_tokens_of_vendors_that_only_kingfisher_knows_go(before):
     pytest.importorskip("kingfisher_sdk", reason="the extra secrets is not installed")

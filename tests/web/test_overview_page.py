@@ -1,5 +1,6 @@
 import pytest
 from page_reading import EchoLinks, NoLinks, card, hrefs, parsed, text_of, titles_of_cards
+from sample_runs import put, run, step
 
 from kp_middleware.storage import History, ToolUse
 from kp_middleware.web.pages import overview_html
@@ -136,3 +137,12 @@ def test_an_empty_file_has_words_in_place_of_pictures(overview_page):
     assert [*parsed(page).iter("{http://www.w3.org/2000/svg}svg")] == []
     assert "No scored runs yet" in text_of(page)
     assert "Nothing recorded yet" in text_of(page)
+
+
+def test_the_99th_percentile_of_a_few_runs_is_the_slowest(db, connection):
+    for took_ms in (1, 2, 3, 4, 50):
+        put(db, run("Look it up", step("thought"), duration_ms=took_ms))
+
+    (day,) = History(connection).overview().days
+
+    assert (day.p50_ms, day.p99_ms) == (3, 50)

@@ -105,6 +105,15 @@ def test_before_the_first_run_there_is_no_file_and_none_is_made(examine, db, con
     assert (db.read_bytes() if db.exists() else None) == content
 
 
+def test_that_nothing_is_recorded_is_a_warning(examine, monkeypatch):
+    monkeypatch.setenv("KP_ENABLED", "false")
+
+    found, exit_code = examine()
+
+    assert (found["settings"]["warning"], exit_code) == (True, 0)
+    assert found["settings"]["detail"].startswith("nothing is recorded: enabled is false")
+
+
 def test_a_variable_that_is_no_setting_is_a_warning_with_the_one_that_is_meant(
     examine, monkeypatch
 ):

@@ -311,6 +311,7 @@ def test_a_draft_shows_no_id_that_is_not_redacted(db, type_command, tmp_path):
         (["taken.jsonl", "--as", "atif"], "is not an empty folder"),
         (["gone/x.jsonl"], "No such file or directory; choose another path"),
         (["x", "-d", "nothing"], "nothing matches: nothing was written"),
+        (["-d", "nothing"], "nothing matches: nothing was written"),
         (["x", "--as", "pairs"], "see kp-middleware review"),
         (["x", "--as", "pairs", "--success"], "omit --success and --unlike"),
         (["x", "--success", "-d", "code"], "see kp-middleware review"),

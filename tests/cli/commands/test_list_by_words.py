@@ -47,6 +47,15 @@ def test_a_person_sees_the_words_in_brackets_or_that_nothing_was_found(db):
     assert typed("--db", str(db), "list", "-q", "unicorn").endswith("\nnothing matches\n")
 
 
+def test_a_long_word_near_a_match_is_shortened(db, as_json):
+    put(db, run("Decode this", step("thought", content="attached " + "A" * 50_000)))
+
+    (row,) = as_json("list", "-q", "attached")
+
+    assert "[attached] AAA" in row["snippet"]
+    assert len(row["snippet"]) < 200
+
+
 @pytest.fixture
 def international_traces(db):
     """Traces in scripts without blanks, and with emoji."""
