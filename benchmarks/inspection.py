@@ -76,7 +76,7 @@ ARGUMENTS: Final = {
 }  # fmt: skip
 VARIANTS: Final = {
     "backup": ["--force"],
-    "calibrate": ["", "--threshold 0.8"],
+    "calibrate": ["", "-d law", "--threshold 0.8"],
     "diff": [""],
     "export": ["--force --as-recorded"],
     "list": [
@@ -93,7 +93,7 @@ VARIANTS: Final = {
     "show": ["", "--steps all", "--why", "--why --threshold 0.9"],
     "sql": [""],
     "stats": [
-        "", "--by domain", "--by day", "--by week", "--by tool",
+        "", "--by domain", "--by day", "--by week", "--by tool", "--by tool -d law",
         "--by model", "--by state",
         "--by gate",
     ],

@@ -27,9 +27,19 @@ _DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best")
     help='Also try this: a score, or a share such as "top 15%". Repeatable.',
 )
 @click.option("--set", "chosen", metavar="THRESHOLD", help="Write this to settings.toml first.")
+@options.domain
+@options.since
 @options.output_options(in_pipe="table")
 @options.pass_db
-def calibrate(db: Path, *, thresholds: Sequence[str], chosen: str | None, output: Output) -> None:
+def calibrate(
+    db: Path,
+    *,
+    thresholds: Sequence[str],
+    chosen: str | None,
+    domain: str | None,
+    since: str | None,
+    output: Output,
+) -> None:
     """Show how many runs each threshold would have let through.
 
     Replays the gate over all stored runs in recording order, without changing them. Leaves out
@@ -37,18 +47,21 @@ def calibrate(db: Path, *, thresholds: Sequence[str], chosen: str | None, output
 
     \b
     kp-middleware calibrate
-    kp-middleware calibrate --threshold 0.62 --threshold "top 15%"
+    kp-middleware calibrate --threshold 0.62 --threshold "top 15%" -d code
     kp-middleware calibrate --set "top 10%"
     """
     with History.open(db) as history, Progress("settings tried") as bar:
         if chosen is not None:
             hint(write_setting("threshold", chosen)[1])
         settings = options.read_settings(db)
+        most = settings.max_per_day
         calibration = gate.calibrated(
-            history.scored_runs(),
+            history.scored_runs(domain if most is None else None),  # a limit is for all domains
             now=settings.threshold,
-            most=settings.max_per_day,
+            most=most,
             more=[options.lenient_settings({"threshold": text}).threshold for text in thresholds],
+            domain=domain,
+            since=since or "",
             reach=bar.update,
         )
         outcomes = history.success_record(), history.review_backlog()

@@ -28,25 +28,31 @@ _TOOL_KEYS: Final = ("tool", "calls", "failures", "traces", "mean_ms", "max_ms")
 
 @click.command()
 @click.option("--by", type=click.Choice(_GROUPINGS), help="Group by this. Weeks begin on Monday.")
+@options.domain
+@options.limit(None, help_text="With --by: maximum number of rows. Default: all.")
 @options.output_options(in_pipe="table")
 @options.pass_db
-def stats(db: Path, *, by: str | None, output: Output) -> None:
+def stats(
+    db: Path, *, by: str | None, domain: str | None, limit: int | None, output: Output
+) -> None:
     """Count runs by stage and group, and plot their scores.
 
     Scores and novelty range from 0 to 1. --by tool counts calls, the failures that runs recovered
-    from (an error that ends a run counts for the run: list --failed), and runs. --by recalled
-    compares runs that were given past runs with later runs that were not.
+    from (an error that ends a run counts for the run: list --failed), and runs; -d limits it to a
+    domain. --by recalled compares runs that were given past runs with later runs that were not.
 
     \b
     kp-middleware stats
     kp-middleware stats --by week
-    kp-middleware stats --by tool
+    kp-middleware stats --by tool -d code
     """
-    if by is None and (output.columns or output.format in {"csv", "tsv", "nl"}):
+    if domain is not None and by != "tool":
+        raise click.UsageError("-d needs --by tool")
+    if by is None and (limit or output.columns or output.format in {"csv", "tsv", "nl"}):
         raise click.UsageError(f"rows and columns need --by: {', '.join(_GROUPINGS)}")
     with History.open(db) as history:
         if by:
-            _print_groups(_grouped(history, by), by, output)
+            _print_groups(_grouped(history, by, domain)[:limit], by, output)
             return
         funnel, tools = history.funnel(), history.tools(counts_runs=False)
         bins, threshold = history.score_bins(5), history.threshold()
@@ -74,7 +80,7 @@ def stats(db: Path, *, by: str | None, output: Output) -> None:
     output.fail_if_empty(not totals["recorded"])
 
 
-def _grouped(history: History, by: str) -> list[dict[str, Any]]:
+def _grouped(history: History, by: str, domain: str | None = None) -> list[dict[str, Any]]:
     match by:
         case "state":
             return [{"state": state, "traces": runs} for state, runs in history.states().items()]
@@ -86,7 +92,8 @@ def _grouped(history: History, by: str) -> list[dict[str, Any]]:
         case "recalled":
             return [row._asdict() for row in history.recall_table().effects()]
         case "tool":
-            return [{name: getattr(tool, name) for name in _TOOL_KEYS} for tool in history.tools()]
+            tools = history.tools(domain=domain)
+            return [{name: getattr(tool, name) for name in _TOOL_KEYS} for tool in tools]
         case _:
             names = (by, *GroupCounts._fields[1:])
             return [dict(zip(names, row, strict=True)) for row in history.groups(by)]

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from math import ceil
-from operator import itemgetter
+from operator import and_, itemgetter
 from statistics import median
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -142,20 +142,25 @@ def calibrated(
     now: float | str,
     most: int | None = None,
     more: Sequence[float | str] = (),
+    domain: str | None = None,
+    since: str = "",
     reach: Callable[[int, int], None] = lambda *_: None,
 ) -> Calibration:
     """Try settings of the gate on the scored runs of a file, in recording order.
 
-    Private runs take part in decisions, but are not counted.
+    Runs that are private, of another domain or older take part in decisions, but are not counted.
     """
+    is_asked = [
+        domain in (None, name) and started_at >= since for name, _, _, started_at, _, _, _ in runs
+    ]
     groups, scores = defaultdict[_Group, list[float]](list), defaultdict[str, list[float]](list)
-    for run in runs:
+    for run in compress(runs, is_asked):
         groups[_group(run)].append(run[1])
     for (name, is_private, _), found in groups.items():
         found.sort()
         if not is_private:
             scores[name] += found
-    started = [run[3] for run in runs if not run[5]]
+    started = [run[3] for run in compress(runs, is_asked) if not run[5]]
     names = sorted(scores, key=lambda name: (-len(scores[name]), name))
     span_s = epoch_s(max(started)) - epoch_s(min(started)) if started else 0.0
     days = max(1.0, span_s / DAY_S)
@@ -164,7 +169,7 @@ def calibrated(
     for setting in tried:
         gate = SettingsGate(setting, most)
         if gate.needs_history:
-            counts = Counter(map(_group, compress(runs, replay(runs, gate))))
+            counts = Counter(map(_group, compress(runs, map(and_, is_asked, replay(runs, gate)))))
         else:
             counts = Counter({group: gate.count(found) for group, found in groups.items()})
         settings.append(_view(setting, counts, names, len(started), days))
@@ -173,7 +178,7 @@ def calibrated(
     best = DEFAULT_THRESHOLD if protocol_share >= 0.05 else _BEST_TENTH  # half of a tenth
     return Calibration(
         runs=len(started),
-        private=len(runs) - len(started),
+        private=sum(is_asked) - len(started),
         days=round(days, 1),
         runs_needed=WARM_UP,
         now=now,

@@ -164,8 +164,8 @@ def run_of(confidence, domain, began_s, *, private=False):
     return trace_of(domain=domain, confidence=confidence, metadata=metadata)
 
 
-def tried(trial, threshold, most=None):
-    found = calibrated(trial, now=threshold, most=most)
+def tried(trial, threshold, most=None, **asked):
+    found = calibrated(trial, now=threshold, most=most, **asked)
     return next(one for one in found.settings if one.setting == threshold)
 
 
@@ -196,6 +196,24 @@ def test_a_trial_lets_through_what_the_gate_did(decided, file, threshold, most):
     went, trial = decided(traces, threshold=threshold, max_per_day=most)
 
     assert dict(tried(trial, threshold, most).domains) == went
+
+
+def test_only_what_is_asked_for_is_counted_and_all_is_looked_back_on(decided, db):
+    traces = runs(1, 200)
+    went, _ = decided(traces, threshold="top 10%")
+    with closing(connect(db, read_only=True)) as connection:
+        half = connection.execute("SELECT started_at FROM traces WHERE seq = 100").fetchone()[0]
+        since = connection.execute(
+            "SELECT count(*), sum(decision = 'forward') FROM traces"
+            " WHERE started_at >= ? AND visibility <> 'private'",
+            (half,),
+        ).fetchone()
+        runs_of_file = History(connection).scored_runs()
+    late = calibrated(runs_of_file, now="top 10%", since=half)
+
+    assert dict(tried(runs_of_file, "top 10%", domain="law").domains) == {"law": went["law"]}
+    assert late.runs == since[0]
+    assert tried(runs_of_file, "top 10%", since=half).let_through == since[1]
 
 
 def test_a_file_without_scores_has_nothing_to_try(decided):

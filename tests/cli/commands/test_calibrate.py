@@ -103,11 +103,41 @@ def test_other_thresholds_and_shares_are_tried_too(fill, as_json):
     assert row_of(found, "top 40%")["let_through"] > 1
 
 
-@pytest.mark.parametrize("threshold", ["nan", "-inf", "1.1", "much", "top 0%"])
-def test_a_threshold_that_is_none_is_refused(fill, type_command, threshold):
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--threshold", one] for one in ("nan", "-inf", "1.1", "much", "top 0%")),
+        *(["--since", one] for one in ("tomorrow", "7", "9" * 400 + "d", "2026-13-01", "2026-13")),
+    ],
+    ids=lambda words: words[1][:20],
+)
+def test_a_threshold_or_a_moment_that_is_none_is_refused(fill, type_command, words):
     fill([0.5])
 
-    assert type_command("calibrate", "--threshold", threshold).exit_code == 2
+    result = type_command("calibrate", *words)
+
+    assert result.exit_code == 2
+    is_date = "is not a date (2026-11-01) or an age (30s, 5m, 36h" in result.stderr
+    assert is_date == ("--since" in words)
+
+
+@pytest.mark.parametrize(
+    ("since", "count"),
+    [
+        ("2026-11-02T12:00", 1),
+        ("2026-11-02T11:59:59", 2),
+        ("2026-11-02", 2),
+        ("2026-11-02T13:00+01:00", 1),
+        ("2026-11-01", 3),
+        ("1h", 0),
+    ],
+)
+def test_since_is_to_the_second(db, as_json, since, count):
+    for instant in ("2026-11-01T23:00:00.000Z", "2026-11-02T11:59:59.500Z", "2026-11-02T12:00:00Z"):
+        put(db, run("one", step("thought"), instant=instant), with_value(0.5))
+
+    assert as_json("calibrate", "--since", since)["runs"] == count
+    assert as_json("calibrate", "-d", "no such", "--since", since)["domains"] == []
 
 
 @pytest.mark.parametrize(

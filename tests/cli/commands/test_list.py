@@ -91,7 +91,6 @@ def test_a_list_can_be_narrowed_in_many_ways(listed, words, found):
         (["--slower", "-1s"], "is not a duration"),
         (["--since", "tomorrow"], "is not a date (2026-11-01) or an age (30s, 5m"),
         (["--since", "2024-13-01"], "2024-13-01"),
-        (["--since", "9" * 400 + "d"], "is not a date"),
         (["--state", "lost"], "'lost' is not one of"),
         (["-n", "0"], "-n"),
     ],

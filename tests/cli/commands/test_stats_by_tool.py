@@ -38,6 +38,10 @@ def test_calls_failures_traces_and_times_are_counted(as_json):
         },
         {"tool": "fetch", "calls": 1, "failures": 0, "traces": 1, "mean_ms": None, "max_ms": None},
     ]
+    assert as_json("stats", "--by", "tool", "-d", "code") == [
+        {"tool": "grep", "calls": 1, "failures": 0, "traces": 1, "mean_ms": 20, "max_ms": 20}
+    ]
+    assert [row["tool"] for row in as_json("stats", "--by", "tool", "-n", "1")] == ["grep"]
 
 
 @pytest.mark.usefixtures("traces")
@@ -55,7 +59,7 @@ def test_it_reads_nothing_but_the_index(db):
 
 
 @pytest.mark.usefixtures("traces")
-def test_a_person_sees_whole_milliseconds_and_what_takes_less_takes_some_time(db):
+def test_a_person_sees_whole_milliseconds_and_what_takes_less_takes_some_time(db, type_command):
     put(db, run("three", step("tool_call", "look"), step("observation", "look", latency_ms=0.3)))
 
     lines = typed("--db", str(db), "stats", "--by", "tool").splitlines()
@@ -63,6 +67,7 @@ def test_a_person_sees_whole_milliseconds_and_what_takes_less_takes_some_time(db
     words = {line.split()[-1]: line.split()[:-1] for line in lines}
     assert words["grep"] == ["3", "1", "2", "20", "ms", "30", "ms"]
     assert words["look"] == ["1", "0", "1", "<1", "ms", "<1", "ms"]
+    assert type_command("stats", "--by", "tool", "-d", "nope").stderr == "nothing matches\n"
 
 
 def test_numbers_read_the_same_wherever_they_stand(db):
