@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kp_middleware.testing import FakeClock, StandInEmbedder
+from kp_middleware.export import OutboxItem, Receipt
+from kp_middleware.testing import FakeClock, ListOutbox, Row, StandInEmbedder
 
 
 def test_time_stands_still_until_told():
@@ -35,3 +36,14 @@ def test_texts_that_share_words_are_near():
 
     assert near > 0.7
     assert far < 0.3
+
+
+def test_a_claimed_row_is_not_claimed_again_and_keeps_its_receipt():
+    item, receipt = OutboxItem(1, b"{}", "k-1"), Receipt("kp:trace:1", 201)
+    outbox = ListOutbox([Row(item, due_at=5.0)])
+
+    claims = outbox.claim(4.0), outbox.claim(5.0), outbox.claim(5.0)
+    outbox.sent(item, receipt)
+
+    assert [claim and claim.trace_seq for claim in claims] == [None, 1, None]
+    assert (outbox.rows[0].state, outbox.rows[0].news) == ("sent", receipt)

@@ -2,8 +2,6 @@
 
 import math
 
-from list_outbox import ListOutbox, Row
-
 from kp_middleware.errors import (
     RegistryForbiddenError,
     RegistryRejectedError,
@@ -11,6 +9,7 @@ from kp_middleware.errors import (
 )
 from kp_middleware.export import OutboxItem, Receipt, Sender
 from kp_middleware.rate_limit import LocalPace, Pace
+from kp_middleware.testing import ListOutbox, Row
 
 HOUR_S = 3600.0
 DEAD = RegistryForbiddenError(429, "a dead key", "kp-middleware outbox retry --failed")

@@ -6,7 +6,6 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from list_outbox import ListOutbox, Row
 from pydantic import SecretStr
 from scripted_registry import BUSY, DEAD, REJECTED, ScriptedRegistry, outbox_of, sender_of
 
@@ -14,7 +13,7 @@ from kp_middleware import ReasoningTrace, Step
 from kp_middleware.errors import DatabaseError
 from kp_middleware.export import OutboxItem, Registry, Sender, payload
 from kp_middleware.rate_limit import LocalPace, Pace
-from kp_middleware.testing import LocalRegistry
+from kp_middleware.testing import ListOutbox, LocalRegistry, Row
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from list_outbox import Row
 from pydantic import SecretStr
 from scripted_registry import (
     DEAD,
@@ -22,7 +21,7 @@ from scripted_registry import (
 )
 
 from kp_middleware.export import OutboxItem, Registry
-from kp_middleware.testing import FakeClock, LocalRegistry
+from kp_middleware.testing import FakeClock, LocalRegistry, Row
 
 
 def most_within_an_hour(times):

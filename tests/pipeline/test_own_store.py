@@ -6,14 +6,13 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from list_outbox import ListOutbox, Row
 
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.core.evaluation import Ending
 from kp_middleware.export import OutboxItem
 from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.storage import Counts
-from kp_middleware.testing import StandInEmbedder
+from kp_middleware.testing import ListOutbox, Row, StandInEmbedder
 
 SECRET = "sk-proj-" + "Ab3dEf6hIj9kLm2nOp5qRs8t" * 2
 
