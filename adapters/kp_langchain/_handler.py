@@ -260,8 +260,8 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run is None:
             return
         turn, recorder = turn_of(response), run.root.recorder
-        if recorder.extractors.uses_logprobs and not run.internal:
-            recorder.record_logprobs(logprobs_of(response), inside=run.enclosing_tool is not None)
+        if recorder.extractors.uses_logprobs and not (run.internal or run.enclosing_tool):
+            recorder.record_logprobs(logprobs_of(response))
         self._runs.finish(run_id, turn.text or None, turn=turn)
 
     @event

@@ -48,20 +48,18 @@ class Extractors:
         self.is_own_field_alone = not several
 
     def confidence(
-        self, results: tuple[object, ...], from_logprobs: Mapping[bool, float | None]
+        self, results: tuple[object, ...], from_logprobs: list[float | None]
     ) -> float | None:
         """Return the confidence from the first extractor that finds one in the result, or None.
 
         The last of ``results`` is the run's result; the parts before it may have the field, too.
-        ``from_logprobs`` has the confidence of the last answer, by whether it was inside a tool.
+        ``from_logprobs`` has the confidence of the last answer, if it was recorded.
         """
         for extractor in self._of_result:
-            if extractor is log_probabilities and from_logprobs:
-                values = [from_logprobs.get(False, from_logprobs.get(True))]
-            else:
-                by_field = extractor is own_field or isinstance(extractor, Field)
-                read = results[0 if by_field else -1 :]
-                values = [confidence_by(extractor, result) for result in read]
+            by_field = extractor is own_field or isinstance(extractor, Field)
+            read = results[0 if by_field else -1 :]
+            values = extractor is log_probabilities and from_logprobs
+            values = values or [confidence_by(extractor, result) for result in read]
             if (value := next((value for value in values if value is not None), None)) is not None:
                 return value
         return None

@@ -103,7 +103,7 @@ class Recorder:
         self.confidence: float | None = None
         self.is_extracted = False
         self.extractors = _NO_EXTRACTORS
-        self.from_logprobs: dict[bool, float | None] = {}  # of the last answer; by inside a tool
+        self.from_logprobs: list[float | None] = []  # of the last answer outside of any tool
         self.success: bool | None = None
         self.is_success_assumed = self.finished = False
         self.complete = True
@@ -252,9 +252,9 @@ class Recorder:
             self.confidence = self.extractors.confidence(results, self.from_logprobs)
             self.is_extracted = self.confidence is not None
 
-    def record_logprobs(self, answer: object, *, inside: bool) -> None:
-        """Set the confidence from an answer's log-probabilities; ``inside`` a tool, a fallback."""
-        self.from_logprobs[inside] = confidence_by(log_probabilities, answer)
+    def record_logprobs(self, answer: object) -> None:
+        """Set the confidence from an answer's log-probabilities."""
+        self.from_logprobs = [confidence_by(log_probabilities, answer)]
 
     def new_call_id(self) -> str:
         """Return a new id for a tool call without one."""

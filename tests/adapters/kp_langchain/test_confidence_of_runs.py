@@ -8,7 +8,6 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGenerationChunk
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from pydantic import BaseModel
 from scripted_agents import add, agent, chain
@@ -137,7 +136,6 @@ OLDER_FORM = {"logprobs": {"tokens": ["It", " is", " 3"], "token_logprobs": LOGS
             ASKED,
             NEARLY_SURE,
         ),
-        (RunnableLambda(ask_a_colleague.invoke), "1 + 2?", UNSURE),
     ],
     ids=[
         "found where the output does not hold them",
@@ -145,7 +143,6 @@ OLDER_FORM = {"logprobs": {"tokens": ["It", " is", " 3"], "token_logprobs": LOGS
         "not those of an earlier turn",
         "of blocks, all",
         "not of a model inside a tool",
-        "of a model inside a tool, where no other speaks",
     ],
 )
 def test_log_probabilities_are_those_of_the_final_answer(
