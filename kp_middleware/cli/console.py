@@ -300,10 +300,7 @@ def print_table(
     headers: bool = True,
     all_columns: bool = False,
 ) -> None:
-    """Print a table that fits the terminal.
-
-    Drops columns from the right until the rest fits, and truncates text in the last column alone.
-    """
+    """Print a table that fits the terminal: columns drop from the right, the last text is cut."""
     is_terminal = sys.stdout.isatty()
     may_drop = is_terminal and not all_columns
     available = screen_width() if is_terminal else _PIPE_TABLE_WIDTH

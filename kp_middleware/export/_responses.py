@@ -92,15 +92,12 @@ def allowance_of(headers: Mapping[str, str]) -> Allowance:
 
 
 def wait_asked_s(headers: Mapping[str, str]) -> float:
-    """Return the seconds that ``Retry-After`` asks for, at most a day; 60 if it is invalid.
-
-    A date is relative to the registry's own ``Date``, if it has one: our clock may be wrong.
-    """
+    """Return the seconds that ``Retry-After`` asks for, at most a day; 60 if it is invalid."""
     text = headers.get("Retry-After", "")
     try:
         wait_s = float(text)
     except ValueError:
-        answered_at = _instant(headers.get("Date", ""))
+        answered_at = _instant(headers.get("Date", ""))  # our clock may be wrong
         wait_s = _instant(text) - (time.time() if math.isnan(answered_at) else answered_at)
     return min(wait_s, _LONGEST_WAIT_S) if 0 <= wait_s < math.inf else _DEFAULT_WAIT_S
 

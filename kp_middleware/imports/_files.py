@@ -87,10 +87,7 @@ def default_folders(format_: str) -> list[Path]:
 
 
 def find_files(format_: str, path: Path, context: ImportContext) -> Iterator[Path]:
-    """Yield the files of a format in a folder, sorted by name, or the file itself.
-
-    Skips and counts symbolic links and files of other users.
-    """
+    """Yield the files of a format in a folder, or the file; skip links and others' files."""
     if path.is_file():
         yield from _check_file(path, context)
         return

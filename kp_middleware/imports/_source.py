@@ -261,10 +261,7 @@ def content_key(value: object) -> str:
 
 
 def read_values(path: Path, context: ImportContext) -> Iterator[object]:
-    """Yield the JSON values of a file, plain or gzipped, with one of them in memory at a time.
-
-    A file has one value per line, an array of values, or a single one. Counts unreadable ones.
-    """
+    """Yield the JSON values of a file, plain or gzipped: one per line, an array, or one alone."""
     try:
         with path.open("rb") as file:
             is_gzip = file.read(2) == b"\x1f\x8b"

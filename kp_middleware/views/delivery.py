@@ -125,10 +125,7 @@ class Obstacles(NamedTuple):
 def find_obstacles(
     backlog: Sequence[Queue], db: Path, shared: Sequence[AgentPace] = ()
 ) -> Obstacles:
-    """Read the outbox of a file, the rate limits, and the login.
-
-    With a shared log, its rate limits apply.
-    """
+    """Read the rate limits, those of a shared log if there is one, and the login."""
     now = time.time()
     rows = shared or [row for path in locations.pacing_files(db) for row in read_paces(path)]
     pauses: list[Pause] = []
@@ -171,10 +168,7 @@ def shared_paces(link: Link) -> list[AgentPace]:
 def shared_log_as_row(
     url: str | None, unshared: SharedBacklog
 ) -> tuple[dict[str, Any] | None, list[AgentPace]]:
-    """Return the state of the shared log, and its rate limits.
-
-    The state is None if there is no log and no run waits for it.
-    """
+    """Return the state of the shared log, None if no run waits for one, and its rate limits."""
     address = state = problem = None
     paces: list[AgentPace] = []
     if url is not None:

@@ -286,10 +286,7 @@ def make_report(
     *,
     progress: Callable[[Iterable[FullRun], int], Iterable[FullRun]],
 ) -> tuple[str, int, int]:
-    """Render the runs since an instant, or all; return the counts of those in full and listed.
-
-    A level of None means unredacted.
-    """
+    """Return the report, and how many runs are in full and listed; no level means unredacted."""
     first = 0 if since is None else history.first_since(since)
     overview = history.overview(since=since)
     in_full = {*history.best(20, first=first), *(run.seq for run in overview.missed)}
