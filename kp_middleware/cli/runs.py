@@ -1,6 +1,5 @@
 """The commands ``list``, ``tail``, ``show``, ``similar``, ``diff`` and ``sql``."""
 
-import base64
 import math
 import sys
 import time
@@ -272,8 +271,6 @@ def sql(db: Path, *, query: str, output: Output) -> None:
 def _display_value(value: object, format_: str) -> object:
     """Return a value as its format can print it. Tables print integers ungrouped."""
     match value:
-        case bytes() if format_ in {"json", "nl"}:  # as sqlite-utils reads it back
-            return {"$base64": True, "encoded": base64.b64encode(value).decode()}
         case bytes() if format_ == "table" and len(value) > _MAX_BLOB_BYTES:
             return f"x'{value[:_MAX_BLOB_BYTES].hex()}…' ({len(value):,} bytes)"
         case bytes():

@@ -14,7 +14,6 @@ from datetime import date, timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
 from secrets import compare_digest
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
@@ -111,9 +110,6 @@ class Addresses:
 
     def database(self) -> str:
         return str(self.datasette.urls.database(self.name))
-
-    def row(self, table: str, key: int) -> str:
-        return str(self.datasette.urls.row(self.name, table, str(key)))
 
 
 class PageRequest(NamedTuple):
@@ -227,7 +223,6 @@ def trace(request: PageRequest) -> Page:
         prices.costs(history, [seq]).get(seq),
     )
     content = trace_html(full, links, domains=history.domains(), prices=prices)
-    command = f"kp-middleware show {quote(short_id(run.id))}"  # an imported id may hold anything
     earlier, later = history.adjacent(seq)
     nearest = run.scoring.nearest_id if run.scoring and run.scoring.nearest_seq else None
     thread = run.thread_id and tilde_encode(run.thread_id)
@@ -237,11 +232,8 @@ def trace(request: PageRequest) -> Page:
         "Compare with nearest": nearest and links.to("/compare", left=nearest, right=run.id),
         "Conversation": thread and links.to(f"/conversations/{thread}"),
         "Markdown": f"{links.trace(run.id)}.md",
-        "Row in SQL": links.row("traces", seq),
-        "Outbox in SQL": links.row("outbox", seq) if run.outbox else None,
     }
-    title = f"Run {short_id(run.id)}"
-    return Page(title, content, related=related, command=command, notice=prices.problem)
+    return Page(f"Run {short_id(run.id)}", content, related=related, notice=prices.problem)
 
 
 def markdown_of(request: PageRequest) -> str:

@@ -72,7 +72,6 @@ class Page(NamedTuple):
     heading: str = ""
     lead: str = ""
     related: Mapping[str, str | None] = MappingProxyType({})
-    command: str = ""
     status: int = 200
     notice: str = ""
 
