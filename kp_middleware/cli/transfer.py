@@ -354,17 +354,17 @@ def _write_skills(dataset: "Dataset", history: History, policy: "Policy", folder
 
     folder, written, existing = options.resolved(folder), 0, 0
     for example in dataset.examples(history.promising(dataset.seqs, 5)):
-        run = recalled(history.run(example.seq), policy)
+        run = recalled(history.run(example.run.seq), policy)
         trace_id = example.trace.id  # redacted: of an import, it may hold anything
         named = f"{run.objective[:48]} {trace_id.removeprefix('kp:trace:')[-8:]}".lower()
         name = re.sub("[^a-z0-9]+", "-", named).strip("-") or "run"
-        confirmed = f"confirmed ({example.success_source})" if example.success else "not confirmed"
+        source = example.run.success_source if example.run.known_success else ""
         text = _SKILL.format(
             name=name,
             description=json.dumps(shortened(run.objective, 300)),
             id=shortened(trace_id, 100),
-            score=example.score or 0,
-            success=confirmed,
+            score=example.run.score or 0,
+            success=f"confirmed ({source})" if source else "not confirmed",
             quote="\n".join(f"> {line}" for line in run.digest(2000).split("\n")),
         )
         (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -27,6 +27,8 @@ _LOSSES: Final = (
     "which words of one answer were thoughts: all but the last text of a turn count as such",
     "ids of tool calls: they are numbered",
     "the MCP servers of tools",
+    "steps inside of tool calls, errors outside of them, and steps left out when recorded",
+    "results without a call got one, and calls without a result an empty one",
 )
 
 
@@ -79,7 +81,7 @@ class Dataset:
                 lines = [] if is_traces else [*map(_json, FORMATS[self._format](example))]
                 yield example.trace.id, lines or [example.document]
                 continue
-            seq, similarity = self._rejected[example.seq]
+            seq, similarity = self._rejected[example.run.seq]
             for rejected in self.examples([seq]):
                 self._count(example)
                 self._count(rejected)
@@ -118,19 +120,8 @@ class Dataset:
                 return None
             redacted.update(clean.counts)
             model = model and privacy.redact_text(model, policy=self._policy).text
-        is_traces = self._format == "traces"
-        return Example(
-            run.seq,
-            trace,
-            document,
-            () if is_traces else self._history.run(run.seq).steps,
-            run.known_success,
-            run.success_source,
-            run.score,
-            model,
-            (redacted, run.redactions),
-            self._arguments,
-        )
+        steps = () if self._format == "traces" else self._history.run(run.seq).steps
+        return Example(run, trace, document, steps, model, redacted, self._arguments)
 
     def manifest(self) -> dict[str, Any]:
         selection, is_traces = self._selection, self._format == "traces"
@@ -195,11 +186,9 @@ class Dataset:
     def _count(self, example: Example) -> None:
         self._ids.append(example.trace.id)
         outcomes = {True: "succeeded", False: "failed", None: "not_known"}
-        self._counts["success"][outcomes[example.success]] += 1
-        self._counts["redacted"].update(example.redacted[0])
-        self._counts["redacted_when_recorded"].update(example.redacted[1])
-        if self._format != "traces":
-            self._counts["made_up_or_lost"].update(example.dialogue.losses)
+        self._counts["success"][outcomes[example.run.known_success]] += 1
+        self._counts["redacted"].update(example.redacted)
+        self._counts["redacted_when_recorded"].update(example.run.redactions)
 
 
 class _VectorIndex:

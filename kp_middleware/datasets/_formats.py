@@ -1,15 +1,13 @@
 """Export formats of other tools, from a run's dialogue."""
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 from kp_middleware.instants import epoch_s
-from kp_middleware.recording import is_marker
-from kp_middleware.storage import StepRecord
+from kp_middleware.storage import RunDocument, StepRecord
 from kp_middleware.traces import ReasoningTrace, Step
 
 Json: TypeAlias = dict[str, Any]
@@ -55,11 +53,10 @@ class DialogueTurn:
 
 
 class Dialogue:
-    """A run as turns; ``losses`` counts what is not a message or was made up."""
+    """A run as turns, without what is not a message."""
 
     def __init__(self, trace: ReasoningTrace, records: Sequence[StepRecord] = ()) -> None:
         self.turns: list[DialogueTurn] = []
-        self.losses: Counter[str] = Counter()
         self._pending: list[tuple[str | None, DialogueTurn, DialogueCall]] = []
         self._ids: set[str] = set()
         self._calls = 0
@@ -71,8 +68,8 @@ class Dialogue:
     def _add_step(self, step: Step, record: StepRecord | None) -> None:
         call_id, parent = (record.call_id, record.parent) if record else (None, None)
         if parent in self._ids:
-            self.losses["steps_inside_of_tool_calls"] += 1
-        elif step.type == "thought":
+            return  # a step inside of a tool call
+        if step.type == "thought":
             self._agent_turn(record).texts.append(step.content or "")
         elif step.type == "tool_call":
             self._add_call(step, record)
@@ -80,8 +77,6 @@ class Dialogue:
             self._add_result(step, call_id)
         elif step.type == "observation" and step.content is not None:
             self.turns.append(DialogueTurn(is_agent=False, texts=[step.content], first=record))
-        else:
-            self.losses["steps_left_out" if is_marker(step) else "errors_and_notes"] += 1
 
     def _agent_turn(self, record: StepRecord | None) -> DialogueTurn:
         last = self.turns[-1] if self.turns else None
@@ -105,7 +100,6 @@ class Dialogue:
         by_id = [call for call in self._pending if call_id is not None and call[0] == call_id]
         by_tool = [call for call in self._pending if step.tool and call[2].tool == step.tool.name]
         if not by_id and not by_tool:
-            self.losses["calls_made_up"] += 1
             self._add_call(step.model_copy(update={"input": {}}), None)
         pending = next(iter(by_id or by_tool or self._pending[-1:]))
         self._pending.remove(pending)
@@ -127,23 +121,19 @@ class Dialogue:
             last.texts.append(result)
         for _, turn, call in self._pending:
             if turn is not self.turns[-1]:
-                self.losses["answers_made_up"] += 1
                 turn.results.append(call)
 
 
 @dataclass(frozen=True)
 class Example:
-    """A run to export; ``redacted`` counts this export's redactions and those at recording."""
+    """A run to export; ``redacted`` counts the redactions of this export."""
 
-    seq: int
+    run: RunDocument
     trace: ReasoningTrace
     document: str
     steps: Sequence[StepRecord]  # empty for the format traces
-    success: bool | None
-    success_source: str
-    score: float | None
     model: str | None
-    redacted: tuple[Mapping[str, int], Mapping[str, int]]
+    redacted: Mapping[str, int]
     arguments: Literal["text", "object"]
 
     @cached_property
@@ -155,9 +145,9 @@ class Example:
         return {
             "trace_id": self.trace.id,
             "domain": self.trace.metadata.task_domain,
-            "success": self.success,
-            "success_source": self.success_source,
-            "score": self.score,
+            "success": self.run.known_success,
+            "success_source": self.run.success_source,
+            "score": self.run.score,
         }
 
     @property
@@ -211,7 +201,7 @@ def _hf_trace(example: Example) -> list[Json]:
 def _inspect(example: Example) -> list[Json]:
     """Return a ``Sample`` of inspect-ai: a failed run has no target."""
     texts: list[Json] = [{"role": "user", "content": turn.text} for turn in example.halves[0]]
-    target = "" if example.success is False else example.trace.outcome.result_summary
+    target = "" if example.run.known_success is False else example.trace.outcome.result_summary
     task = texts[0]["content"] if len(texts) == 1 else texts
     sample = {"input": task, "target": target, "id": example.trace.id}
     return [{**sample, "metadata": example.metadata}]
@@ -226,7 +216,7 @@ def _atif(example: Example) -> list[Json]:
     steps = [_atif_step(number, turn) for number, turn in enumerate(example.dialogue.turns, 1)]
     framework = example.trace.metadata.framework
     # a reader of trajectories takes a "score" for a verdict
-    facts = example.metadata | {"score": None, "quality_score": example.score}
+    facts = example.metadata | {"score": None, "quality_score": example.run.score}
     model = _non_empty(model_name=example.model)
     agent = {"name": framework or _HARNESS, "version": "unknown", **model}
     return [
