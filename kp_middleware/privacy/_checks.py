@@ -8,6 +8,7 @@ from kp_middleware.privacy._decoding import (
     is_page_token,
     is_password_name,
     is_probable,
+    names_a_secret,
 )
 from kp_middleware.privacy._values import (
     CHECKS,
@@ -65,7 +66,8 @@ _VERSION = re.compile(
 _MEMBER = re.compile(  # of an object, or a type
     r"[$A-Za-z_]+(?:\??\.#?[A-Za-z_]+){1,8}[),;]*|(?:[A-Z][a-z\d]+)+(?:Key|Token|Secret|Credential)(?:Types?|s)?"
 )
-_WEAK = re.compile(r"[A-Za-z][A-Za-z@$]{2,15}\d{1,4}[!@#$%*?]?")
+_BASE_32 = re.compile(r"(?=[A-Z]*[2-7])(?:[A-Z2-7]{4}){4,16}")
+_WEAK = re.compile(r"[A-Za-z][A-Za-z@$]{2,15}(?:[-_@#.][A-Z][a-z]{2,12})?\d{1,4}[!@#$%*?]?")
 _NAME_FIELD_BEFORE = re.compile(
     rf"""(?i:["'](?:[a-z_]{{0,12}}(?:{TABLE["names"]["name_fields"]}))["']\s?:\s?["'][^"\n]{{0,80}})\Z"""
 )
@@ -77,6 +79,9 @@ _ESCAPED = re.compile(r"\\f[A-Z]")
 NEXT_KEY = re.compile(r"\s{0,4}:(?!/)")
 _CONSTRUCTOR = pattern("CONSTRUCTOR")
 PRINTS_SECRET = pattern("PRINTS_SECRET")
+_PROMPT, _ASKS, _LONE, _ID = map(pattern, ("PROMPT", "ASKS", "LONE_REPLY", "PRINTED_ID"))
+_ASKED = re.compile(r"(?<![\w-])[A-Za-z][\w-]*+(?!=[\w\"'$])")
+_HASHES = re.compile(r"\b(?:git|docker|\w*sum|hash\w*|digest)\b")
 _FIRST_IN_LINE = re.compile(r"(?:[\w.-]{1,64}: )?\s*(?:[A-Za-z][\w.-]*)?")
 _PLAIN = re.compile(r"[\w.-]+")
 _KUBERNETES_SECRET = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
@@ -198,7 +203,9 @@ def is_told_password(match: re.Match[str]) -> bool:
 def is_key_in_prose(match: re.Match[str]) -> bool:
     """Return whether a random token, no hash, is a key, unless it is a public or primary key."""
     words = text_before(match, 24, "name").split()[-1:]
-    return is_probable("_".join([*words, "key"])) and CHECKS["is_flag_token"](value_of(match))
+    value = value_of(match)
+    is_token = CHECKS["is_flag_token"](value) or _BASE_32.fullmatch(value) is not None
+    return is_token and is_probable("_".join([*words, "key"]))
 
 
 def is_secret_of_client(match: re.Match[str]) -> bool:
@@ -286,6 +293,37 @@ def is_printed_secret(match: re.Match[str]) -> bool:
     value = value_of(match)
     return PRINTS_SECRET.search(command) is not None and (
         is_strong_secret(value) or not (is_harmless(value) or is_words(value.strip(".:")))
+    )
+
+
+def requested_secret(request: str, reply: object) -> str:
+    """Return the only word of the reply to a request that names a secret, if it may be it."""
+    lone = _LONE.fullmatch(reply) if isinstance(reply, str) and len(reply) < 400 else None
+    value = lone["value"] if lone else ""
+    if _ID.match(value) or (is_hexadecimal(value) and _HASHES.search(request)):
+        return ""
+    is_weak = _WEAK.fullmatch(value) is not None and _ASKS.search(request) is not None
+    is_named = (is_weak or is_strong_mix(value)) and (
+        PRINTS_SECRET.search(request) is not None
+        or any(names_a_secret(request[: word.end()]) for word in _ASKED.finditer(request))
+    )
+    return value if is_named else ""
+
+
+def answered_secret(question: object, answer: object) -> str:
+    """Return the secret that a message asks for, and the next one is."""
+    asked = question[-200:] if isinstance(question, str) else ""
+    return requested_secret(asked, answer) if _ASKS.search(asked) else ""
+
+
+def is_shown_secret(match: re.Match[str]) -> bool:
+    """Return whether a line is all that a shell or interpreter shows of a secret."""
+    value, rest = value_of(match), match["rest"]
+    if match["value_bare"] is None:
+        return not rest.strip(" \t\"'])") and is_strong_secret(value)
+    line = line_before(match)
+    return _PROMPT.match(line) is not None and bool(
+        requested_secret(line + match["name"] + rest, value)
     )
 
 

@@ -283,7 +283,7 @@ NAME_STARTS = unicode_forms(
 )
 """The beginnings of `NAME`."""
 
-_PASSWORD = re.compile(r"(?i)pass|pw|psk|phrase|mnemonic|[^\x00-\x7f]|" + "|".join(
+_PASSWORD = re.compile(r"(?i)pass|pw|psk|phrase|mnemonic|wi-?fi|wlan|ssid|[^\x00-\x7f]|" + "|".join(
     word for word in _NAMES["foreign"] if word.isascii()
 ))  # fmt: skip
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

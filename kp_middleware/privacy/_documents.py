@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._checks import PRINTS_SECRET
+from kp_middleware.privacy._checks import PRINTS_SECRET, answered_secret, requested_secret
 from kp_middleware.privacy._decoding import (
     BEGINS_JSON,
     PLACEHOLDER,
@@ -180,16 +180,10 @@ class DocumentRedactor:
                 if is_schema is None:
                     is_schema = place.label != DENIED and _is_json_schema(value)
                 exempt = is_schema
-            elif (
-                role == "output"
-                and (
-                    "bcrypt_hash" in value  # of Terraform
-                    or PRINTS_SECRET.search(f"{value.get('tool')} {value.get('input')}"[:500])
-                )
-            ):
-                name = "password"
+            elif role == "output":
+                name = self._name_of_output(value, member) or name
             elif role == "value" or (role == "content" and _MESSAGE_FIELDS.isdisjoint(value)):
-                sibling = self._sibling_name(value) if sibling is None else sibling
+                sibling = self._sibling_name(value) or place.name if sibling is None else sibling
                 if sibling and (role == "value" or self._rules.key_label(sibling)):
                     name, label, *_ = self._rules.key_info(sibling)
             in_kubernetes = value.get("kind") == "Secret" and key in {"data", "stringData"}
@@ -199,6 +193,18 @@ class DocumentRedactor:
             inner = self._member(member, around, shown, name, label)
             cleaned[_unique_key(shown, cleaned, numbers) if shown in cleaned else shown] = inner
         return cleaned
+
+    def _name_of_output(self, call: Mapping[Any, object], output: object) -> str:
+        """Return the name of what a call prints, if that is a secret; learn a single word."""
+        command = f"{call.get('tool')} {call.get('input')}"[:500]
+        self._learn(requested_secret(command, output))
+        is_secret = "bcrypt_hash" in call or PRINTS_SECRET.search(command)  # of Terraform
+        return "password" if is_secret else ""
+
+    def _learn(self, secret: str) -> None:
+        """Have a secret, if there is one, removed by `redact_known`."""
+        if secret:
+            self._known.learn(secret, "password", self._rules.is_allowed)
 
     def _table(self, value: Mapping[Any, object], place: Location) -> Mapping[Any, object]:
         """Return ``{"columns": …, "rows": …}`` without the texts below a secret's name."""
@@ -271,6 +277,8 @@ class DocumentRedactor:
                 label = self._rules.key_label(before) if _WORD.fullmatch(before) else ""
                 if before == "-p" and isinstance(item, str) and is_strong(item):
                     label = "password"
+            if isinstance(before, Mapping) and isinstance(item, Mapping):
+                self._learn(answered_secret(before.get("content"), item.get("content")))
             cleaned.append(self._member(item, place, index, name or place.name, label))
             before = item
         return cleaned

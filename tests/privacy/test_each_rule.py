@@ -60,8 +60,8 @@ def made(form, seed):
 
 
 def samples():
-    """Those of one_of_each.txt, in its order."""
-    found = []
+    """Those of one_of_each.txt, in its order, and further texts for the rules."""
+    found, others = [], []
     lines = Path(__file__).with_name("one_of_each.txt").read_text(encoding="utf-8").splitlines()
     for line in lines:
         if not line or line.startswith("#"):
@@ -74,10 +74,11 @@ def samples():
             last = found[-1]
             found[-1] = last._replace(**{"left_of_twin" if last.twin else "left": made(form, line)})
         else:
-            text = made(form, line)
-            left = re.sub("«.*»", f"[REDACTED:{kind}]", text, flags=re.DOTALL)
-            found.append(Sample(kind, re.sub("[«»]", "", text), left))
-    return found
+            label, text = found[-1].label if kind == "also" else kind, made(form, line)
+            left = re.sub("«.*»", f"[REDACTED:{label}]", text, flags=re.DOTALL)
+            sample = Sample(label, re.sub("[«»]", "", text), left)
+            (others if kind == "also" else found).append(sample)
+    return found, others
 
 
 def rows():
@@ -93,7 +94,7 @@ def rows():
             yield Row(label, is_checked and "form" not in row, "")
 
 
-ROWS, SAMPLES = [*rows()], samples()
+ROWS, (SAMPLES, OTHERS) = [*rows()], samples()
 PAIRS = list(zip(ROWS, SAMPLES, strict=False))
 
 
@@ -113,6 +114,12 @@ def test_of_the_text_of_each_rule_goes_what_it_is_for():
     left = [(sample.text, left_of(sample.text, row)) for row, sample in PAIRS]
 
     assert left == [(sample.text, sample.left) for sample in SAMPLES]
+
+
+def test_of_its_other_texts_goes_what_it_is_for():
+    left = [(sample.text, redact_text(sample.text, level="private").text) for sample in OTHERS]
+
+    assert left == [(sample.text, sample.left) for sample in OTHERS]
 
 
 def test_what_only_looks_like_it_stays():

@@ -104,3 +104,52 @@ def test_an_id_that_is_no_id_after_redaction_is_refused(trace):
         redact_trace(odd, level="private")
 
     assert (refusal.value.reason, refusal.value.where) == ("invalid_after_redaction", "id")
+
+
+VALUE = "q7Rm#2xWz!Kp"
+ASKED = {
+    "a command": ("bash", {"command": "jq -r .password config.json"}, VALUE),
+    "a variable": ("get_env_var", {"variable": "DB_PASSWORD"}, VALUE + "\n"),
+    "a numbered line": ("Read", {"file_path": "/app/secrets/api_key.txt"}, f"     1\t{VALUE}"),
+    "JSON": (
+        "query",
+        {"sql": "select value from t where key = 'token'"},
+        f'[{{"value": "{VALUE}"}}]',
+    ),
+    "a row": ("query", {"sql": "select password from users limit 1"}, f"[('{VALUE}',)]"),
+    "a person": ("ask_user", {"question": "What is your password?"}, VALUE),
+}
+NOT_IT = {
+    "a commit": ("bash", {"command": "git log -1 --format=%H token.py"}, "4f1d2c3b" * 5),
+    "a file": ("bash", {"command": "ls secrets/token*"}, "token-7f9x.yaml"),
+    "an id": ("send_email", {"subject": "Your password was changed"}, "msg_4kX92mQ7vR1z"),
+    "no name": ("bash", {"command": "cat build.txt"}, VALUE),
+}
+
+
+def answered(trace, tool, given, output):
+    step = Step(
+        step_id=0, type="tool_call", tool=Tool(name=tool), input=given, output_summary=output
+    )
+    redacted = redact_trace(trace.model_copy(update={"steps": (step,)}), level="private")
+    return redacted.trace.steps[0].output_summary
+
+
+@pytest.mark.parametrize(("tool", "given", "output"), ASKED.values(), ids=ASKED.keys())
+def test_the_only_word_of_an_output_goes_if_the_call_names_a_secret(trace, tool, given, output):
+    assert VALUE not in answered(trace, tool, given, output)
+
+
+@pytest.mark.parametrize(("tool", "given", "output"), NOT_IT.values(), ids=NOT_IT.keys())
+def test_an_id_a_file_or_a_hash_that_a_call_prints_stays(trace, tool, given, output):
+    assert answered(trace, tool, given, output) == output
+
+
+@pytest.mark.parametrize("answer", [VALUE, f"It's {VALUE}."], ids=["alone", "in a sentence"])
+def test_the_answer_to_a_question_for_a_secret_goes_everywhere(trace, answer):
+    said = ("Please tell me your password.", answer, f"I typed {VALUE}")
+    steps = tuple(Step(step_id=i, type="thought", content=text) for i, text in enumerate(said))
+
+    redacted = redact_trace(trace.model_copy(update={"steps": steps}), level="private")
+
+    assert VALUE not in redacted.trace.model_dump_json()
