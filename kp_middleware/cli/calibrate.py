@@ -95,7 +95,7 @@ def _print_calibration(calibration: gate.Calibration) -> None:
     console.print_rich("", safe_text(_recommendation(calibration)))
     best = calibration.recommended
     if best not in {None, calibration.now}:
-        click.echo(f"\n  kp-middleware calibrate --set {_as_typed(best or '')}")
+        click.echo(f'\n  kp-middleware calibrate --set "{best}"')
 
 
 def _setting_row(view: gate.SettingView, calibration: gate.Calibration) -> Row:
@@ -123,11 +123,7 @@ def _recommendation(calibration: gate.Calibration) -> str:
     passing = {view.setting: view for view in calibration.settings}
     a_day = f", {passing[best].a_day:,.1f} a day" if calibration.days > 1 else ""
     reaching = passing[DEFAULT_THRESHOLD].let_through
-    than = "" if best == DEFAULT_THRESHOLD else f"; {reaching:,} reach {DEFAULT_THRESHOLD:g}"
     note = " You already use it." if best == calibration.now else ""
-    result = f"{passing[best].let_through:,} of {counted(calibration.runs, 'run')}{a_day}{than}"
-    return f"Recommended: {_as_typed(best)}, which lets through {result}.{note}"
-
-
-def _as_typed(setting: float | str) -> str:
-    return exact(setting) if isinstance(setting, float) else f'"{setting}"'
+    result = f"{passing[best].let_through:,} of {counted(calibration.runs, 'run')}{a_day}"
+    reach = f"{reaching:,} reach {DEFAULT_THRESHOLD:g}"
+    return f'Recommended: "{best}", which lets through {result}; {reach}.{note}'

@@ -127,7 +127,7 @@ class Calibration(NamedTuple):
     runs_needed: int
     now: float | str
     max_per_day: int | None
-    recommended: float | str | None
+    recommended: str | None
     domains: Sequence[DomainScores]
     settings: Sequence[SettingView]
 
@@ -174,8 +174,6 @@ def calibrated(
             counts = Counter({group: gate.count(found) for group, found in groups.items()})
         settings.append(_view(setting, counts, names, len(started), days))
         reach(len(settings), len(tried))
-    protocol_share = next(view.share for view in settings if view.setting == DEFAULT_THRESHOLD)
-    best = DEFAULT_THRESHOLD if protocol_share >= 0.05 else _BEST_TENTH  # half of a tenth
     return Calibration(
         runs=len(started),
         private=sum(is_asked) - len(started),
@@ -183,7 +181,7 @@ def calibrated(
         runs_needed=WARM_UP,
         now=now,
         max_per_day=most,
-        recommended=best if any(len(each) >= WARM_UP for each in scores.values()) else None,
+        recommended=_BEST_TENTH if any(len(each) >= WARM_UP for each in scores.values()) else None,
         domains=[
             DomainScores(name, len(found), median(found), found[-ceil(len(found) / 10)], found[-1])
             for name, found in ((name, sorted(scores[name])) for name in names)

@@ -142,15 +142,12 @@ def test_since_is_to_the_second(db, as_json, since, count):
 
 @pytest.mark.parametrize(
     ("values", "best"),
-    [
-        ([0.5] * 60, "top 10%"),
-        ([0.5] * 57 + [0.8] * 3, 0.75),
-        ([0.5] * 58 + [0.8] * 2, "top 10%"),
-        ([0.8] * 9, None),
-    ],
-    ids=["none reaches the protocol's", "enough do", "fewer than a twentieth", "too few to tell"],
+    [([0.5] * 60, "top 10%"), ([0.5] * 30 + [0.8] * 30, "top 10%"), ([0.8] * 9, None)],
+    ids=["none reaches the protocol's", "half do", "too few to tell"],
 )
-def test_a_setting_is_recommended(fill, as_json, values, best):
+def test_the_best_tenth_is_recommended_however_many_reach_the_protocol_s_threshold(
+    fill, as_json, values, best
+):
     fill(values)
 
     assert as_json("calibrate")["recommended"] == best
