@@ -96,10 +96,8 @@ def tool_bars(overview: storage.Overview, links: Links) -> Chart:
     bars = []
     for tool in tools:
         # a failure may lack a recorded call
-        good, failed = (
-            100 * max(tool.calls - tool.failures, 0) / longest,
-            100 * tool.failures / longest,
-        )
+        parts = max(tool.calls - tool.failures, 0), tool.failures
+        good, failed = (100 * part / longest for part in parts)
         segments = BarSegment(0, good, "plain"), BarSegment(good, failed, "loss")
         facts = [f"{tool.failures:,} failed"] if failed else []
         facts += [] if tool.mean_ms is None else [duration(tool.mean_ms)]

@@ -104,9 +104,7 @@ class Addresses:
 
     def trace(self, trace_id: str, /) -> str:
         """Return the address of one run, an id or ``@last`` or ``@best``."""
-        name = trace_id.removeprefix("kp:trace:")
-        is_safe = name.isascii() and name.replace("-", "").isalnum()  # fast: a map has many
-        return self.to(f"/traces/{name if is_safe else tilde_encode(name)}")
+        return self.to(f"/traces/{tilde_encode(trace_id.removeprefix('kp:trace:'))}")
 
     def database(self) -> str:
         return str(self.datasette.urls.database(self.name))
