@@ -54,11 +54,10 @@ def calibrate(
         if chosen is not None:
             hint(write_setting("threshold", chosen)[1])
         settings = options.read_settings(db)
-        most = settings.max_per_day
         calibration = gate.calibrated(
-            history.scored_runs(domain if most is None else None),  # a limit is for all domains
+            history,
             now=settings.threshold,
-            most=most,
+            most=settings.max_per_day,
             more=[options.lenient_settings({"threshold": text}).threshold for text in thresholds],
             domain=domain,
             since=since or "",

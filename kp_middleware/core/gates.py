@@ -9,18 +9,20 @@ widens or narrows the ranked share to keep the share on any stream.
 import math
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from itertools import chain, compress, repeat
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD, Score
 
-__all__ = ["DAY_S", "WARM_UP", "Decision", "Gate", "GateHistory", "Ranking", "Reason", "ReasonCode",
-           "ScoredRun", "SettingsGate", "choose", "exact", "format_share", "parse_share", "replay",
-           "window_size"]  # fmt: skip
+__all__ = ["DAY_S", "OLDER", "WARM_UP", "Decision", "Gate", "GateHistory", "Ranking", "Reason",
+           "ReasonCode", "ScoredRuns", "SettingsGate", "choose", "exact", "format_share",
+           "parse_share", "replay", "window_size"]  # fmt: skip
 
 DAY_S: Final = 24 * 3600
 
@@ -152,45 +154,30 @@ class Ranking:
         return len(self.keys) - bisect_right(self.keys, key) + self._chosen_keys.count(key)
 
 
-Choice: TypeAlias = tuple[bool, float, float, float | None, bool]
-"""The result of `choose`: whether the run is chosen; the share, adjusted by the credit; its lowest
-key, or a score if no run is ranked; the credit after this run; and whether runs are ranked. A named
-tuple takes twice as long."""
-
-
-def choose(share: float, ranking: Ranking, key: float, score: float) -> Choice:
-    """Choose whether a run is in a share, from 0.01 to 1.
+def choose(
+    share: float, credit: float, runs: int, ahead: int, score: float
+) -> tuple[bool, float, float, int]:
+    """Choose whether a run is in a share, from 0.01 to 1, with ``ahead`` of ``runs`` before it.
 
     The credit grows by the share with each run, and falls by 1 with each chosen run; at 5 all runs
     are chosen, at -5 none. After the warm-up the number of chosen runs in any stretch is therefore
     off by fewer than 11, for any keys.
+
+    Returns:
+        Whether it is chosen; the credit after it; the share, adjusted by the credit, and the rank
+        of the last run in it. A named tuple takes twice as long.
     """
-    runs, credit, level = len(ranking.keys), ranking.credit, share
-    is_ranked, bar, is_chosen = runs >= WARM_UP, DEFAULT_THRESHOLD, score >= DEFAULT_THRESHOLD
-    if is_ranked:
+    level, last, is_chosen = share, 0, score >= DEFAULT_THRESHOLD
+    if runs >= WARM_UP:
         part = credit / _BAND
         square = part * part if -1 < part < 1 else 1.0
         level = share + (1 - share) * square if part >= 0 else share * (1 - square)
-        last = math.ceil(level * runs - _ROUNDING)  # the rank of the last run in the share
-        if level >= 1:
-            bar, is_chosen = 0.0, True
-        elif last < 1:
-            bar, is_chosen = 1.0, False
-        else:
-            bar = ranking.keys[-last]
-            is_chosen = key > bar or (key == bar and ranking.runs_ahead(key) < last)
+        last = math.ceil(level * runs - _ROUNDING)
+        is_chosen = level >= 1 or ahead < last
     owed = credit + share - is_chosen
     if not -_MAX_CREDIT < owed < _MAX_CREDIT:
         owed = math.copysign(_MAX_CREDIT, owed)
-    return is_chosen, level, bar, owed, is_ranked
-
-
-def _compare(threshold: float, _: Ranking, __: float, score: float) -> Choice:
-    """Choose as `choose` does, by a fixed threshold of the score."""
-    return score >= threshold, 0.0, threshold, None, False
-
-
-_Chooser: TypeAlias = Callable[[Ranking, float, float], Choice]
+    return is_chosen, owed, level, last
 
 
 class GateHistory(Protocol):
@@ -229,11 +216,10 @@ class SettingsGate:
 
     def __init__(self, threshold: float | str, max_per_day: int | None = None) -> None:
         self._share = parse_share(threshold) if isinstance(threshold, str) else None
-        # how it chooses whether to forward a run, without the daily limit
-        self.choose: _Chooser = partial(choose, self._share or 0.0)
+        self._threshold = DEFAULT_THRESHOLD  # also while a share warms up
         if self._share is None:
-            self.choose = partial(_compare, float(threshold))
-            self.name, self.window = f"threshold {exact(float(threshold))}", 0
+            self._threshold = float(threshold)
+            self.name, self.window = f"threshold {exact(self._threshold)}", 0
         else:
             # the window: the last runs of a domain, which it ranks
             self.name, self.window = format_share(self._share), window_size(self._share)
@@ -251,10 +237,24 @@ class SettingsGate:
 
     def decide(self, score: Score, history: GateHistory) -> Decision:
         """Forward a run that reaches the threshold or is in the share, within the daily limit."""
-        ranking = history.ranking(self.name, self.window) if self.window else _NO_RANKING
-        choice = self.choose(ranking, history.rank_key, score.value)
-        is_chosen, _, bar, credit, _ = choice
-        reason = self._reason(choice, score.value, history.rank_key, ranking)
+        value, credit = score.value, None
+        is_chosen, bar = value >= self._threshold, self._threshold
+        if self._share is None:
+            reason = self._reason_by_score(value, is_chosen=is_chosen)
+        else:
+            ranking, key = history.ranking(self.name, self.window), history.rank_key
+            runs, ahead = len(ranking), ranking.runs_ahead(key)
+            is_chosen, credit, level, last = choose(self._share, ranking.credit, runs, ahead, value)
+            if runs < WARM_UP:
+                reason = self._reason_by_score(value, is_chosen=is_chosen, runs=runs)
+            else:
+                bar = 0.0 if level >= 1 else ranking.keys[-last] if last > 0 else 1.0
+                code = ReasonCode.IN_SHARE if is_chosen else ReasonCode.BELOW_SHARE
+                if not is_chosen and key >= bar:
+                    code = ReasonCode.TIED_WITH_SHARE
+                args = {"key": key, "bar": bar, "share": self._share, "level": level, "runs": runs}
+                args |= {"gone": ranking.chosen_count, "credit": ranking.credit}
+                reason = Reason(code, args)
         if not is_chosen:
             return Decision("withhold", reason, bar, credit)
         if self.below_limit(history.forwarded_in_a_day):
@@ -269,33 +269,39 @@ class SettingsGate:
 
     def count(self, scores: Sequence[float]) -> int:
         """Count the ascending scores that clear a gate that needs no history."""
-        return len(scores) - bisect_left(scores, x=True, key=self._clears)
+        return len(scores) - bisect_left(scores, self._threshold)
 
-    def _clears(self, score: float) -> bool:
-        return self.choose(_NO_RANKING, score, score)[0]
+    def chosen(self, runs: "ScoredRuns") -> list[bool]:
+        """Return whether each run is chosen, without the daily limit."""
+        if self._share is None:
+            return [score >= self._threshold for score in runs.scores]
+        credit, went, gone = 0.0, list[bool](), deque[int]()
+        counts = chain(range(self.window), repeat(self.window))
+        ranked = zip(runs.ranks(self.window), runs.scores, counts, strict=False)
+        for rank, score, count in ranked:
+            ahead = rank
+            if rank < 0:  # tied: behind the chosen ones
+                place = len(went)
+                while gone and gone[0] < place - count:
+                    gone.popleft()
+                ahead = ~rank + sum(runs.keys[other] == runs.keys[place] for other in gone)
+            is_chosen, credit, _, _ = choose(self._share, credit, count, ahead, score)
+            if is_chosen:
+                gone.append(len(went))
+            went.append(is_chosen)
+        return went
 
     def below_limit(self, forwarded_in_a_day: Callable[[], int]) -> bool:
         """Return True if fewer runs than the limit were forwarded in the last 24 hours."""
         return self._max_per_day is None or forwarded_in_a_day() < self._max_per_day
 
-    def _reason(self, choice: Choice, score: float, key: float, ranking: Ranking) -> Reason:
-        is_chosen, level, bar, _, is_ranked = choice
-        if not is_ranked:
-            args: dict[str, Any] = {"score": score, "threshold": bar}
-            code = ReasonCode.ABOVE_THRESHOLD if is_chosen else ReasonCode.BELOW_THRESHOLD
-            if self.window:
-                args |= {"runs": len(ranking), "needed": WARM_UP}
-                code = code if is_chosen else ReasonCode.WARMING_UP
-            return Reason(code, args)
-        code = ReasonCode.IN_SHARE if is_chosen else ReasonCode.BELOW_SHARE
-        if not is_chosen and key >= bar:
-            code = ReasonCode.TIED_WITH_SHARE
-        args = {"key": key, "bar": bar, "share": self._share, "level": level}
-        args |= {"runs": len(ranking), "gone": ranking.chosen_count, "credit": ranking.credit}
+    def _reason_by_score(self, score: float, *, is_chosen: bool, runs: int | None = None) -> Reason:
+        args: dict[str, Any] = {"score": score, "threshold": self._threshold}
+        code = ReasonCode.ABOVE_THRESHOLD if is_chosen else ReasonCode.BELOW_THRESHOLD
+        if runs is not None:
+            args |= {"runs": runs, "needed": WARM_UP}
+            code = code if is_chosen else ReasonCode.WARMING_UP
         return Reason(code, args)
-
-
-_NO_RANKING: Final = Ranking(0)
 
 
 def exact(threshold: float) -> str:
@@ -328,27 +334,51 @@ def format_share(share: float) -> str:
     return f"top {share * 100:g}%"
 
 
-ScoredRun: TypeAlias = tuple[str, float, float, str, str, int, int | None]
-"""A scored run in a gate's history, a row as SQLite returns it, for speed: domain, score, rank key,
-instants of start and decision, whether it is private, and success, None if unknown."""
+OLDER: Final = 8
+"""Added to the kind of a run that takes part in decisions, but is not counted."""
 
 
-def replay(runs: Iterable[ScoredRun], gate: SettingsGate) -> list[bool]:
-    """Return whether a gate forwards each of these runs, given in order of recording."""
-    rankings = defaultdict[str, Ranking](partial(Ranking, gate.window))
-    forwarded, decisions = list[datetime](), list[bool]()
-    for domain, score, key, _, decided_at, is_private, _ in runs:
-        ranking = rankings[domain]
-        forwards, _, _, credit, _ = gate.choose(ranking, key, score)
-        if credit is not None:
-            ranking.add(key, chosen=forwards, credit=credit)
-        if forwards and gate.is_limited:
-            at = datetime.fromisoformat(decided_at)
-            forwards = gate.below_limit(partial(_in_a_day, forwarded, at))
-            if forwards and not is_private:
+@dataclass(slots=True)
+class ScoredRuns:
+    """The scored runs of one domain in recording order, as columns, for speed."""
+
+    scores: Sequence[float]
+    keys: Sequence[float]
+    kinds: Sequence[int]  # 1 if private, plus 0 if failed, 2 if succeeded, 4 if not known; `OLDER`
+    seqs: Sequence[int] = ()  # like the next, for a daily limit only
+    decided_at: Sequence[str] = ()
+    _ranks: dict[int, list[int]] = field(default_factory=dict, init=False)
+
+    def ranks(self, size: int) -> list[int]:
+        """Return how many of the ``size`` runs before each have a higher key; ``~`` it if tied."""
+        if size not in self._ranks:
+            ranks, oldest, window = self._ranks.setdefault(size, []), iter(self.keys), list[float]()
+            for key in self.keys:
+                place = bisect_right(window, key)
+                ahead = len(window) - place
+                ranks.append(~ahead if place and window[place - 1] == key else ahead)
+                window.insert(place, key)
+                if len(window) > size:
+                    del window[bisect_left(window, next(oldest))]
+        return self._ranks[size]
+
+
+def replay(domains: Mapping[str, ScoredRuns], gate: SettingsGate) -> dict[str, list[bool]]:
+    """Return whether a gate forwards each of these runs, by domain."""
+    went = {name: gate.chosen(runs) for name, runs in domains.items()}
+    if gate.is_limited:
+        forwarded = list[datetime]()
+        places = (
+            (runs.seqs[place], name, place)
+            for name, runs in domains.items()
+            for place in compress(range(len(runs.scores)), went[name])
+        )
+        for _, name, place in sorted(places):
+            at = datetime.fromisoformat(domains[name].decided_at[place])
+            went[name][place] = gate.below_limit(partial(_in_a_day, forwarded, at))
+            if went[name][place] and not domains[name].kinds[place] & 1:
                 insort(forwarded, at)
-        decisions.append(forwards)
-    return decisions
+    return went
 
 
 def _in_a_day(forwarded: list[datetime], until: datetime) -> int:

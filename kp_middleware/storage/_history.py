@@ -11,12 +11,11 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self
 
-from kp_middleware.core.gates import ScoredRun
 from kp_middleware.database import DISTINCT, connect, prefix_range
 from kp_middleware.errors import DatabaseError
 from kp_middleware.reasons import outbox_reason_text
 from kp_middleware.storage._export_cursor import EXPORT, CursorState, ExporterStatus
-from kp_middleware.storage._learning import EstimateTable, RecallTable
+from kp_middleware.storage._learning import EstimateTable, RecallTable, ScoredHistory
 from kp_middleware.storage._listing import FROM, Filters, whole_id
 from kp_middleware.storage._maintenance import Maintenance
 from kp_middleware.storage._outbox import Entry, OutboxAdmin, Queue, due_s
@@ -33,12 +32,6 @@ from kp_middleware.storage._records import (
 from kp_middleware.storage._shared_runs import SharedBacklog, SharedRuns
 
 _ALL: Final = Filters()
-_SCORED: Final = """
-    SELECT domain, score, rank_key, started_at, coalesce(decided_at, started_at),
-           visibility = 'private',
-           iif(success AND coalesce(success_source, 'assumed') = 'assumed', NULL, success)
-    FROM traces {} ORDER BY seq
-"""
 _OF_STATES: Final = ":states = '[]' OR o.state IN (SELECT value FROM json_each(:states))"
 _BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
 
@@ -82,7 +75,7 @@ class ReviewItem:
     p_reasons: tuple[tuple[str, float, float], ...] = ()
 
 
-class History(Overviews, Maintenance):
+class History(Overviews, Maintenance, ScoredHistory):
     """The stored runs of one file. Use it as a context manager, or close it."""
 
     @classmethod
@@ -213,13 +206,6 @@ class History(Overviews, Maintenance):
             ) WHERE place <= ?
         """
         return self._column(sql, (json.dumps(seqs), per_domain))
-
-    def scored_runs(self, domain: str | None = None) -> list[ScoredRun]:
-        """Return the scored runs, of all domains or one, in recording order to replay the gate."""
-        if domain is None:
-            return self._run(_SCORED.format("NOT INDEXED WHERE score IS NOT NULL")).fetchall()
-        one = "WHERE score IS NOT NULL AND domain = ?"
-        return self._run(_SCORED.format(one), (domain,)).fetchall()
 
     def outbox(self, *, limit: int, states: Collection[str] = ()) -> list[OutboxItemSummary]:
         """Return the newest outbox items without their bodies; no states means any state."""

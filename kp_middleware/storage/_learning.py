@@ -3,12 +3,13 @@
 import json
 import sqlite3
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.evaluation import EXTERNAL_SOURCES
-from kp_middleware.core.gates import DAY_S, Ranking
+from kp_middleware.core.gates import DAY_S, OLDER, Ranking, ScoredRuns
 from kp_middleware.database import Connection, Queries
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.recall_text import COMPARED_OBJECTIVES, word_weight
@@ -322,3 +323,39 @@ class GateQueries(Queries):
         except sqlite3.Error as error:
             self.read_error = error
             raise
+
+
+_SCORED: Final = """
+    SELECT score, rank_key, (visibility = 'private') + 2 * iif(
+             success AND coalesce(success_source, 'assumed') = 'assumed', 2, success){older}{times}
+    FROM traces INDEXED BY traces_ranked WHERE score IS NOT NULL AND domain = :domain ORDER BY seq
+"""
+_STARTED: Final = """
+    SELECT min(started_at), max(started_at) FROM traces INDEXED BY traces_counted
+    WHERE score IS NOT NULL AND visibility <> 'private' AND started_at >= :since
+      AND (:domain IS NULL OR domain = :domain)
+"""
+
+
+class ScoredHistory(Queries):
+    """The scored runs of one file, to replay the gate."""
+
+    def scored_runs(
+        self, domains: Iterable[str], *, since: str = "", timed: bool = False
+    ) -> dict[str, ScoredRuns]:
+        """Return the scored runs of each domain to replay the gate, timed for a daily limit.
+
+        Those that began before an instant are `OLDER`.
+        """
+        older = f" + {OLDER} * (started_at < :since)" if since else ""
+        times = ", seq, coalesce(decided_at, started_at)" if timed else ""
+        sql, width, found = _SCORED.format(older=older, times=times), 5 if timed else 3, {}
+        for name in domains:  # values, not rows: rows make the garbage collector run
+            values = [*chain.from_iterable(self._run(sql, {"domain": name, "since": since}))]
+            found[name] = ScoredRuns(*(values[place::width] for place in range(width)))
+        return found
+
+    def days_of_scored_runs(self, domain: str | None = None, *, since: str = "") -> float:
+        """Return the days from the start of the first scored run to the last's, without private."""
+        first, last = self._row(_STARTED, {"domain": domain, "since": since})
+        return (epoch_s(last) - epoch_s(first)) / DAY_S if first else 0.0

@@ -1,17 +1,15 @@
 """Views of the gate: the outcomes of forwarded runs, and a calibration of thresholds."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from math import ceil
-from operator import and_, itemgetter
 from statistics import median
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
-from kp_middleware.core.gates import DAY_S, WARM_UP, ScoredRun, SettingsGate, replay
-from kp_middleware.instants import epoch_s
-from kp_middleware.storage import ReviewBacklog, RunEstimate, SuccessRecord
+from kp_middleware.core.gates import OLDER, WARM_UP, SettingsGate, replay
+from kp_middleware.storage import History, ReviewBacklog, RunEstimate, SuccessRecord
 from kp_middleware.views.wording import counted
 
 __all__ = ["Calibration", "SettingView", "calibrated", "estimate_in_words", "p_in_words",
@@ -92,9 +90,6 @@ _TRIED: Final[Sequence[float | str]] = (
     *(DEFAULT_THRESHOLD, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4),
     *("top 5%", _BEST_TENTH, "top 20%"),
 )
-_Group: TypeAlias = tuple[str, int, int | None]
-_group: Final[Callable[[ScoredRun], _Group]] = itemgetter(0, -2, -1)
-"""The domain of a run, whether it is private, and its success."""
 
 
 class SettingView(NamedTuple):
@@ -137,7 +132,7 @@ class Calibration(NamedTuple):
 
 
 def calibrated(
-    runs: Sequence[ScoredRun],
+    history: History,
     *,
     now: float | str,
     most: int | None = None,
@@ -150,33 +145,37 @@ def calibrated(
 
     Runs that are private, of another domain or older take part in decisions, but are not counted.
     """
-    is_asked = [
-        domain in (None, name) and started_at >= since for name, _, _, started_at, _, _, _ in runs
-    ]
-    groups, scores = defaultdict[_Group, list[float]](list), defaultdict[str, list[float]](list)
-    for run in compress(runs, is_asked):
-        groups[_group(run)].append(run[1])
-    for (name, is_private, _), found in groups.items():
-        found.sort()
-        if not is_private:
-            scores[name] += found
-    started = [run[3] for run in compress(runs, is_asked) if not run[5]]
-    names = sorted(scores, key=lambda name: (-len(scores[name]), name))
-    span_s = epoch_s(max(started)) - epoch_s(min(started)) if started else 0.0
-    days = max(1.0, span_s / DAY_S)
+    is_limited = most is not None  # for all domains
+    asked = history.domains() if domain is None or is_limited else (domain,)
+    domains = history.scored_runs(asked, since=since, timed=is_limited)
+    groups = {
+        (name, kind): sorted(compress(runs.scores, map(kind.__eq__, runs.kinds)))
+        for name, runs in domains.items()
+        for kind in set(runs.kinds)
+        if kind < OLDER and domain in (None, name)
+    }
+    scores = {name: list[float]() for name, _ in groups}
+    for (name, kind), found in groups.items():
+        if not kind & 1:
+            scores[name] = sorted(scores[name] + found)
+    names = sorted(filter(scores.get, scores), key=lambda name: (-len(scores[name]), name))
+    total = sum(map(len, scores.values()))
+    days = max(1.0, history.days_of_scored_runs(domain, since=since))
     tried = tuple(dict.fromkeys((*(() if now in _TRIED else (now,)), *more, *_TRIED)))
     settings = list[SettingView]()
     for setting in tried:
         gate = SettingsGate(setting, most)
         if gate.needs_history:
-            counts = Counter(map(_group, compress(runs, map(and_, is_asked, replay(runs, gate)))))
+            went = replay(domains, gate).items()
+            kinds = {name: Counter(compress(domains[name].kinds, goes)) for name, goes in went}
+            counts = {(name, kind): kinds[name][kind] for name, kind in groups}
         else:
-            counts = Counter({group: gate.count(found) for group, found in groups.items()})
-        settings.append(_view(setting, counts, names, len(started), days))
+            counts = {group: gate.count(found) for group, found in groups.items()}
+        settings.append(_view(setting, counts, names, total, days))
         reach(len(settings), len(tried))
     return Calibration(
-        runs=len(started),
-        private=sum(is_asked) - len(started),
+        runs=total,
+        private=sum(map(len, groups.values())) - total,
         days=round(days, 1),
         runs_needed=WARM_UP,
         now=now,
@@ -184,28 +183,31 @@ def calibrated(
         recommended=_BEST_TENTH if any(len(each) >= WARM_UP for each in scores.values()) else None,
         domains=[
             DomainScores(name, len(found), median(found), found[-ceil(len(found) / 10)], found[-1])
-            for name, found in ((name, sorted(scores[name])) for name in names)
+            for name, found in ((name, scores[name]) for name in names)
         ],
         settings=settings,
     )
 
 
 def _view(
-    setting: float | str, forwarded: Counter[_Group], names: list[str], runs: int, days: float
+    setting: float | str,
+    forwarded: Mapping[tuple[str, int], int],
+    names: Sequence[str],
+    runs: int,
+    days: float,
 ) -> SettingView:
-    domains, ends = Counter[str](), Counter[int | None]()
-    for (domain, is_private, success), count in forwarded.items():
-        if not is_private:
-            domains[domain] += count
-            ends[success] += count
+    domains, ends = Counter[str](), Counter[int]()
+    for (domain, kind), count in forwarded.items():
+        domains[domain] += 0 if kind & 1 else count
+        ends[kind] += count
     return SettingView(
         setting,
         let_through=domains.total(),
         share=round(domains.total() / max(1, runs), 4),
         a_day=round(domains.total() / days, 2),
-        succeeded=ends[True],
-        known=ends[True] + ends[False],
-        if_not_private=forwarded.total() - domains.total(),
+        succeeded=ends[2],
+        known=ends[0] + ends[2],
+        if_not_private=ends.total() - domains.total(),
         domains={name: domains[name] for name in names},
     )
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kp_middleware import Decision, Score, Settings
 from kp_middleware.core.evaluation import Ending, RunFacts
 from kp_middleware.core.formula import PROFILES, Nearest, Shape, Signals, Weights
-from kp_middleware.core.gates import WARM_UP, Ranking, ReasonCode, SettingsGate, choose, window_size
+from kp_middleware.core.gates import WARM_UP, Ranking, ReasonCode, ScoredRuns, SettingsGate, choose
 from kp_middleware.reasons import reason_text
 
 
@@ -184,12 +184,7 @@ WEIGHTS = Weights(0.2, 0.3, 0.2, 0.3)
 
 def chosen(keys, share):
     """Return whether each run is chosen, by its key; none scores enough for the warm-up."""
-    ranking, went = Ranking(window_size(share)), []
-    for key in keys:
-        is_chosen, _, _, credit, _ = choose(share, ranking, key=key, score=0.0)
-        ranking.add(key, chosen=is_chosen, credit=credit)
-        went.append(is_chosen)
-    return went
+    return SettingsGate(f"top {100 * share:g}%").chosen(ScoredRuns([0.0] * len(keys), keys, []))
 
 
 def largest_error(went, share):
@@ -269,10 +264,25 @@ def test_a_ranking_counts_the_last_runs(runs, key, last):
 
 
 def test_the_protocols_threshold_holds_in_the_warm_up():
-    ranking = Ranking(100)
+    assert choose(0.2, credit=0.0, runs=9, ahead=9, score=0.75)[0]
+    assert not choose(0.2, credit=0.0, runs=9, ahead=0, score=0.74)[0]
 
-    assert choose(0.2, ranking, key=0.1, score=0.75)[0]
-    assert not choose(0.2, ranking, key=0.9, score=0.74)[0]
+
+@given(
+    st.lists(unit | st.sampled_from([0.2, 0.5, 0.8]), min_size=90, max_size=300),
+    st.sampled_from(["top 5%", "top 20%", "top 50%", "top 100%"]),
+)
+def test_a_replay_chooses_what_the_gate_chose_run_by_run(keys, share):
+    gate, past, live = SettingsGate(share), Past(), []
+    ranking = Ranking(gate.window)
+    past.ranking = lambda gate, last: ranking  # noqa: ARG005
+    for key in keys:
+        past.rank_key = key
+        decision = gate.decide(score(key), past)
+        ranking.add(key, chosen=decision.chosen, credit=decision.credit)
+        live.append(decision.chosen)
+
+    assert gate.chosen(ScoredRuns(keys, keys, [])) == live
 
 
 def run_of(signals, p_success=None):

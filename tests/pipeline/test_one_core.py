@@ -62,10 +62,12 @@ def evaluations(db):
 def replayed(db, threshold, most):
     """Return the runs that the gate forwarded, and their number as calibrate counts it."""
     with closing(connect(db, read_only=True)) as connection:
-        runs = History(connection).scored_runs()
-    went = replay(runs, SettingsGate(threshold, most))
-    counted = tried(runs, threshold, most).let_through
-    return ["forward" if goes else "withhold" for goes in went], counted
+        history = History(connection)
+        runs = history.scored_runs(history.domains(), timed=True)
+        went = replay(runs, SettingsGate(threshold, most))
+        counted = tried(history, threshold, most).let_through
+    by_seq = dict(pair for name in runs for pair in zip(runs[name].seqs, went[name], strict=True))
+    return ["forward" if by_seq[seq] else "withhold" for seq in sorted(by_seq)], counted
 
 
 def explained(db, trace_ids):
@@ -138,7 +140,7 @@ def decided(pulse, db):
             "SELECT domain, sum(decision = 'forward') FROM traces"
             " WHERE visibility <> 'private' GROUP BY domain"
         )
-        return dict(went.fetchall()), History(opened[-1]).scored_runs()
+        return dict(went.fetchall()), History(opened[-1])
 
     yield submit
     [connection.close() for connection in opened]
@@ -200,7 +202,7 @@ def test_a_trial_lets_through_what_the_gate_did(decided, file, threshold, most):
 
 def test_only_what_is_asked_for_is_counted_and_all_is_looked_back_on(decided, db):
     traces = runs(1, 200)
-    went, _ = decided(traces, threshold="top 10%")
+    went, trial = decided(traces, threshold="top 10%")
     with closing(connect(db, read_only=True)) as connection:
         half = connection.execute("SELECT started_at FROM traces WHERE seq = 100").fetchone()[0]
         since = connection.execute(
@@ -208,12 +210,12 @@ def test_only_what_is_asked_for_is_counted_and_all_is_looked_back_on(decided, db
             " WHERE started_at >= ? AND visibility <> 'private'",
             (half,),
         ).fetchone()
-        runs_of_file = History(connection).scored_runs()
-    late = calibrated(runs_of_file, now="top 10%", since=half)
+    late = calibrated(trial, now="top 10%", since=half)
 
-    assert dict(tried(runs_of_file, "top 10%", domain="law").domains) == {"law": went["law"]}
+    assert dict(tried(trial, "top 10%", domain="law").domains) == {"law": went["law"]}
+    assert dict(tried(trial, "top 10%", 999, domain="law").domains) == {"law": went["law"]}
     assert late.runs == since[0]
-    assert tried(runs_of_file, "top 10%", since=half).let_through == since[1]
+    assert tried(trial, "top 10%", since=half).let_through == since[1]
 
 
 def test_a_file_without_scores_has_nothing_to_try(decided):
