@@ -295,8 +295,7 @@ filters = bundled(
         ),
         click.option(
             "--state",
-            type=click.Choice([state.replace(" ", "-") for state in storage.STATES]),
-            callback=lambda _context, _option, typed: typed and typed.replace("-", " "),
+            type=click.Choice(storage.STATES),
             help="Only runs in this state (failed: could not be scored).",
         ),
         click.option(

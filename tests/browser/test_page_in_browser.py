@@ -158,7 +158,8 @@ def test_pictures_and_marks_say_what_they_show_and_where_they_lead(browser, page
     for card in cards:
         picture = card.find_element("css selector", "svg[role=img], [role=group]")
         assert picture.get_attribute("aria-label")
-        assert card.find_elements("css selector", "details table tbody tr")
+        text = "details table tbody tr, .kp-bar-name"  # a bar has its name and amount beside it
+        assert card.find_elements("css selector", text)
     assert len(marks) > 50
     assert all(
         browser.run(

@@ -106,7 +106,7 @@ def test_commands_settings_and_states_complete_with_what_they_do(complete):
     assert [*setting] == ["threshold"]
     assert setting["threshold"].startswith("The minimum score for sending, 0 to 1")
     assert [*complete("list", "--state", "in")] == ["incomplete"]
-    assert [*complete("list", "--state", "not")] == ["not-queued"]
+    assert [*complete("list", "--state", "not")] == ["not queued"]
 
 
 def test_a_file_that_is_not_known_completes_nothing_and_says_nothing(complete, home):

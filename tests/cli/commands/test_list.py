@@ -75,7 +75,7 @@ def listed(type_command):
         (["-q", "code"], ["bad code", "good code"]),
         (["-q", "code", "--failed", "-d", "code", "--below"], ["bad code"]),
         (["--state", "withheld"], ["nearly", "bad code"]),
-        (["--state", "not-queued", "-d", "code"], ["good code"]),
+        (["--state", "not queued", "-d", "code"], ["good code"]),
     ],
     ids=" ".join,
 )
