@@ -7,7 +7,7 @@ from typing import Any, Final
 from kp_middleware import KnowledgePulse
 from kp_middleware.confidence import Confidences
 from kp_middleware.recording import Recording, shield
-from kp_middleware.spans import dialects
+from kp_middleware.spans import dialects, errors
 from kp_middleware.spans.buffer import SpanBuffer
 from kp_middleware.spans.messages import (
     as_dict,
@@ -86,9 +86,9 @@ class KPTracingProcessor:
         if content.kind == "agent":
             content = content._replace(conversation=self._conversations.get(span.trace_id))
         if isinstance(span.error, Mapping):
-            content = content._replace(error=dialects.parse_error(span.error))
+            content = content._replace(error=errors.parse_error(span.error))
         elif span.error is not None:
-            content = content._replace(error=dialects.SpanError("Error", str(span.error)))
+            content = content._replace(error=errors.SpanError("Error", str(span.error)))
         thoughts = () if content.turn is None else content.turn.thoughts
         result = content.result if isinstance(content.result, str) else ""
         size_bytes = sum(map(len, (content.request, result, *thoughts)))

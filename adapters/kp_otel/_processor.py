@@ -72,13 +72,15 @@ class KPSpanProcessor(SpanProcessor):
         scope_name = span.instrumentation_scope.name if span.instrumentation_scope else ""
         if context is None:
             return
+        parent_id = None if parent is None or parent.is_remote else parent.span_id
+        scope = _scope_of(scope_name)
         if scope_name in _LANGCHAIN_SCOPES:
             recorder = current_recorder()
             if recorder is not None and recorder.framework in _LANGCHAIN_FRAMEWORKS:
+                self._buffer.drop(parent_id, scope)
                 return
-        parent_id = None if parent is None or parent.is_remote else parent.span_id
         attributes, at_s, read = span.attributes or {}, (span.start_time or 0) / 1e9, None
-        kind, scope = span_kind(attributes), _scope_of(scope_name)
+        kind = span_kind(attributes)
         if kind == "agent":
             copied = select_attributes(attributes, with_input=True)
             read = partial(read_span, span.name, copied, kind=kind)
@@ -160,7 +162,9 @@ def _find_current_run() -> CurrentRun | None:
     if not _buffers:
         return None
     span_id = trace.get_current_span().get_span_context().span_id
-    places = (buffered.run_of(span_id) for buffered in [*_buffers]) if span_id else ()
+    found = [(buffer, span) for buffer in [*_buffers] if (span := buffer.get(span_id))]
+    own = (one for one in found if one[1].outermost().scope.name not in _LANGCHAIN_SCOPES)
+    places = (buffer.run_of(span.id) for buffer, span in own)
     return next((place for place in places if place is not None), None)
 
 

@@ -201,6 +201,7 @@ class SourceRun:
         recorder, times_s = self.recorder, self._times_s
         if not self.has_activity or recorder.log.count == 0:
             return None
+        has_raised = recorder.finished and recorder.error_type is not None
         if not recorder.finished:
             now_s = time.time() if self._context.at_s is None else self._context.at_s
             recorder.started_at_s = min(times_s, default=now_s)
@@ -211,7 +212,7 @@ class SourceRun:
             took_ms = round((max(times_s) - min(times_s)) * 1000) if len(times_s) > 1 else None
             recorder.duration_ms = took_ms
         run = assemble(recorder, **defaults._asdict())
-        update = {} if recorder.is_success_assumed else {"success_source": "verdict"}
+        update = {} if recorder.is_success_assumed or has_raised else {"success_source": "verdict"}
         return None if run is None else run.model_copy(update={"part": None, **update})
 
     def _note(self, kind: StepType, at_s: float | None, **details: Any) -> None:

@@ -4,7 +4,6 @@ Rows are grouped in an unnamed temporary file, because they are not redacted yet
 """
 
 import json
-import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -17,11 +16,12 @@ from kp_middleware.spans.dialects import (
     Event,
     Kind,
     SpanContent,
-    SpanError,
     model_content,
     read_span,
     span_kind,
+    tool_content,
 )
+from kp_middleware.spans.errors import parse_repr
 from kp_middleware.spans.messages import (
     ANSWER_KEYS,
     TASK_KEYS,
@@ -34,9 +34,7 @@ from kp_middleware.spans.messages import (
     as_time_s,
     first_text,
     last_text,
-    parse_arguments,
     parse_json,
-    parse_message,
     parse_messages,
     text_by_key,
 )
@@ -317,7 +315,7 @@ def _read_langsmith_run(row: Json) -> SpanContent:
             usage.get("output_tokens", row.get("completion_tokens")),
         ),
     )._replace(
-        error=_parse_error(row.get("error")),
+        error=parse_repr(row.get("error")),
         conversation=first_text(metadata, "thread_id", "session_id", "conversation_id") or None,
     )
 
@@ -375,7 +373,7 @@ def _read_observation(row: Json) -> SpanContent:
     )
     return content._replace(
         call_id=content.call_id or own.call_id,
-        error=_parse_error(failed and (message or "error")),
+        error=parse_repr(failed and (message or "error")),
         conversation=session or own.conversation,
     )
 
@@ -383,8 +381,6 @@ def _read_observation(row: Json) -> SpanContent:
 _LANGFUSE: Final = _Format(
     _read_observation, ("trace_id", "traceId"), _PARENT_KEYS, _START_KEYS, _START_KEYS, _END_KEYS
 )
-
-_ERROR: Final = re.compile(r"([^\W\d]\w*)(?:\((.*)\)|: (.*))", re.DOTALL)
 
 
 def _span_content(
@@ -399,7 +395,7 @@ def _span_content(
     if kind == "model":
         return model_content(inputs, outputs, model, tokens)
     if kind in {"tool", "retriever"}:
-        return _tool_content(kind, label, input_, output)
+        return tool_content(kind, label, input_, output)
     requests = [message.texts[-1] for message in inputs if message.role == "user" and message.texts]
     answers = [message for message in outputs if message.role == "assistant"]
     return SpanContent(
@@ -409,28 +405,3 @@ def _span_content(
         complete=None if output is None else not (outputs and outputs[-1].calls),
         task=requests[-1] if requests else text_by_key(input_, TASK_KEYS),
     )
-
-
-def _tool_content(kind: Kind, label: str, input_: Any, output: Any) -> SpanContent:
-    input_ = input_["input"] if [*as_dict(input_)] == ["input"] else input_
-    result = parse_json(as_dict(output).get("output", output))
-    if updates := as_dicts(as_dict(result, "update").get("messages")):  # of LangGraph's Command
-        result = updates[-1]
-    content = SpanContent(kind, label, arguments=parse_arguments(input_), result=result)
-    message = parse_message(result, "tool") if as_dict(result).keys() & {"content", "lc"} else None
-    if message is None or not message.results:
-        return content
-    first = message.results[0]
-    return content._replace(call_id=first.call_id, result=first.output, failed=first.failed)
-
-
-def _parse_error(error: object) -> SpanError | None:
-    """Parse an error of the form ``ValueError('…')Traceback …``; return None for an empty one."""
-    if not (text := as_text(as_name(error))):
-        return None
-    head = text.partition("Traceback (most recent call last)")[0].strip() or "Error"
-    match = _ERROR.fullmatch(head)
-    if match is None:
-        return SpanError("Error", head, head)
-    message = (match[2] or "").strip("'\"") or match[3] or ""
-    return SpanError(match[1], message, message)

@@ -130,6 +130,15 @@ class SpanBuffer:
             ended = self._detach_ended(span) + self._detach_overdue()
         self._record(ended)
 
+    def drop(self, span_id: int | str | None, scope: Scope) -> None:
+        """Drop a span and those of its scope around it, up to a tool."""
+        with self._lock:
+            span, outer = self.get(span_id), None
+            while span is not None and span.scope == scope and span.kind != "tool":
+                span, outer = span.parent, span
+            if outer is not None:
+                self._detach(outer)
+
     def needs_input(self, span_id: int | str) -> bool:
         """Return whether the input of a model may still have the user's request."""
         span = self._spans.get(span_id)

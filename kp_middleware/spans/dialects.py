@@ -5,11 +5,11 @@ keys before 0.6; OpenInference flattens messages into attributes whose indexes m
 """
 
 import re
-from ast import literal_eval
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware.recording import Turn
+from kp_middleware.spans.errors import SpanError, span_error
 from kp_middleware.spans.messages import (
     ANSWER_KEYS,
     TASK_KEYS,
@@ -70,7 +70,6 @@ _CONVERSATION_KEYS: Final = (
     *(f"traceloop.association.properties.{key}" for key in _CONVERSATION_PROPERTIES),
 )
 _MAX_CHARACTERS: Final = 1 << 20
-_MAX_LITERAL: Final = 4096  # characters
 _KEPT_PREFIXES: Final = (
     *("gen_ai.", "openinference.", "traceloop.", "llm.", "input.", "output.", "tool", "agent."),
     *("graph.node.id", "session.id", "final_result", "error.type", "strands.", "retrieval."),
@@ -107,14 +106,6 @@ class Event(NamedTuple):
 
     name: str
     attributes: Attributes
-
-
-class SpanError(NamedTuple):
-    """An error as text: its type, its message, and the message of its root cause."""
-
-    type: str
-    message: str = ""
-    cause: str = ""
 
 
 class SpanContent(NamedTuple):
@@ -165,49 +156,35 @@ def model_content(
     return content._replace(task=requests[-1] if requests else "")
 
 
+def tool_content(
+    kind: Kind, name: str, given: object, output: object, call_id: str | None = None
+) -> SpanContent:
+    """Return the content of a tool's span, whose output may have its result in a message."""
+    values, result = as_dict(parse_json(given)), parse_json(output)
+    if {"input_str", "inputs"} <= values.keys():  # of LangChain, by OpenLLMetry
+        given = values["inputs"] or values["input_str"]
+    elif [*values] == ["input"]:
+        given = values["input"]
+    if {"output"} <= as_dict(result).keys() <= {"output", "kwargs"}:
+        result = parse_json(result["output"])
+    if updates := as_dicts(as_dict(result, "update").get("messages")):  # of LangGraph's Command
+        result = updates[-1]
+    arguments = None if given is None else parse_arguments(given)
+    content = SpanContent(kind, name, call_id=call_id, arguments=arguments, result=result)
+    is_message = "lc" in as_dict(result) or as_dict(result).get("type") == "tool"
+    message = parse_message(result, "tool") if is_message else None
+    if message is None or not message.results:
+        return content
+    first = message.results[0]
+    return content._replace(
+        call_id=call_id or first.call_id, result=first.output, failed=first.failed
+    )
+
+
 def handoff_content(agent: str) -> SpanContent:
     """Return the content of a handoff, which is a tool call."""
     name = f"transfer_to_{agent.lower().replace(' ', '_')}"
     return SpanContent("tool", name, arguments={}, result=f"to {agent}")
-
-
-def span_error(attributes: Attributes, events: Iterable[Event], description: object) -> SpanError:
-    """Return the error of a span whose status is an error.
-
-    >>> span_error({}, (), "Error in run: {'error': 'it is gone'}")
-    SpanError(type='Error in run', message="{'error': 'it is gone'}", cause='it is gone')
-    """
-    raised = [event.attributes for event in events if event.name == "exception"]
-    if raised:
-        kind = as_text(raised[-1].get("exception.type")).rpartition(".")[2]
-        message = as_text(raised[-1].get("exception.message"))
-        return SpanError(kind or "Error", message, message)
-    message = as_text(description)
-    kind = as_text(attributes.get("error.type")).rpartition(".")[2]
-    literal = _parse_literal(message)
-    if "message" in literal:
-        return parse_error(literal)
-    head, colon, rest = message.partition(": ")
-    if colon and len(head) <= 80 and head.isprintable() and not head.startswith(("{", "'")):
-        return SpanError(head, rest, as_text(_parse_literal(rest).get("error")) or rest)
-    return SpanError(kind or "Error", *(() if message == kind else (message, message)))
-
-
-def parse_error(error: Mapping[str, object]) -> SpanError:
-    """Parse an error of the form ``{"message": …, "data": {"error": …}}``."""
-    message, data = as_text(error.get("message")), error.get("data")
-    details = as_text(str(data)) if data else ""
-    return SpanError(message or "Error", details, as_text(as_dict(data).get("error")) or details)
-
-
-def _parse_literal(text: str) -> Json:
-    """Parse the repr of a Python dictionary; return an empty one for any other text."""
-    if not text.startswith("{") or len(text) > _MAX_LITERAL:
-        return {}
-    try:
-        return as_dict(literal_eval(text))
-    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-        return {}
 
 
 def span_kind(attributes: Attributes) -> Kind | None:
@@ -261,7 +238,8 @@ def read_span(
     else:
         content = _genai(kind, name, attributes, events)
     if failed:
-        return content._replace(error=span_error(attributes, events, description))
+        raised = [event.attributes for event in events if event.name == "exception"]
+        return content._replace(error=span_error(attributes, raised, description))
     cancelled = as_text(attributes.get("strands.cancellation.type"))
     if any(event.name == "span.cancelled" for event in events):
         cancelled = "CancelledError"
@@ -286,12 +264,12 @@ def _genai(kind: Kind, name: str, attributes: Attributes, events: Sequence[Event
         arguments += (
             event.attributes["content"] for event in messages if "content" in event.attributes
         )
-        return SpanContent(
+        return tool_content(
             kind,
             first_text(attributes, "gen_ai.tool.name", "traceloop.entity.name") or name,
-            call_id=first_text(attributes, "gen_ai.tool.call.id") or None,
-            arguments=parse_arguments(arguments[0]) if arguments else None,
-            result=_tool_result(attributes, events),
+            next(iter(arguments), None),
+            _tool_result(attributes, events),
+            first_text(attributes, "gen_ai.tool.call.id") or None,
         )
     final, is_final = parse_json(attributes.get("final_result", "")), "final_result" in attributes
     is_pydantic_ai = is_final or "gen_ai.agent.call.id" in attributes
@@ -374,18 +352,17 @@ def _openinference(kind: Kind, name: str, attributes: Attributes) -> SpanContent
     if kind in {"tool", "retriever"}:
         if name.startswith(_HANDOFF_PREFIX):
             return handoff_content(name.removeprefix(_HANDOFF_PREFIX))
-        keys = (key for key in _OPENINFERENCE_ARGUMENT_KEYS if key in attributes)
-        arguments = next((parse_arguments(attributes[key]) for key in keys), None)
+        arguments = parse_json(first_value(attributes, *_OPENINFERENCE_ARGUMENT_KEYS))
         keywords = as_dict(arguments).get("kwargs")
         documents = _unflatten(attributes, "retrieval.documents.", "document")
         texts = "\n\n".join(filter(None, (as_text(one.get("content")) for one in documents)))
-        result = texts or parse_json(attributes.get("output.value"))
-        return SpanContent(
+        result = texts or attributes.get("output.value")
+        return tool_content(
             kind,
             first_text(attributes, "tool.name") or _METHOD.sub("", name),
-            call_id=first_text(attributes, "tool_call.id", "tool.id") or None,
-            arguments=keywords if isinstance(keywords, dict) else arguments,
-            result=as_dict(result, "data").get("content", result),  # LangChain's message
+            keywords if isinstance(keywords, dict) else arguments,
+            result,
+            first_text(attributes, "tool_call.id", "tool.id") or None,
         )
     request = first_text(attributes, "task_description", "input.value")  # the first of CrewAI
     output = parse_json(attributes.get("output.value"))

@@ -17,7 +17,8 @@ from kp_middleware.recording import (
     Turn,
     bounded_name,
 )
-from kp_middleware.spans.dialects import CANCELLED, Kind, SpanContent, SpanError
+from kp_middleware.spans.dialects import CANCELLED, Kind, SpanContent
+from kp_middleware.spans.errors import SpanError
 from kp_middleware.spans.messages import parse_json
 
 ROOT_KINDS: Final = frozenset({"agent", "chain"})

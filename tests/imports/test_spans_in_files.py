@@ -229,3 +229,12 @@ def test_a_trace_of_langfuses_page_is_read_with_its_scores(read):
 
     assert len(run.trace.steps) == 4
     assert (run.trace.metadata.success, run.success_source) == (False, "verdict")
+
+
+def test_a_run_that_raised_failed_by_its_own_word(read):
+    root, *others = langsmith_runs()
+    root |= {"error": "ValueError('shut')", "feedback_stats": None}
+
+    (run,), _ = read("langsmith", lines(root, *others))
+
+    assert (run.error_type, run.success_source) == ("ValueError", "said")

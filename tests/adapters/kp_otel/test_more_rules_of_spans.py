@@ -4,6 +4,7 @@ import contextvars
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -177,6 +178,47 @@ def test_rule_12_beside_the_langchain_adapter_langchain_is_not_heard(
     around.finish()
 
     assert [step_lines(run) for run in collector.runs] == ([["thought Yes."]] if heard else [])
+
+
+ARGUMENTS = "gen_ai.tool.call.arguments"
+LANGCHAIN = "opentelemetry.instrumentation.langchain"
+
+
+def test_rule_12_langchains_span_around_the_adapters_run_is_dropped(provider, collector, buffer):
+    tracer = provider.get_tracer(LANGCHAIN)
+    around = Recorder(collector.ended.append, Limits(), framework="langgraph")
+
+    with suppress(KeyError), agent(tracer), agent(tracer):
+        with inside(around), tool(tracer, "look_up"):
+            around.thought("Yes.")
+        around.finish()
+        raise KeyError
+
+    assert ([step_lines(run) for run in collector.runs], len(buffer)) == ([["thought Yes."]], 0)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_without_the_adapter_langchain_is_heard_with_its_messages_unwrapped(
+    provider, collector, failed
+):
+    tracer = provider.get_tracer(LANGCHAIN)
+    given = {"input_str": "{'a': 1}", "tags": [], "inputs": {"a": 1}, "kwargs": {}}
+    message = {"content": "two", "tool_call_id": "c1", "status": "error" if failed else "success"}
+    output = {"lc": 1, "type": "constructor", "id": ["ToolMessage"], "kwargs": message}
+    result = json.dumps({"output": output, "kwargs": {"color": "green"}})
+
+    with agent(tracer):
+        model(tracer, call("add", "c1", a=1), asked="An egg?")
+        with tool(tracer, "add", result=result, **{ARGUMENTS: json.dumps(given)}):
+            pass
+        with tool(tracer, "see", result=result, **{ARGUMENTS: json.dumps(given)}):
+            pass
+
+    kind = "error_recovery" if failed else "observation"
+    found = f"{kind} add two", "tool_call see", f"{kind} see two"
+    [run] = collector.runs
+    assert step_lines(run) == ["observation An egg?", "tool_call add", *found]
+    assert [step.input for step in run.trace.steps if step.type == "tool_call"] == [{"a": 1}] * 2
 
 
 def test_rule_12_inside_a_captured_function_a_run_is_a_part_of_its(tracer, collector):
