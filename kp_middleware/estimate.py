@@ -7,7 +7,7 @@ Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), section 
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -132,15 +132,16 @@ def is_trusted(predictions: Iterable[tuple[float, float, bool]]) -> bool:
 class GaussianProcess:
     """A Gaussian process fitted to runs with a known outcome, in 5 ms for 200 on one core.
 
-    ``seen``, shape ``(runs, 12)``, standardizes the features, shape ``(known, 12)``; the embeddings
-    have shape ``(known, d)``. Untrusted, it returns the base rate.
+    ``seen``, shape ``(runs, 12)``, standardizes the features, shape ``(known, 12)``; a missing
+    embedding, or one of another width than the largest, is zeros. Untrusted, it returns the base
+    rate.
     """
 
     def __init__(
         self,
         seen: Features,
         features: Features,
-        vectors: Vector,
+        vectors: Sequence[Vector],
         success: NDArray[np.bool_],
         *,
         is_trusted: bool = True,
@@ -152,7 +153,8 @@ class GaussianProcess:
         self._deviation = np.where(deviation > 1e-3, deviation, np.inf)
         self._is_trusted = is_trusted
         self._z = self._standardized(features)
-        self._vectors = vectors.astype(np.float64)
+        self._width = max(map(len, vectors))
+        self._vectors = np.array([*map(self._padded, vectors)])
         self._base = float(success.sum() + 1) / (len(success) + 2)
         self._offset = math.log(self._base / (1 - self._base))
         self._kernel_of_known = self._kernel(self._z, self._vectors)
@@ -161,9 +163,9 @@ class GaussianProcess:
         )
         self._slopes = _ON_FEATURES / len(FEATURES) * self._weights @ self._z
 
-    def estimate(self, features: Features, vector: Vector) -> Estimate:
+    def estimate(self, features: Features, embedding: Vector | None) -> Estimate:
         """Estimate one run: features of shape ``(12,)``, and its embedding."""
-        z, vector = self._standardized(features), vector.astype(np.float64)
+        z, vector = self._standardized(features), self._padded(embedding)
         kernel = self._kernel(z[None], vector[None])[0]
         prior = _BIAS + _ON_FEATURES / len(FEATURES) * z @ z + _ON_VECTORS * (vector @ vector)
         scaled = self._root * kernel
@@ -182,6 +184,10 @@ class GaussianProcess:
         ]
         main = sorted(effects, key=lambda effect: -abs(effect[2]))[:_REASONS]
         return tuple((name, round(off, 3), round(adds, 3)) for name, off, adds in main if adds)
+
+    def _padded(self, vector: Vector | None) -> _Reals:
+        is_usable = vector is not None and len(vector) == self._width
+        return np.asarray(vector, np.float64) if is_usable else np.zeros(self._width)
 
     def _standardized(self, features: Features) -> _Reals:
         return np.clip((features - self._mean) / self._deviation, -3.0, 3.0)

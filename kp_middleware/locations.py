@@ -121,9 +121,7 @@ def read_settings_file() -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except RecursionError as error:
-        raise SettingsFileError(path, "it is nested too deeply") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsFileError(path, getattr(error, "strerror", None) or str(error)) from error
 
 

@@ -177,10 +177,8 @@ def combine(
                 score = 0.1
             case "many_recoveries":
                 score = min(1.0, score + 0.1)
-            case "single_tool":
+            case _:  # single_tool
                 score = max(0.0, score - 0.1)
-            case _:
-                raise ValueError(f"the formula has no rule {rule!r}")
         adjustments.append(Adjustment(rule, score - before))
     return min(1.0, max(0.0, score)), tuple(adjustments)
 

@@ -93,7 +93,7 @@ class Import:
         self._wanted = wanted
         self._store = store
         self._stages = Stages(store, settings, embedder)
-        self._limits = self._stages.intake.limits
+        self._limits = settings.limits
         self._staged = StagedRuns()
         self._defaults = RunDefaults(
             wanted.domain or settings.domain,

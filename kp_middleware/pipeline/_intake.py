@@ -6,7 +6,7 @@ import random
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from numbers import Real
 from typing import Final, NamedTuple, Self, TypeAlias
 from uuid import UUID
@@ -14,7 +14,6 @@ from uuid import UUID
 from kp_middleware import privacy, recording
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.limits import Limits
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun, ThreadPart, fingerprint
 from kp_middleware.settings import Settings
@@ -110,10 +109,6 @@ class Intake:
     secrets: dict[str, privacy.KnownSecrets] = field(default_factory=dict)
     """Secrets of threads with a paused run, by fingerprint; never written to the file."""
 
-    @cached_property
-    def limits(self) -> Limits:
-        return Limits.from_settings(self.settings)
-
     def keep(self, run: Recorder | SubmittedTrace) -> None:
         """Redact a run and write it, unless it has no step."""
         settings = self.settings
@@ -126,7 +121,9 @@ class Intake:
                 agent_id=settings.agent_id,
             )
         else:
-            recorded = recording.bounded(_with_stricter_privacy(settings, run.trace), self.limits)
+            recorded = recording.bounded(
+                _with_stricter_privacy(settings, run.trace), self.settings.limits
+            )
             if run.owner is not None:
                 recorded = recorded.model_copy(update={"owner": fingerprint(run.owner)})
         if recorded is None:
@@ -220,7 +217,7 @@ class Intake:
             if earlier is not None:
                 parts = (earlier.run, run)  # by start, not in order of writing
                 first, second = sorted(parts, key=lambda part: part.trace.metadata.created_at)
-                run = recording.joined(first, second, self.limits)
+                run = recording.joined(first, second, self.settings.limits)
                 if known:  # one part was written before all secrets were known
                     run = _redacted(run, self.policy, known, is_new=False)
                 seq, aliases = earlier.seq, {one.trace.id for one in parts} - {run.trace.id}

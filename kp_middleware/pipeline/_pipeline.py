@@ -21,7 +21,6 @@ from kp_middleware.embedding import Embedder, shared_embedder
 from kp_middleware.export import Exporter, OwnExporter, Registry
 from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
-from kp_middleware.limits import Limits
 from kp_middleware.locations import unknown_variables
 from kp_middleware.pipeline._delays import is_judging, join_at_exit
 from kp_middleware.pipeline._intake import (
@@ -115,7 +114,7 @@ class Pipeline:
             raise TypeError('gate must be a Gate or None; threshold takes "top 10%"')
         if embedder is ...:
             embedder = shared_embedder(usable.embedder, threads=usable.embedder_threads)
-        self._limits = Limits.from_settings(usable)
+        self._limits = usable.limits
         self._store = storage.SqliteStore.at(usable.db) if store is None else store
         if usable.shared is not None and not isinstance(self._store, storage.SqliteStore):
             raise TypeError(NO_FILE)

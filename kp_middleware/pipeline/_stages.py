@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -54,19 +54,15 @@ _MAX_AGE: Final = 200  # runs after which feedback no longer counts
 _USUAL_RUNS: Final = 1000  # runs that define what is usual, and whose feedback counts
 
 
-class _Fitted(NamedTuple):
-    labelled: Sequence[storage.LabelledRun]
-    process: GaussianProcess
-    width: int  # of its vectors
-
-
 @dataclass
 class Estimator:
     """Estimates the success of runs. Each kind of run is fitted again after feedback."""
 
     table: storage.EstimateTable | None  # None: estimates are off
     embedder: Embedder | None
-    fitted: dict[storage.RunKind, _Fitted] = field(default_factory=dict)
+    fitted: dict[storage.RunKind, tuple[Sequence[storage.LabelledRun], GaussianProcess]] = field(
+        default_factory=dict
+    )
 
     def estimate(
         self, seq: int, trace: ReasoningTrace, own: Features, vector: Vector | None
@@ -79,17 +75,17 @@ class Estimator:
         labelled = table.labelled(kind, before=seq, age=_MAX_AGE, most=_USUAL_RUNS)
         if not labelled:
             return None, None
-        fitted = self.fitted.get(kind)
+        learned, process = self.fitted.get(kind, (None, None))
         if (
-            fitted is None
-            or fitted.labelled != labelled
-            or 1 + table.count(kind, before=seq, most=_USUAL_RUNS) >= fitted.process.current_until
+            process is None
+            or learned != labelled
+            or 1 + table.count(kind, before=seq, most=_USUAL_RUNS) >= process.current_until
         ):
-            fitted = self._fit(table, kind, seq, labelled, own)
-        if fitted is None:
+            process = self._fit(table, kind, seq, labelled, own)
+        if process is None:
             return None, None
-        self.fitted[kind] = fitted
-        found = fitted.process.estimate(own, _padded(fitted.width, vector))
+        self.fitted[kind] = labelled, process
+        found = process.estimate(own, vector)
         return found.p, storage.StoredEstimate(found.raw, found.base, len(labelled), found.reasons)
 
     def _fit(
@@ -99,7 +95,7 @@ class Estimator:
         seq: int,
         labelled: Sequence[storage.LabelledRun],
         own: Features,
-    ) -> _Fitted | None:
+    ) -> GaussianProcess | None:
         """Fit the labeled runs before a run; None if none has features of this version."""
         success = dict(labelled)
         embedder = None if self.embedder is None else self.embedder.name
@@ -113,21 +109,14 @@ class Estimator:
             for run in learned
             if run.p is not None and run.base is not None
         )
-        vectors = [np.frombuffer(run.vector or b"", "<f4") for run in learned]
-        width = max(map(len, vectors))
         seen = table.seen_features(kind, before=seq, most=_USUAL_RUNS)
-        process = GaussianProcess(
+        return GaussianProcess(
             np.array([*(np.frombuffer(one, "<f4") for one in seen if len(one) == own.nbytes), own]),
             np.array([np.frombuffer(run.features, "<f4") for run in learned]),
-            np.array([_padded(width, vector) for vector in vectors]),
+            [np.frombuffer(run.vector or b"", "<f4") for run in learned],
             np.array([success[run.seq] for run in learned]),
             is_trusted=trusted,
         )
-        return _Fitted(labelled, process, width)
-
-
-def _padded(width: int, vector: Vector | None) -> Vector:
-    return np.zeros(width, np.float32) if vector is None or len(vector) != width else vector
 
 
 _WARN_EVERY: Final = 100  # withheld runs: a check takes a millisecond

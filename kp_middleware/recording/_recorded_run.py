@@ -43,7 +43,6 @@ P = TypeVar("P", bound=DocumentPart)
 _NAMES: Final = ("agent_name", "error_type", "model", "thread_id")
 _SUMS: Final = ("duration_ms", "input_tokens", "output_tokens")
 _LATEST: Final = ("complete", "error_type", "confidence_source", "success_source")
-_MOST_VALIDATORS: Final = 100
 _NO_PART: Final = ThreadPart(thread="")
 
 
@@ -173,12 +172,8 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
     is_large = delta is None or len(delta.model_dump_json()) > field_bytes
     is_whole = logged == [step.model_dump(exclude={"step_id"}) for step in trace.steps]
     source = trace.metadata.success_source or "said"
-    metadata = _cut(trace.metadata, NAME_BYTES).model_copy(update={"success_source": None})
-    if (validators := metadata.validated_by) is not None:
-        names = tuple(map(bounded_name, validators[:_MOST_VALIDATORS]))
-        metadata = metadata.model_copy(update={"validated_by": names})
     changes = {
-        "metadata": metadata,
+        "metadata": _cut(trace.metadata, NAME_BYTES).model_copy(update={"success_source": None}),
         "task": _cut(trace.task, field_bytes),
         "steps": trace.steps if is_whole else _numbered(logged),
         "outcome": _cut(trace.outcome, field_bytes),
