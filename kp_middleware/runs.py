@@ -3,10 +3,11 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import BaseModel
 
+from kp_middleware.core.evaluation import Ending
 from kp_middleware.core.formula import Shape
 from kp_middleware.outbox_items import OutboxItem
 from kp_middleware.traces import ReasoningTrace
@@ -84,6 +85,19 @@ class RecordedRun(BaseModel, frozen=True):
     redactions: dict[str, int] = {}  # counts before it was stored, by label
     owner: str | None = None  # the fingerprint of its owner, such as a customer
     recalled: tuple[str, ...] = ()  # ids of the traces recalled in it
+
+    @property
+    def ending(self) -> Ending:
+        """The success and confidence, with their sources."""
+        success, confidence = self.trace.metadata.success, self.trace.outcome.confidence
+        return Ending(success, confidence, self.success_source, self.confidence_source)
+
+    def ended(self, ending: Ending) -> Self:
+        """Return the same run with another ending."""
+        success, confidence, *sources = ending
+        trace = self.trace.ended(success=success, confidence=confidence)
+        changes = dict(zip(("success_source", "confidence_source"), sources, strict=True))
+        return self.model_copy(update={"trace": trace, **changes})
 
 
 def fingerprint(name: str) -> str:

@@ -51,10 +51,28 @@ class Ending(NamedTuple):
         """Return the ending with an extracted outcome, unless one was reported."""
         if self.success_source != "assumed":
             return self
-        ending = self._replace(success=success, success_source="extracted")
-        if self.confidence_source == "said":
+        is_said = self.confidence_source == "said"
+        return self.reported(success, None if is_said else confidence, "extracted")
+
+    def reported(self, success: bool | None, confidence: float | None, source: str) -> "Ending":  # noqa: FBT001 - an outcome
+        """Return the ending after a report, in which None means not stated.
+
+        A success without a confidence replaces one that nobody stated, and that of an extractor
+        that was wrong.
+        """
+        ending = self
+        if success is not None:
+            ending = ending._replace(success=success, success_source=source)
+        if confidence is not None:
+            return ending._replace(confidence=confidence, confidence_source=source)
+        replaced = {"assumed", "estimated"}
+        if self.success_source == "extracted" and ending.success != self.success:
+            replaced.add("extracted")
+        default = default_confidence(success=ending.success)
+        stays = success is None or default == self.confidence
+        if stays or self.confidence_source not in replaced:
             return ending
-        return ending._replace(confidence=confidence, confidence_source="extracted")
+        return ending._replace(confidence=default, confidence_source="assumed")
 
     def with_estimate(self, p: float | None) -> "Ending":
         """Return the ending with an estimated confidence, unless one was reported.

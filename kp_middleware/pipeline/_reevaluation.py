@@ -5,13 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
-from kp_middleware.core.evaluation import (
-    Ending,
-    Evaluation,
-    RunFacts,
-    default_confidence,
-    evaluate,
-)
+from kp_middleware.core.evaluation import Evaluation, RunFacts, evaluate
 from kp_middleware.core.formula import Weights
 from kp_middleware.core.gates import Gate, SettingsGate
 from kp_middleware.errors import TraceNotFoundError
@@ -45,7 +39,8 @@ class Reevaluation:
             before = self.store.outcome(feedback.trace_id)
             if before is None:
                 raise TraceNotFoundError(f"no run has the id {feedback.trace_id[:100]!r}")
-            ending, given = _ended(feedback, before.ending), (feedback.success, feedback.confidence)
+            given = feedback.success, feedback.confidence
+            ending = before.ending.reported(*given, "feedback")
             if before.last_feedback == given and ending[:2] == before.ending[:2]:
                 return False
             given_at = instant(feedback.given_at_s)
@@ -105,18 +100,3 @@ class Reevaluation:
         )
         verdict = found.verdict._replace(key=None, credit=None, chosen=None)
         return self.save(seq, found._replace(verdict=verdict), before)
-
-
-def _ended(feedback: Feedback, before: Ending) -> Ending:
-    ending = before
-    if feedback.success is not None:
-        ending = ending._replace(success=feedback.success, success_source="feedback")
-    if feedback.confidence is not None:
-        return ending._replace(confidence=feedback.confidence, confidence_source="feedback")
-    replaced = {"assumed", "estimated"} if feedback.success is not None else {"assumed"}
-    if before.success_source == "extracted" and ending.success != before.success:
-        replaced.add("extracted")  # the confidence of an extractor that was wrong
-    confidence = default_confidence(success=ending.success)
-    if before.confidence_source not in replaced or confidence == before.confidence:
-        return ending
-    return ending._replace(confidence=confidence, confidence_source="assumed")

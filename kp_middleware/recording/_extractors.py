@@ -75,12 +75,7 @@ class Extractors:
                 shield.swallow("outcome", error, "an outcome extractor failed and was skipped")
                 continue
             if outcome is not None:
-                is_stated = run.confidence_source == "said"
-                confidence = run.trace.outcome.confidence if is_stated else outcome
-                trace = run.trace.ended(success=outcome >= LIKELY, confidence=confidence)
-                source = "said" if is_stated else "extracted"
-                changes = {"success_source": "extracted", "confidence_source": source}
-                return run.model_copy(update={"trace": trace, **changes})
+                return run.ended(run.ending.with_extracted(outcome >= LIKELY, outcome))
         return run
 
 

@@ -257,24 +257,10 @@ def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedR
 def ended(
     run: RecordedRun, *, success: bool | None = None, confidence: float | None = None
 ) -> RecordedRun:
-    """End a paused run that was never resumed; with a ``success`` it is complete.
-
-    Without a confidence, the stated one is retained, or else the default for ``success`` is used.
-    """
-    trace = run.trace
-    sources: dict[str, Source] = {}
-    if success is None:
-        success, complete = trace.metadata.success, run.complete
-    else:
-        complete, sources["success_source"] = True, "said"
-    if confidence is not None:
-        sources["confidence_source"] = "said"
-    elif success == trace.metadata.success or run.confidence_source != "assumed":
-        confidence = trace.outcome.confidence
-    else:
-        confidence = default_confidence(success=success)
-    changed = trace.ended(success=success, confidence=confidence)
-    final = run.model_copy(update={"trace": changed, "complete": complete, "part": None, **sources})
+    """End a paused run that was never resumed; with a ``success`` it is complete."""
+    complete = run.complete or success is not None
+    final = run.ended(run.ending.reported(success, confidence, "said"))
+    final = final.model_copy(update={"complete": complete, "part": None})
     return final if run.error_type is None else _mark_fatal(final)
 
 
