@@ -212,9 +212,9 @@ _DEFAULTS: Final[Mapping[str, Any]] = asdict(Pace())
 
 
 def unpack_pace(pace: str, stops: str, key_hash: str) -> Pace:
-    """Return a stored pace for the API key with this hash."""
-    values = json.loads(pace)
-    return Pace(**values | {"stopped_at": json.loads(stops).get(key_hash, _NEVER)})
+    """Return a stored pace for the API key with this hash, without fields of newer releases."""
+    values = json.loads(pace or "{}") | {"stopped_at": json.loads(stops).get(key_hash, _NEVER)}
+    return Pace(**{name: values[name] for name in values.keys() & _DEFAULTS.keys()})
 
 
 def pack_pace(pace: Pace, stops: str, key_hash: str) -> tuple[str, str]:

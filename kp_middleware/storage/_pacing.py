@@ -152,7 +152,7 @@ def read_paces(path: Path) -> list[AgentPace]:
 
 
 def unpack_agent_pace(registry: str, agent: str, pace: str, stops: str) -> AgentPace:
-    return AgentPace(registry, agent, Pace(**json.loads(pace or "{}")), json.loads(stops))
+    return AgentPace(registry, agent, unpack_pace(pace, "{}", ""), json.loads(stops))
 
 
 def lift_stops(path: Path) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from kp_middleware.errors import DatabaseError
 from kp_middleware.rate_limit import Pace
-from kp_middleware.storage import PacingTable
+from kp_middleware.storage import PacingTable, read_paces
 
 PACING = Pace(
     full_at=1.0,
@@ -53,6 +53,15 @@ def test_what_was_put_is_got(table_of, pacing):
     put(table_of(), pacing)
 
     assert get(table_of()) == pacing
+
+
+def test_what_a_newer_release_adds_is_ignored(table_of, path):
+    put(table_of(), PACING)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE paces SET pace = json_set(pace, '$.mood', 'calm')")
+
+    assert get(table_of()) == PACING
+    assert [row.pace.tries for row in read_paces(path)] == [11]
 
 
 def test_the_file_is_for_the_user_alone(table_of, path):
