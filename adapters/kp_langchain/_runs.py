@@ -2,7 +2,6 @@
 
 import re
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import ModuleType
@@ -56,9 +55,6 @@ _INTERNAL_TAGS: Final = ("seq:step", "graph:step", "map:key", "retry:attempt", "
 _DEFAULT_NAMES: Final = ("LangGraph", "Runnable")
 _INTERRUPT_ID: Final = re.compile("[0-9a-f]{32}").fullmatch  # an interrupt's id
 _graph_handlers: Final[dict[type[BaseCallbackHandler], type[BaseCallbackHandler]]] = {}
-
-
-_lock = threading.RLock()
 _runs_by_pipeline: Final[WeakValueDictionary[int, SpanTree]] = WeakValueDictionary()
 
 
@@ -70,8 +66,7 @@ def default_pulse() -> "KnowledgePulse":
 
 def runs_of(kp: Recording) -> SpanTree:
     """Return the live runs of a pipeline, shared by its handlers."""
-    with _lock:
-        return _runs_by_pipeline.setdefault(id(kp), SpanTree(kp))
+    return _runs_by_pipeline.setdefault(id(kp), SpanTree(kp))
 
 
 def current_run_id() -> int | None:
@@ -90,9 +85,7 @@ def current_run() -> CurrentRun | None:
 
 
 def _reset_after_fork() -> None:
-    """Reset the locks in a forked child, and leave live runs to the parent."""
-    global _lock  # noqa: PLW0603
-    _lock = threading.RLock()
+    """Leave live runs to the parent of a forked child."""
     for runs in [*_runs_by_pipeline.values()]:
         runs.abandon_in_child()
 

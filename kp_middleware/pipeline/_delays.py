@@ -75,10 +75,10 @@ class JudgeRunner:
 
     def ask_judge(self, store: storage.Store, seq: int, trace: ReasoningTrace) -> None:
         """Store the judge's answer, unless the outcome of the run is known."""
-        run = store.unconfirmed_thread(seq)
-        if run is None or run not in self.judges:
+        run, ending = store.stored(seq).thread, store.ending(seq)
+        if run not in self.judges or ending.success_source != "assumed":
             return
-        p = self._answer(self.judges[run], ended_trace(trace, store.ending(seq)))
+        p = self._answer(self.judges[run], ended_trace(trace, ending))
         if p is not None:
             with store.transaction():
                 store.save_ending(seq, store.ending(seq).with_extracted(p >= LIKELY, p))

@@ -92,7 +92,7 @@ _SHARE_CREDIT: Final = """
 _RECORDED: Final = "FROM traces WHERE score IS NULL AND state = 'recorded' AND shared_seq IS NULL"
 _STORED: Final = f"""
     SELECT {document_sql("d.body")}, t.step_count, t.tool_count, t.recovery_count, t.score,
-           coalesce(a.said, '')
+           coalesce(a.said, ''), coalesce(t.thread_id, t.id)
     FROM traces t JOIN documents d ON d.trace_seq = t.seq
       LEFT JOIN asked a ON a.trace_seq = t.seq
     WHERE t.seq = ?
@@ -342,10 +342,6 @@ class SqliteStore(Queries):
 
     def ending(self, seq: int) -> Ending:
         return self._all(Ending, f"SELECT {ENDING} FROM traces t WHERE seq = ?", (seq,))[0]
-
-    def unconfirmed_thread(self, seq: int) -> str | None:
-        sql = "SELECT coalesce(thread_id, id) FROM traces WHERE seq = ?"
-        return self._text(f"{sql} AND success_source = 'assumed'", (seq,))
 
     def save_ending(self, seq: int, ending: Ending) -> None:
         self._run(

@@ -56,6 +56,7 @@ class StoredRun(NamedTuple):
     recoveries: int
     score: float | None  # None: not scored
     user_text: str = ""  # for recall
+    thread: str = ""  # its thread id, else its own id
 
 
 class StoredVersion(NamedTuple):
@@ -221,9 +222,6 @@ class Store(Protocol):
 
     def save_recall_vector(self, seq: int, embedder: str, vector: bytes) -> None:
         """Store the vector of the first line of a run's user text, for recall."""
-
-    def unconfirmed_thread(self, seq: int) -> str | None:
-        """Return the thread id of a run, else its own id; None unless its success is assumed."""
 
     def history(self, seq: int, domain: str, *, let_through_at: str | None = None) -> GateHistory:
         """Return the earlier runs of the domain for the gate.
