@@ -283,30 +283,21 @@ def read_langsmith(values: Iterable[object], context: ImportContext) -> Iterator
     )
     runs = (row if "run_type" in row or as_name(row.get("trace_id")) else {} for row in objects)
     for key, rows in _group_by_trace(runs, _LANGSMITH, context):
-        agents = {as_name(row.get("id")): _agent_name(row) for row in rows}
-        for row in rows:
-            row["parent_agent"] = agents.get(as_name(row.get("parent_run_id")))
         feedback = (stats for row in rows for stats in as_dict(row, "feedback_stats").values())
         success = mean_verdict(as_dict(stats).get("avg") for stats in feedback)
         yield from _single_run(key, rows, _LANGSMITH, context, success=success)
 
 
-def _agent_name(row: Json) -> str | None:
-    return as_name(as_dict(row, "extra", "metadata").get("lc_agent_name"))
-
-
 def _read_langsmith_run(row: Json) -> SpanContent:
-    """Read a run of LangSmith; a chain is an agent if it is outermost or of another agent."""
-    extra, agent = as_dict(row, "extra"), _agent_name(row)
-    parent = as_name(row.get("parent_run_id"))
+    extra = as_dict(row, "extra")
     metadata, params = as_dict(extra, "metadata"), as_dict(extra, "invocation_params")
     kind = _kind_of(row.get("run_type"))
-    if kind == "chain" and (parent is None or (agent and row["parent_agent"] != agent)):
+    if kind == "chain" and as_name(row.get("parent_run_id")) is None:
         kind = "agent"
     usage = as_dict(row, "outputs", "usage_metadata") or as_dict(metadata, "usage_metadata")
     return _span_content(
         kind,
-        agent or "" if kind == "agent" else _row_name(row),
+        as_text(metadata.get("lc_agent_name")) if kind in ROOT_KINDS else _row_name(row),
         row.get("inputs"),
         row.get("outputs"),
         first_text({**params, **metadata}, "ls_model_name", "model", "model_name") or None,
@@ -353,7 +344,9 @@ def _unpack_observations(values: Iterable[object]) -> Iterator[object]:
 
 
 def _read_observation(row: Json) -> SpanContent:
-    attributes = as_dict(parse_json(row.get("metadata")), "attributes")
+    metadata = as_dict(parse_json(row.get("metadata")))
+    agent, thread = (parse_json(metadata.get(key)) for key in ("lc_agent_name", "thread_id"))
+    attributes = as_dict(metadata, "attributes")
     kind = span_kind(attributes) or _kind_of(row.get("type"))
     message = as_text(_field(row, ("status_message", "statusMessage")))
     failed, session = row.get("level") == "ERROR", _field(row, ("session_id", "sessionId"), as_name)
@@ -365,7 +358,7 @@ def _read_observation(row: Json) -> SpanContent:
     own = read_span(_row_name(row), attributes, kind=kind)  # what Langfuse left in them
     content = _span_content(
         kind,
-        own.name or _row_name(row),
+        own.name or (as_text(agent) if kind == "chain" else _row_name(row)),
         parse_json(row.get("input")),
         parse_json(row.get("output")),
         _field(row, ("model", "providedModelName"), as_name),
@@ -374,7 +367,7 @@ def _read_observation(row: Json) -> SpanContent:
     return content._replace(
         call_id=content.call_id or own.call_id,
         error=parse_repr(failed and (message or "error")),
-        conversation=session or own.conversation,
+        conversation=session or own.conversation or as_name(thread),
     )
 
 
@@ -400,7 +393,7 @@ def _span_content(
     answers = [message for message in outputs if message.role == "assistant"]
     return SpanContent(
         kind,
-        label if kind == "agent" else "",
+        label,
         answer=last_text(answers) or text_by_key(output, ANSWER_KEYS) or None,
         complete=None if output is None else not (outputs and outputs[-1].calls),
         task=requests[-1] if requests else text_by_key(input_, TASK_KEYS),

@@ -65,15 +65,16 @@ _KINDS: Final[dict[str, dict[str, Kind]]] = {
     "traceloop.span.kind": {"workflow": "agent", "agent": "agent", "task": "chain", "tool": "tool"},
 }
 _CONVERSATION_PROPERTIES: Final = ("session_id", "thread_id", "conversation_id", "chat_id")
+_PROPERTIES: Final = "traceloop.association.properties."
 _CONVERSATION_KEYS: Final = (
     "gen_ai.conversation.id",
-    *(f"traceloop.association.properties.{key}" for key in _CONVERSATION_PROPERTIES),
+    *(f"{_PROPERTIES}{key}" for key in _CONVERSATION_PROPERTIES),
 )
 _MAX_CHARACTERS: Final = 1 << 20
 _KEPT_PREFIXES: Final = (
     *("gen_ai.", "openinference.", "traceloop.", "llm.", "input.", "output.", "tool", "agent."),
     *("graph.node.id", "session.id", "final_result", "error.type", "strands.", "retrieval."),
-    *("pydantic_ai.all_messages", "task_description"),
+    *("pydantic_ai.all_messages", "task_description", "metadata"),
 )
 _DROPPED_PREFIXES: Final = (
     *("gen_ai.tool.definitions", "gen_ai.system_instructions", "gen_ai.tool.description"),
@@ -276,10 +277,11 @@ def _genai(kind: Kind, name: str, attributes: Attributes, events: Sequence[Event
     if as_dict(final).keys() >= {"calls", "approvals"}:  # it waits for a person
         is_final = False
     request = latest_request(_messages(attributes, events, "input"))
-    own = ("traceloop.entity.name",) if attributes.get("traceloop.span.kind") == "agent" else ()
+    own = ["gen_ai.agent.name", "gen_ai.workflow.name", f"{_PROPERTIES}lc_agent_name"]
+    own += ["traceloop.entity.name"] if attributes.get("traceloop.span.kind") == "agent" else []
     return SpanContent(
         kind,
-        first_text(attributes, "gen_ai.agent.name", "gen_ai.workflow.name", *own),
+        first_text(attributes, *own),
         answer=(is_final and final) or last_text(_messages(attributes, events, "output")) or None,
         request=request,
         task=request if attributes.get("gen_ai.operation.name") in _GROUPS else "",
@@ -366,10 +368,14 @@ def _openinference(kind: Kind, name: str, attributes: Attributes) -> SpanContent
         )
     request = first_text(attributes, "task_description", "input.value")  # the first of CrewAI
     output = parse_json(attributes.get("output.value"))
+    own = {
+        **as_dict(parse_json(attributes.get("metadata"))),
+        **(attributes if kind == "agent" else {}),
+    }
     answer = last_text(_parse(_unflatten(attributes, "llm.output_messages.", "message")))
     return SpanContent(
         kind,
-        first_text(attributes, "agent.name", "graph.node.id") if kind == "agent" else "",
+        first_text(own, "agent.name", "graph.node.id", "lc_agent_name"),
         answer=answer or text_by_key(output, ANSWER_KEYS) or None,
         output=output,
         request="" if request.startswith(("{", "[")) else request,

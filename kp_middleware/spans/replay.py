@@ -178,10 +178,19 @@ def replay(root: BufferedSpan, recorder: Recorder) -> bool:
     The recorder is the run's own, or that of the run around it.
     """
     spans = _without_duplicates(root)
+    for span in spans:
+        if span.kind == "chain" and _is_of_another_agent(span):
+            span.kind = "agent"
     if has_work(root) and not any(_has_content(span.content) for span in spans):
         return False
     _StepWriter(root, spans, recorder).write()
     return True
+
+
+def _is_of_another_agent(span: BufferedSpan) -> bool:
+    """Return whether a chain names another agent than the spans around it, as LangChain's do."""
+    outer = (one.content.name for one in span.ancestors() if one.kind in ROOT_KINDS)
+    return span.content.name not in {"", next(filter(None, outer), "")}
 
 
 def _has_content(content: SpanContent) -> bool:
@@ -194,8 +203,6 @@ def _has_content(content: SpanContent) -> bool:
 def _without_duplicates(root: BufferedSpan) -> list[BufferedSpan]:
     """Return the spans of a run; ignore copies by a second instrumentation than the root's."""
     spans = root.subtree()
-    if all(span.scope == root.scope for span in spans):
-        return spans
 
     def position(span: BufferedSpan) -> tuple[BufferedSpan, Kind | None]:
         own = (outer for outer in span.ancestors() if outer.scope == root.scope)

@@ -238,3 +238,14 @@ def test_a_run_that_raised_failed_by_its_own_word(read):
     (run,), _ = read("langsmith", lines(root, *others))
 
     assert (run.error_type, run.success_source) == ("ValueError", "said")
+
+
+def test_the_thread_of_langchain_is_in_langfuses_metadata(read):
+    rows = [
+        {**one, "session_id": None, "metadata": {**one.get("metadata", {}), "thread_id": '"talk"'}}
+        for one in langfuse_observations()
+    ]
+
+    (run,), _ = read("langfuse", lines(*rows))
+
+    assert run.thread_id == "talk"

@@ -221,6 +221,30 @@ def test_without_the_adapter_langchain_is_heard_with_its_messages_unwrapped(
     assert [step.input for step in run.trace.steps if step.type == "tool_call"] == [{"a": 1}] * 2
 
 
+@pytest.mark.parametrize(
+    ("chain", "named"),
+    [
+        ({"traceloop.span.kind": "task"}, "traceloop.association.properties.lc_agent_name"),
+        ({"openinference.span.kind": "CHAIN"}, None),
+    ],
+)
+def test_an_inner_agent_of_langchain_is_told_by_the_name_in_its_metadata(
+    tracer, collector, chain, named
+):
+    def inner(name):
+        given = {named: name} if named else {"metadata": json.dumps({"lc_agent_name": name})}
+        return tracer.start_as_current_span("model", attributes=chain | given)
+
+    with agent(tracer, "cook"), inner("cook"):
+        model(tracer, call("ask"), asked="An egg?")
+        with tool(tracer, "ask"), inner("hen"), inner("hen"):
+            model(tracer, text("Yes."))
+
+    [run] = collector.runs
+    assert run.agent_name == "cook"
+    assert [facts.agent for facts in run.facts] == [None, None, None, "hen"]
+
+
 def test_rule_12_inside_a_captured_function_a_run_is_a_part_of_its(tracer, collector):
     around = collector.start_recording("python")
 
