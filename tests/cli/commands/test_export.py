@@ -78,7 +78,7 @@ def test_they_are_redacted_at_their_own_level_and_by_the_user_s_own_rules(export
         (["--after", "a"], ["b", "c"]),
         (["-q", "write"], ["b"]),
         (["--state", "recorded"], ["c"]),
-        (["-d", "law"], []),
+        (["-d", "code"], ["b"]),
     ],
     ids=" ".join,
 )
