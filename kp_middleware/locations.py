@@ -154,7 +154,8 @@ def variables(settings_cls: "type[BaseSettings]") -> Source:
     from pydantic_settings import EnvSettingsSource
 
     spelled = {name.upper(): name for name in os.environ}
-    values = EnvSettingsSource(settings_cls)()
+    is_any = any(name.startswith("KP_") for name in spelled)  # the source takes a millisecond
+    values = EnvSettingsSource(settings_cls)() if is_any else {}
     return Source(values, {name: spelled[f"KP_{name}".upper()] for name in values})
 
 

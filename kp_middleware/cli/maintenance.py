@@ -87,7 +87,9 @@ def prune(db: Path, *, older: str | None, yes: bool, **criteria: Any) -> None:
         pruning, history = Pruning(file), History(file)
         selected = pruning.select(before=older, **criteria)
         count, counts = pruning.count(selected), history.counts()
-        waiting = pruning.count({**selected, "unshipped": True}) - count
+        waiting = 0
+        if any(history.shared_backlog()):
+            waiting = pruning.count({**selected, "unshipped": True}) - count
         if yes:
             batches = progress(pruning.batches(selected), count, label="runs removed", size=int)
             count = 0

@@ -113,7 +113,8 @@ def run_as_json(run: Run) -> dict[str, Any]:
 
 
 def _step_as_json(step: StepRecord) -> dict[str, Any]:
-    known = {name: value for name, value in asdict(step).items() if value is not None}
+    values = ((name, getattr(step, name)) for name in step.__slots__)  # asdict copies each
+    known = {name: value for name, value in values if value is not None}
     return {"step_id": known.pop("number"), **known}
 
 
