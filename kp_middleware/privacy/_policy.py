@@ -112,7 +112,7 @@ def engine_time_limit() -> Iterator[None]:
 ENGINE_TROUBLE = frozenset(("engine_missing", "engine_failed", "redactor_timeout"))
 """The reasons of a RedactionError that an engine causes, not the text."""
 
-_REMEMBERED = 256  # texts, most of which are searched twice
+_REMEMBERED = 1000  # texts, about those of a long run: each is searched twice
 
 Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int, str]]]
 """A function that returns the start, end and label of each finding; they may overlap."""
