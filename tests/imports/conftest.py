@@ -1,6 +1,7 @@
 """Files in the formats of other tools, and what their readers make of them."""
 
 import json
+import sys
 from collections import deque
 from contextlib import closing
 from itertools import chain
@@ -13,6 +14,8 @@ from kp_middleware.imports import ImportContext, RunDefaults, read_runs
 from kp_middleware.pipeline import Import, ImportRequest
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
+
+sys.path.append(str(Path(__file__).parents[1] / "adapters"))
 
 
 @pytest.fixture
