@@ -5,7 +5,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import exact
@@ -236,6 +236,7 @@ class SuccessRecord(NamedTuple):
 class Overview(NamedTuple):
     scores: ScoreSlices
     funnel: Funnel
+    outcomes: tuple[int, int] = (0, 0)  # succeeded, failed
     last: LastDecisions = LastDecisions()  # regardless of ``since``
     novelty: tuple[NoveltyDay, ...] = ()
     tools: tuple[ToolUse, ...] = ()  # the most used first
@@ -298,11 +299,13 @@ class Overviews(Listing, Statistics):
         self._run("BEGIN")
         try:
             first = 0 if since is None else self.first_since(since)
-            funnel, seen = self.funnel(first=first), self.seen(since or "")
+            scope: Any = {"first": first, "since": since or ""}
+            funnel, seen = self.funnel(**scope), self.seen(since or "")
             weeks = {"first": first, "weeks": _WEEKS}
             return Overview(
                 scores=self.scores(since=since),
                 funnel=funnel,
+                outcomes=self.outcomes(**scope),
                 last=self.last_decisions(),
                 novelty=(*self._novelty(first, nth=max(1, funnel.recorded // _SAMPLE)),),
                 tools=(*self.tools(first=first, counts_runs=False),),

@@ -123,11 +123,19 @@ _WITHOUT_TOKENS: Final = """
     WHERE model IS NOT NULL
 """
 BACKLOG: Final = f"SELECT (SELECT count(*) {_UNSCORED} 'recorded'), (SELECT count(*) {_OPEN})"
-_REACHED: Final = """
-    SELECT iif(:first, (SELECT count(*) FROM traces WHERE +seq >= :first),
-                       (SELECT count(*) FROM traces)),
-           (SELECT count(*) FROM traces WHERE decision = 'forward' AND seq >= :first)
-"""  # the plus sign: counted in an index, not in the wide rows
+_SINCE: Final = "seq >= :first AND (:first = 0 OR started_at >= :since)"  # imports are older
+_REACHED: Final = f"""
+    SELECT (SELECT count(*) FROM traces WHERE started_at >= :since),
+           (SELECT count(*) FROM traces WHERE decision = 'forward' AND {_SINCE})
+"""
+_OUTCOMES: Final = f"""
+    SELECT (SELECT count(*) FROM traces INDEXED BY traces_done WHERE success = 1
+              AND state = 'scored' AND success_source <> 'assumed' AND {_SINCE})
+           + (SELECT count(*) FROM traces INDEXED BY traces_unscored WHERE score IS NULL
+              AND success = 1 AND state <> 'scored' AND success_source <> 'assumed' AND {_SINCE}),
+           (SELECT count(*) FROM traces INDEXED BY traces_failed WHERE success = 0
+              AND (state <> 'paused' OR success_source <> 'assumed') AND {_SINCE})
+"""
 _QUEUED: Final = "SELECT state, count(*) FROM outbox WHERE trace_seq >= ? GROUP BY state"
 _BLOCKED: Final = """
     SELECT coalesce(reason, 'unknown'), count(*) FROM outbox
@@ -287,10 +295,11 @@ class Statistics(Queries):
         without, total = self._row(_WITHOUT_TOKENS, (_RECENT,))
         return without, total
 
-    def funnel(self, *, first: int = 0) -> Funnel:
+    def funnel(self, *, first: int = 0, since: str = "") -> Funnel:
+        """Count the runs at each stage since an instant; ``first`` is the lowest ``seq`` since."""
         queued = Counter(dict[str, int](self._run(_QUEUED, (first,))))
         facts = (
-            *self._row(_REACHED, {"first": first}),
+            *self._row(_REACHED, {"first": first, "since": since}),
             queued.total(),
             queued["pending"] + queued["sending"],
             queued["sent"],
@@ -300,6 +309,11 @@ class Statistics(Queries):
             *self._row(_PRIVATE, (first,)),
         )
         return Funnel._make(facts)
+
+    def outcomes(self, *, first: int = 0, since: str = "") -> tuple[int, int]:
+        """Count the runs that are known to have succeeded, and those that failed."""
+        succeeded, failed = self._row(_OUTCOMES, {"first": first, "since": since})
+        return succeeded, failed
 
     def groups(self, by: str) -> list[GroupCounts]:
         """Return the statistics by ``domain``, ``model``, ``day`` or ``week``.

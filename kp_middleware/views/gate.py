@@ -77,12 +77,12 @@ def success_warning(record: SuccessRecord, backlog: ReviewBacklog) -> str | None
 def record_in_words(record: SuccessRecord) -> str | None:
     if not record.known:
         return None
+    known = counted(record.known, "run")
+    words = f"{record.succeeded:,} of {known} with a confirmed outcome succeeded"
     if not record.forwarded_known:
-        return f"{record.succeeded:,} of {record.known:,} runs with a confirmed outcome succeeded"
+        return words
     chosen = "chosen by the gate" if record.some_stay else "forwarded"
-    forwarded = f"of {record.forwarded_known:,} {chosen} with a known outcome"
-    all_ = f"of all {record.known:,}: {record.succeeded:,}"
-    return f"{forwarded} {record.forwarded_succeeded:,} succeeded; {all_} (confirmed outcomes only)"
+    return f"{words}; {record.forwarded_succeeded:,} of the {record.forwarded_known:,} {chosen}"
 
 
 _BEST_TENTH: Final = "top 10%"

@@ -142,7 +142,7 @@ def success_by_score(endings: Sequence[storage.Endings], links: Links) -> Chart:
     for ending in endings:  # the area under the ROC curve
         pairs += ending.succeeded * (below + ending.failed / 2)
         below += ending.failed
-    caption = "A successful run scores higher than a failed one in"
+    caption = "In 30 days, a successful run scores higher than a failed one in"
     caption += f" {100 * pairs / succeeded / failed:.0f}% of all pairs; chance is 50%"
     columns, rows = [], []
     for name, good, bad, href in _score_bins(endings, 10, links):

@@ -101,8 +101,7 @@ def _totals(
     overview: storage.Overview, links: Links, prices: Prices, spent: Spending
 ) -> Iterator[tuple[str, int | str, str | None, bool]]:
     """Yield the totals: name, value, link, and whether it is a loss."""
-    scores, found, days = overview.scores, overview.funnel, overview.days
-    succeeded, failed = sum(day.succeeded for day in days), sum(day.failed for day in days)
+    scores, found, (succeeded, failed) = overview.scores, overview.funnel, overview.outcomes
     known = succeeded + failed
     part = percent(succeeded, known) if known else ""
     reached = "cleared" if scores.threshold is None else f"at or above {exact(scores.threshold)}"

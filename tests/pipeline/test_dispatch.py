@@ -197,7 +197,7 @@ def test_what_somebody_says_has_failed_stays(kp, submit, registry, stored, type_
     assert registry.documents == {}
     assert "its task is known to have failed" in stored(name)["reason"]
     assert WAITS not in stored(name)["reason"]
-    told = "of 1 chosen by the gate with a known outcome 0 succeeded"
+    told = "0 of the 1 chosen by the gate"
     assert told in type_command("status").output
 
 

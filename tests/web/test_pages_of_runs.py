@@ -260,7 +260,7 @@ def test_costs_are_on_every_page_where_there_are_prices(shown):
 
 
 def test_the_overview_is_of_30_days_and_so_are_its_links(change, shown):
-    assert "30 days" not in shown.get(OVERVIEW).text
+    assert "The 30 days up to" not in shown.get(OVERVIEW).text
     changed = change("UPDATE traces SET started_at = '2026-09-01T08:00' WHERE id LIKE '%one'")
 
     page = changed.get(OVERVIEW).text

@@ -72,7 +72,7 @@ def test_calibrate_counts_only_what_is_known(ended, db, as_json):
     assert (at["let_through"], at["succeeded"], at["known"]) == (6, 2, 3)
     told = typed("--db", str(db), "calibrate", columns=160)
     assert "2 of 3 known (" in told
-    assert "of 3 forwarded with a known outcome 2 succeeded; of all 3: 2" in told
+    assert "2 of 3 runs with a confirmed outcome succeeded; 2 of the 3 forwarded" in told
 
 
 def test_what_was_forwarded_is_held_beside_all_runs(ended, db, as_json):
@@ -85,9 +85,7 @@ def test_what_was_forwarded_is_held_beside_all_runs(ended, db, as_json):
 
     found = as_json("status")
 
-    told = (
-        "of 9 forwarded with a known outcome 8 succeeded; of all 41: 17 (confirmed outcomes only)"
-    )
+    told = "17 of 41 runs with a confirmed outcome succeeded; 8 of the 9 forwarded"
     assert found["successes"]["in_words"] == told
     assert found["successes"]["warning"] is None
     assert found["troubles"] == []
