@@ -51,7 +51,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 # Exit codes
 ATTENTION: Final = 3  # `doctor` or `redact --check` reports a problem; runs remain to be sent
-EMPTY: Final = 4  # nothing matched, and --fail-empty was given
+EMPTY: Final = 4  # nothing to write, or to print with --fail-empty
 UNREACHABLE: Final = 5  # the registry is unreachable
 BLOCKED: Final = 6  # redaction blocks a run
 INTERRUPTED: Final = 130

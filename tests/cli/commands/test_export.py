@@ -28,8 +28,9 @@ def exported(type_command):
 
     def export(*words):
         result = type_command("export", *words)
-        assert result.exit_code == 0, result.stderr
-        return [ReasoningTrace.model_validate_json(line) for line in result.stdout.splitlines()]
+        traces = [ReasoningTrace.model_validate_json(line) for line in result.stdout.splitlines()]
+        assert result.exit_code == (0 if traces else 4), result.stderr
+        return traces
 
     return export
 
