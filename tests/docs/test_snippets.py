@@ -23,7 +23,7 @@ TRACES = {
     "README.md": 2,
     "docs/confidence.md": 0,
     "docs/gates.md": 1,
-    "docs/index.md": 2,
+    "docs/index.md": 1,
     "docs/inspecting.md": 0,
     "docs/kubernetes.md": 1,
     "docs/langchain.md": 7,
