@@ -167,7 +167,6 @@ def trace_html(
         step.number: prices.in_words(prices.cost(step.model, step.input_tokens, step.output_tokens))
         for step in trace.steps
     }
-    newest = f"the {storage.MOST_POINTS:,} newest; kp-middleware similar compares all"
     return render(
         "trace.html",
         run=trace,
@@ -184,7 +183,7 @@ def trace_html(
         body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
         body_bytes=len((body or "").encode()),
         similar=Table(("Objective", "Score", "Similarity"), rows),
-        compared="all others" if similar.compared < storage.MOST_POINTS - 1 else newest,
+        compared=storage.MOST_POINTS,
         map=trace_map(similar.points, domains, links, nearest=nearest)
         if extent.is_single and nearest
         else None,

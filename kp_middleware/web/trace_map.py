@@ -15,11 +15,10 @@ _RADII: Final = {"spot": 3.5, "faint-spot": 3.5, "cleared-spot": 5.5, "this-spot
 
 
 class SimilarRuns(NamedTuple):
-    """A run, the most similar runs, then others; similarities; the number of runs compared."""
+    """A run, the most similar runs, then others; and the similarities."""
 
     points: tuple[MapPoint, ...] = ()
     similarities: tuple[float, ...] = ()
-    compared: int = 0
 
     @classmethod
     def from_points(cls, points: Sequence[MapPoint]) -> Self:
@@ -34,7 +33,7 @@ class SimilarRuns(NamedTuple):
         near = [int(at) for at in np.argsort(-cosines, kind="stable")[:6]]
         others = (point for at, point in enumerate(points[1:]) if at not in near)
         ordered = (points[0], *(points[at + 1] for at in near), *others)
-        return cls(ordered, tuple(float(cosines[at]) for at in near), len(points) - 1)
+        return cls(ordered, tuple(float(cosines[at]) for at in near))
 
 
 def trace_map(
@@ -44,8 +43,7 @@ def trace_map(
     if len(points) < 3:
         return marks.Chart("no map yet: it needs three embedded runs")
     points = points[:400]
-    places, explained = project([point.vector for point in points])
-    places = _fit(places)
+    places = _fit(project([point.vector for point in points]))
     colours = marks.colours_of({*domains, *(point.domain for point in points)})
     cleared = sum(point.cleared for point in points)
     drawn: list[marks.Mark] = []
@@ -57,8 +55,7 @@ def trace_map(
         this, *others = zip(points, places, styles, strict=True)
         spots = [*others[nearest:], *others[:nearest], this]
     else:
-        caption = f"The {len(points):,} newest runs, {cleared:,} of them cleared; PCA of their"
-        caption += f" vectors, {100 * explained:.0f}% of the variance"
+        caption = f"The {len(points):,} newest runs, {cleared:,} of them cleared"
         styles = ["cleared-spot" if point.cleared else "spot" for point in points]
         spots = sorted(zip(points, places, styles, strict=True), key=lambda spot: spot[0].cleared)
     for point, place, style in spots:  # the most important on top
@@ -81,8 +78,8 @@ def trace_map(
     return marks.Chart(caption, table, marks=drawn, height=_HEIGHT, legend=keys)
 
 
-def project(vectors: Sequence[bytes]) -> tuple[list[marks.Point], float]:
-    """Return the first two principal components of each vector, and the explained variance.
+def project(vectors: Sequence[bytes]) -> list[marks.Point]:
+    """Return the first two principal components of each vector.
 
     Uses orthogonal iteration without BLAS, whose threads spin for 20 times the CPU time.
     """
@@ -99,9 +96,7 @@ def project(vectors: Sequence[bytes]) -> tuple[list[marks.Point], float]:
     places = np.einsum("nd,kd->nk", matrix, axes)
     farthest = places[np.abs(places).argmax(axis=0), [0, 1]]
     places *= np.where(farthest < 0, -1, 1)  # signs are arbitrary
-    total = float((matrix**2).sum())
-    explained = float((places**2).sum()) / total if total > 0 else 0.0
-    return [(float(x), float(y)) for x, y in places], min(1.0, max(0.0, explained))
+    return [(float(x), float(y)) for x, y in places]
 
 
 def _fit(places: Sequence[marks.Point]) -> list[marks.Point]:

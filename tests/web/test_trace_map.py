@@ -42,10 +42,9 @@ def middles(found):
 
 
 def test_like_vectors_are_near_on_the_map():
-    (a, b, c), kept = project(vectors([1, 0, 0, 0], [1, 0.1, 0, 0], [0, 0, 1, 0.2]))
+    a, b, c = project(vectors([1, 0, 0, 0], [1, 0.1, 0, 0], [0, 0, 1, 0.2]))
 
     assert np.hypot(a[0] - b[0], a[1] - b[1]) < np.hypot(a[0] - c[0], a[1] - c[1]) / 5
-    assert 0.99 < kept <= 1
 
 
 @pytest.mark.parametrize("number", [3, 5])
@@ -60,7 +59,6 @@ def test_the_nearest_are_found_with_their_similarity_and_then_the_others_in_thei
 
     assert [point.seq for point in alike.points] == [0, 3, 2, 1]
     assert alike.similarities == pytest.approx((1, 0.5**0.5, 0), abs=1e-6)
-    assert alike.compared == 3
     twenty = SimilarRuns.from_points(many(20))
     others = [point.seq for point in twenty.points[7:]]
     assert (len(twenty.similarities), len(others), others) == (6, 13, sorted(others))
@@ -89,9 +87,8 @@ def test_the_two_axes_are_those_of_most_variance():
     rows = np.frombuffer(b"".join(vectors(*matrix)), dtype="<f4").reshape(60, 12)
     exact = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False)
 
-    places, kept = project(vectors(*matrix))
+    places = project(vectors(*matrix))
 
-    assert kept == pytest.approx((exact[:2] ** 2).sum() / (exact**2).sum(), rel=1e-3)
     assert np.linalg.norm(places, axis=0) == pytest.approx(exact[:2], rel=1e-3)
 
 

@@ -4,9 +4,7 @@ import pytest
 from page_reading import NoLinks, card, hrefs, parsed, text_of, titles_of_cards
 
 from kp_middleware import current_trace
-from kp_middleware.storage import History
-from kp_middleware.web.pages import FULL_EXTENT, FullRun, trace_html
-from kp_middleware.web.trace_map import SimilarRuns
+from kp_middleware.web.pages import FULL_EXTENT
 
 
 def test_the_page_of_a_trace_says_why_where_and_what(work, trace_page):
@@ -71,22 +69,12 @@ def test_what_is_most_like_it_comes_first_and_leads_there(work, trace_page):
     assert [line.get("class") for line in lines] == ["kp-link"] * 2
 
 
-@pytest.mark.parametrize(
-    ("compared", "words"),
-    [
-        (3, "among all others."),
-        (2000, "among the 2,000 newest; kp-middleware similar compares all."),
-    ],
-)
-def test_among_whom_it_was_compared_is_said(work, connection, trace_page, compared, words):
+def test_among_whom_it_was_compared_is_said(work, trace_page):
     work("one")
     assert "Nothing to compare" in text_of(trace_page())
     work("two")
-    alike = SimilarRuns.from_points(History(connection).points(around=2))
 
-    full = FullRun(History(connection).run(2), alike._replace(compared=compared))
-
-    assert words in text_of(trace_html(full, NoLinks()))
+    assert "among the 2,000 newest runs." in text_of(trace_page())
 
 
 def test_what_was_sent_is_shown_as_it_is(work, trace_page):
