@@ -67,7 +67,7 @@ def test_the_nearest_are_found_with_their_similarity_and_then_the_others_in_thei
 def test_what_cleared_is_larger_and_comes_last():
     chart = trace_map(points([1, 0], [0, 1], [1, 1], cleared={0}), ["code"], EchoLinks())
 
-    assert chart.caption.startswith("The 3 newest runs, 1 of them cleared; PCA of their vectors")
+    assert chart.caption.startswith("The 3 newest runs, 1 of them cleared")
     assert len(dots(chart, "kp-cleared-spot")) == 1
     assert groups(chart)[-1].attributes["href"] == "/trace/0"
     assert chart.table.rows[1].cells == ("code", "3", "1")
