@@ -212,13 +212,13 @@ def fields_of(value: object) -> dict[str, Any] | None:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and its causes, at most ten in all."""
-    cause: BaseException | None = error
-    for _ in range(10):
-        if cause is None:
-            return
-        yield cause
-        cause = cause.__cause__ if cause.__suppress_context__ else cause.__context__
+    """Yield the error, its causes, and the errors of groups among them, at most ten in all."""
+    found: list[BaseException | None] = [error]
+    for cause in islice(found, 10):
+        if cause is not None:
+            yield cause
+            found += cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
+            found.append(cause.__cause__ if cause.__suppress_context__ else cause.__context__)
 
 
 def error_text(error: BaseException) -> str:

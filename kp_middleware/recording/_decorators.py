@@ -159,7 +159,7 @@ class _FunctionRecording(CallRecording):
             self._set_outcome(self._output())
             recorder.finish(error, complete=not isinstance(error, GIVEN_UP))
         elif not recorder.already_recorded(error):
-            recorder.error(error)
+            recorder.error(error, place=self._inner_place)
 
     def _set_outcome(self, result: object) -> None:
         if result is not None and not self._recorder.result_summary:

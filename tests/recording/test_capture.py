@@ -259,6 +259,7 @@ def test_an_error_of_an_inner_function_that_the_outer_survives_is_a_recovery(not
     capture(surviving(capture(plain), call_plain))("fail")
 
     assert notebook.story == ["thought about fail", "error_recovery ValueError: no"]
+    assert [facts.agent for facts in notebook.run.facts] == ["plain", "plain"]
     assert notebook.run.trace.metadata.success
 
 

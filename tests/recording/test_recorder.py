@@ -127,11 +127,23 @@ def after(cause, *, is_cut_off=False):
             ["error_recovery ValueError: no", "observation RuntimeError: gave up"],
         ),
         (
+            lambda error: ExceptionGroup("all", [KeyError(), error]),
+            ["observation ValueError: no"],
+        ),
+        (
             lambda _: TimeoutError(),
             ["error_recovery ValueError: no", "observation TimeoutError"],
         ),
     ],
-    ids=["itself", "its cause", "before it", "cut off by the user", "too deep", "no cause"],
+    ids=[
+        "itself",
+        "its cause",
+        "before it",
+        "cut off by the user",
+        "too deep",
+        "in a group",
+        "no cause",
+    ],
 )
 def test_an_error_that_ended_the_run_or_caused_its_end_was_not_survived(
     recorder, fatal_after, steps
