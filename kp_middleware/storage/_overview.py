@@ -13,6 +13,7 @@ from kp_middleware.storage._learning import EXTERNAL_SQL
 from kp_middleware.storage._listing import Listing
 from kp_middleware.storage._records import RunSummary
 from kp_middleware.storage._statistics import (
+    DAYS,
     Endings,
     Failure,
     Funnel,
@@ -253,6 +254,10 @@ class Overview(NamedTuple):
 
 _DAYS: Final = "-89 days"
 _SAMPLE: Final = 6_000  # of 90 days: a median of 66 traces a day
+_FIRST_DAY: Final = """
+    SELECT first FROM (SELECT date(max(started_at), ?) AS first FROM traces)
+    WHERE first > (SELECT min(started_at) FROM traces)
+"""
 _SIDE: Final = 5
 _NEAREST_TO_THRESHOLD: Final = """
     SELECT * FROM (SELECT seq FROM traces WHERE margin >= 0 AND above AND seq >= :first
@@ -321,6 +326,10 @@ class Overviews(Listing, Statistics):
             )
         finally:
             self._run("ROLLBACK")
+
+    def first_day(self) -> str:
+        """Return the first of the 30 days up to the newest run; empty if no run is older."""
+        return self._text(_FIRST_DAY, (f"-{DAYS - 1} days",)) or ""
 
     def first_since(self, since: str) -> int:
         """Return the lowest ``seq`` of the runs that started at this instant or later."""

@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
 from secrets import compare_digest
@@ -50,7 +49,6 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
 FORM_KEY: Final = "kp_form"
 """The key of the ASGI scope that holds the CSRF token of our form."""
 
-_DAYS: Final = 30  # of the overview
 _REVIEW_REASONS: Final = {"forwarded": "Forwarded by the gate.", "uncertain": "Uncertain outcome."}
 _THEME: Final = "kp-theme"
 
@@ -178,7 +176,7 @@ def render_cell(value: Any, column: str, database: str, datasette: "Datasette") 
 def overview(request: PageRequest) -> Page:
     """Show the overview of the last 30 days, or of the whole file."""
     history, links, prices = request.history, request.links, read_prices()
-    newest, first = history.runs(limit=8), _first_day(history)
+    newest, first = history.runs(limit=8), history.first_day()
     since = "" if request.args.get("all") else first
     content = overview_html(
         history.overview(since=since or None),
@@ -189,15 +187,6 @@ def overview(request: PageRequest) -> Page:
         every=links.to(all="1") if since else None,
     )
     return Page("Overview", content, "What your agents did", notice=prices.problem)
-
-
-def _first_day(history: storage.History) -> str:
-    ends = [history.page(limit=1, sort="started", descending=last).runs for last in (True, False)]
-    if not ends[0]:
-        return ""
-    newest, oldest = (date.fromisoformat(runs[0].started_at[:10]) for runs in ends)
-    first = newest - timedelta(days=_DAYS - 1)
-    return first.isoformat() if oldest < first else ""
 
 
 def gate(request: PageRequest) -> Page:
