@@ -290,15 +290,13 @@ class Pipeline:
         deadline = since_s + timeout_s
         last_start = deadline - min(_LAST_REQUEST_S, timeout_s / 2)
         self._scorer.retry()
-        self._scorer.wait_until_done(last_start - time.monotonic())
-        is_shipped = self._shared is None or self._shared.wait_until_shipped(last_start)
-        for sender in self._senders:
-            sender.wait_until_idle(last_start)
-        for sender in self._senders:
-            sender.finish()
-        self._scorer.wait_until_done(deadline - time.monotonic())
-        if self._shared is not None and not is_shipped:
-            self._shared.wait_until_shipped(deadline)
+        for until in (last_start, deadline):
+            self._scorer.wait_until_done(until - time.monotonic())
+            if self._shared is not None:
+                self._shared.wait_until_shipped(until)
+            for sender in self._senders:
+                sender.wait_until_idle(until)
+                sender.finish()
         self._scorer.wait_until_stored(since_s, patience_in_trouble_s=timeout_s)
         self._scorer.stop(max(TROUBLE_S, deadline - time.monotonic()))
         for sender in self._senders:
