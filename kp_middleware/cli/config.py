@@ -90,7 +90,7 @@ def get(context: click.Context, *, name: str) -> None:
 def set_(*, name: str, value: str) -> None:
     """Check a setting and write it to settings.toml.
 
-    Lists are JSON or comma-separated.
+    Lists are JSON or comma-separated. To unset a setting, remove its line from the file.
 
     \b
     kp-middleware config set threshold "top 10%"

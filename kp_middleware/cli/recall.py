@@ -89,7 +89,7 @@ def recall(
     elif recalled or console.has_flag("as_json"):
         facts = [{**_facts(run), "digest": run.digest()} for run in recalled]
         quotes = (
-            f"{short_id(run.trace_id)}  similarity {run.similarity:.2f}\n"
+            f"{short_id(run.trace_id)}\n"
             + "\n".join(f"  {printable(line)}" for line in run.digest().split("\n"))
             for run in recalled
         )

@@ -364,7 +364,7 @@ class Statistics(Queries):
               AND framework IN (SELECT value FROM json_each(?)) ORDER BY {0} DESC, seq LIMIT ?
         """
         hardest = "success = 1 AND recovery_count > 0"
-        figures = {"novelty": "TRUE", "score": "TRUE", "recovery_count": hardest}
+        figures = {"novelty": "embedder IS NOT NULL", "score": "TRUE", "recovery_count": hardest}
         asked = json.dumps([*frameworks]), limit
         return [self._all(TopRun, sql.format(*one), asked) for one in figures.items()]
 

@@ -51,6 +51,14 @@ def transcript(home):
     return folder / "s1.jsonl"
 
 
+@pytest.mark.model
+@pytest.mark.usefixtures("transcript")
+def test_with_a_model_the_most_unusual_are_named(type_command, monkeypatch):
+    monkeypatch.setenv("KP_EMBEDDER", "minilm")
+
+    assert "\n  most unusual\n" in type_command("import", "claude-code").stdout
+
+
 @pytest.mark.usefixtures("transcript")
 def test_it_looks_where_the_tool_keeps_its_sessions_and_ranks(type_command):
     result = type_command("import", "claude-code")
@@ -59,7 +67,8 @@ def test_it_looks_where_the_tool_keeps_its_sessions_and_ranks(type_command):
     first, promise, *table, following = result.stdout.splitlines()
     assert first.startswith("  2 runs of 1 session, 1 Nov 2026")
     assert promise == "  private: never sent"
-    assert "  most unusual" in table
+    assert "  richest" in table
+    assert "  most unusual" not in table  # nobody measured it
     assert "Find out why" in "".join(table)
     assert following.startswith("  kp-middleware list --sort novelty · show ID --why · ui")
     assert result.stderr == ("  skipped: 1 not JSON (perhaps the session is still being written)\n")
