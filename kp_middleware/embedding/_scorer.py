@@ -123,11 +123,6 @@ class Scorer:
             self._warn_once("the embedder failed: recall compares words only", error)
         return Embedded(run, task)
 
-    def load(self) -> None:
-        """Load the stored vectors, before a look-up that holds a lock."""
-        if self._embedder is not None:
-            self._cache.load(embedder=self._embedder.name)
-
     def weights(self, domain: str) -> Weights:
         """Return the weights of the signals in a domain."""
         return self._profiles.get(domain, self._profiles[DEFAULT_PROFILE])

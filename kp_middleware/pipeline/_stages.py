@@ -271,8 +271,8 @@ class Stages:
     ) -> tuple[ReasoningTrace, float] | None:
         """Score a run and decide on it; return what to queue, None if it stays local."""
         vector, own = embedded.run, features(trace)
-        if vector is not None:
-            self._scorer.load()  # slow: outside the transaction
+        if vector is not None and self._embedder is not None:
+            self._cache.load(embedder=self._embedder.name)  # slow: outside the transaction
         p, estimate = self._estimator.estimate(seq, trace, own, vector)
         try:
             with self._store.transaction():

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware.database import Connection, Queries, transaction
@@ -171,7 +172,10 @@ class OutboxTable(OutboxItems, StoreOutbox):
         self._registry = registry
         self._agent_id = agent_id
         self._clock = clock
-        self._claimant = lease_holder()
+
+    @cached_property
+    def _claimant(self) -> str:
+        return lease_holder()
 
     def claim(self, now: float, /) -> OutboxItem | None:
         values = {"registry": self._registry, "now": instant(now), **_longest(now)}
