@@ -94,7 +94,7 @@ def _sidechain(path: Path, context: ImportContext) -> Iterator[Json]:
 class _ClaudeSession:
     def __init__(self, context: ImportContext) -> None:
         self._context = context
-        self._starts: list[tuple[str | None, str]] = []  # parents of first lines, and run ids
+        self._starts: dict[str, str] = {}  # the ids of runs by the parents of their first lines
         self._counted: dict[str, tuple[int, int]] = {}  # tokens by answer
 
     def user(self, line: Json) -> Iterator[SourceRun]:
@@ -120,7 +120,7 @@ class _ClaudeSession:
         if context.run is not None:
             if context.run is not previous:
                 self._retract(parent)
-                self._starts.append((parent, context.run.id))
+                self._starts[parent or context.run.id] = context.run.id
             context.run.add_message(ChatMessage("user", texts=(text,)), at_s)
 
     def attachment(self, line: Json) -> None:
@@ -134,11 +134,8 @@ class _ClaudeSession:
 
     def _retract(self, parent: str | None) -> None:
         """Retract the runs of a branch that a person abandoned by going back to its parent."""
-        parents = [start for start, _ in self._starts]
-        if parent is not None and parent in parents:
-            index = parents.index(parent)
-            self._context.retracted += [id for _, id in self._starts[index:]]
-            del self._starts[index:]
+        while parent in self._starts:
+            self._context.retracted.append(self._starts.popitem()[1])
 
     def assistant(self, line: Json) -> None:
         """Read a line of the agent; lines with the same id are parts of one answer."""
