@@ -237,7 +237,6 @@ class SuccessRecord(NamedTuple):
 class Overview(NamedTuple):
     scores: ScoreSlices
     funnel: Funnel
-    outcomes: tuple[int, int] = (0, 0)  # succeeded, failed
     last: LastDecisions = LastDecisions()  # regardless of ``since``
     novelty: tuple[NoveltyDay, ...] = ()
     tools: tuple[ToolUse, ...] = ()  # the most used first
@@ -250,6 +249,7 @@ class Overview(NamedTuple):
     models: tuple[Period, ...] = ()
     failures: tuple[Failure, ...] = ()
     endings: tuple[Endings, ...] = ()
+    outcomes: tuple[int, int] = (0, 0)  # succeeded, failed
 
 
 _DAYS: Final = "-89 days"

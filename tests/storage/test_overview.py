@@ -263,6 +263,7 @@ def test_an_empty_file_has_an_overview(history):
         (),
         (),
         (),
+        (0, 0),
     )
 
 
