@@ -125,7 +125,7 @@ def _with_text(value: object) -> object:
         return answer_text(value)
     if isinstance(value, list) and value and isinstance(value[0], BaseMessage):
         return [_with_text(one) for one in value[-_MAX_FIELDS:]]
-    return value
+    return (_last_text(messages_of(value)) if isinstance(value, dict) else None) or value
 
 
 def objective_of(inputs: object) -> object | None:

@@ -103,6 +103,11 @@ class Parsed(BaseModel):
         ({"raw": AIMessage("a"), "parsed": {"n": 1}}, '{"raw": "a", "parsed": {"n": 1}}', None),
         ({"plan": Request("two")}, '{"plan": {"subject": "two", "depth": null}}', None),
         (None, "Hm.", None),
+        (
+            {name: {"messages": [AIMessage(name.upper())]} for name in ("a", "b")},
+            '{"a": "A", "b": "B"}',
+            None,
+        ),
     ],
     ids=[
         "conversation",
@@ -126,6 +131,7 @@ class Parsed(BaseModel):
         "raw and parsed",
         "an object under a key of its own",
         "nothing",
+        "agents in parallel",
     ],
 )
 def test_the_answer_is_found_in_every_form_of_output(output, result, confidence):
