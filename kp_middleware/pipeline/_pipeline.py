@@ -393,7 +393,7 @@ _forks_watched: Final[list[bool]] = []
 
 
 @atexit.register
-def _close_all(**_: object) -> None:
+def _close_all() -> None:
     since_s = time.monotonic()
     for pipeline in list(_open):
         with suppress(KeyboardInterrupt, SystemExit):  # a second signal: the program ends anyway
@@ -401,13 +401,20 @@ def _close_all(**_: object) -> None:
     join_at_exit()
 
 
+def _finish_sending(**_: object) -> None:
+    """Begin no request: Celery kills a child a second later, and may hang if its signal waits."""
+    for pipeline in list(_open):
+        for sender in pipeline._senders:  # noqa: SLF001 - our own
+            sender.finish()
+
+
 def _register_finalizer(forked: object = None) -> None:
-    """Close also at the end of children that do not run ``atexit``: multiprocessing's and Celery's.
+    """Close also at the end of a child of multiprocessing, which does not run ``atexit``.
 
     A child drops its parent's finalizers, and calls this again after the fork.
     """
     if (celery := sys.modules.get("celery.signals")) is not None:
-        celery.worker_process_shutdown.connect(_close_all, weak=False)
+        celery.worker_process_shutdown.connect(_finish_sending, weak=False)
     util, process = map(sys.modules.get, ("multiprocessing.util", "multiprocessing.process"))
     if util is None or process is None:
         return
