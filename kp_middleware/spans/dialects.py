@@ -172,7 +172,8 @@ def tool_content(
         result = updates[-1]
     arguments = None if given is None else parse_arguments(given)
     content = SpanContent(kind, name, call_id=call_id, arguments=arguments, result=result)
-    is_message = "lc" in as_dict(result) or as_dict(result).get("type") == "tool"
+    kinds = [as_dict(result).get(key) for key in ("type", "role")]
+    is_message = "lc" in as_dict(result) or "tool" in kinds
     message = parse_message(result, "tool") if is_message else None
     if message is None or not message.results:
         return content

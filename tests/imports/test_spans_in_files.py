@@ -168,9 +168,10 @@ def test_spans_of_langsmith_become_runs_in_the_order_of_their_events(read):
     assert (first.trace.metadata.success, first.success_source) == (False, "verdict")
 
 
-def test_a_tool_may_answer_by_an_update_of_the_graph(read):
+@pytest.mark.parametrize("key", ["type", "role"])
+def test_a_tool_may_answer_by_an_update_of_the_graph(read, key):
     root, model, look, _ = langsmith_runs()
-    update = {"messages": [{"type": "tool", "content": "12 EUR", "tool_call_id": "c1"}]}
+    update = {"messages": [{key: "tool", "content": "12 EUR", "tool_call_id": "c1"}]}
 
     (run,), _ = read(
         "langsmith", lines(root, model, look | {"outputs": {"output": {"update": update}}})
