@@ -20,7 +20,6 @@ from kp_middleware.locations import PUBLIC_REGISTRY, SettingProblem, Source, did
 from kp_middleware.traces import NonEmpty, PrivacyLevel, Visibility
 
 _MOST: Final = 2**53  # larger integers are not exact in JSON
-_MOST_FIELD_BYTES: Final = 1_000_000  # a text of more than 2**20 characters cannot be redacted
 _STRICTEST: Final[Mapping[str, Any]] = {
     "max_per_day": 0,
     "privacy_level": "aggregated",
@@ -224,8 +223,7 @@ class Settings(BaseSettings):
     @property
     def limits(self) -> Limits:
         """The limits of a run."""
-        field_bytes = min(self.max_field_bytes, _MOST_FIELD_BYTES)
-        return Limits(field_bytes, self.max_steps, self.max_trace_bytes)
+        return Limits(self.max_field_bytes, self.max_steps, self.max_trace_bytes)
 
     @property
     def unused_login(self) -> str | None:

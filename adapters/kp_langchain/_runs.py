@@ -2,6 +2,7 @@
 
 import re
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import ModuleType
@@ -55,6 +56,7 @@ _INTERNAL_TAGS: Final = ("seq:step", "graph:step", "map:key", "retry:attempt", "
 _DEFAULT_NAMES: Final = ("LangGraph", "Runnable")
 _INTERRUPT_ID: Final = re.compile("[0-9a-f]{32}").fullmatch  # an interrupt's id
 _graph_handlers: Final[dict[type[BaseCallbackHandler], type[BaseCallbackHandler]]] = {}
+_lock = threading.RLock()
 _runs_by_pipeline: Final[WeakValueDictionary[int, SpanTree]] = WeakValueDictionary()
 
 
@@ -66,7 +68,8 @@ def default_pulse() -> "KnowledgePulse":
 
 def runs_of(kp: Recording) -> SpanTree:
     """Return the live runs of a pipeline, shared by its handlers."""
-    return _runs_by_pipeline.setdefault(id(kp), SpanTree(kp))
+    with _lock:
+        return _runs_by_pipeline.setdefault(id(kp), SpanTree(kp))
 
 
 def current_run_id() -> int | None:
@@ -85,7 +88,9 @@ def current_run() -> CurrentRun | None:
 
 
 def _reset_after_fork() -> None:
-    """Leave live runs to the parent of a forked child."""
+    """Reset the lock in a forked child, and leave live runs to the parent."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.RLock()
     for runs in [*_runs_by_pipeline.values()]:
         runs.abandon_in_child()
 

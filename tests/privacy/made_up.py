@@ -270,6 +270,7 @@ HARMLESS = (
     "SENTRY_RELEASE=" + characters(40, "0123456789abcdef"),
     "discord_channel_id: 123456789012345678, slack channel C024BE91L",
     "heroku: heroku-22, sentry: 24.1.0, stripe: stripe-node-v14.21.0-beta",
+    "mirror: pypi-mirror-of-sdist-files-2024-11-28",
     "elastic_image = docker.elastic.co/elasticsearch/elasticsearch-8.12.2",
     "github_sha: " + characters(40, "0123456789abcdef"),
     "square: sizes-12x12-24x24-and-48x48",
