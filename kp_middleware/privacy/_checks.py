@@ -299,8 +299,9 @@ def is_printed_secret(match: re.Match[str]) -> bool:
 def requested_secret(request: str, reply: object) -> str:
     """Return the only word of the reply to a request that names a secret, if it may be it."""
     lone = _LONE.fullmatch(reply) if isinstance(reply, str) and len(reply) < 400 else None
-    value = lone["value"] if lone else ""
-    if _ID.match(value) or (is_hexadecimal(value) and _HASHES.search(request)):
+    if lone is None or _ID.match(value := lone["value"]):
+        return ""
+    if is_hexadecimal(value) and _HASHES.search(request):
         return ""
     is_weak = _WEAK.fullmatch(value) is not None and _ASKS.search(request) is not None
     is_named = (is_weak or is_strong_mix(value)) and (
@@ -313,7 +314,8 @@ def requested_secret(request: str, reply: object) -> str:
 def answered_secret(question: object, answer: object) -> str:
     """Return the secret that a message asks for, and the next one is."""
     asked = question[-200:] if isinstance(question, str) else ""
-    return requested_secret(asked, answer) if _ASKS.search(asked) else ""
+    secret = requested_secret(asked, answer)
+    return secret if secret and _ASKS.search(asked) else ""
 
 
 def is_shown_secret(match: re.Match[str]) -> bool:

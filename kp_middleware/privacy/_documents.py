@@ -197,7 +197,8 @@ class DocumentRedactor:
     def _name_of_output(self, call: Mapping[Any, object], output: object) -> str:
         """Return the name of what a call prints, if that is a secret; learn a single word."""
         command = f"{call.get('tool')} {call.get('input')}"[:500]
-        self._known.learn(requested_secret(command, output), "password", self._rules.is_allowed)
+        if secret := requested_secret(command, output):
+            self._known.learn(secret, "password", self._rules.is_allowed)
         is_secret = "bcrypt_hash" in call or PRINTS_SECRET.search(command)  # of Terraform
         return "password" if is_secret else ""
 
@@ -273,8 +274,8 @@ class DocumentRedactor:
                 if before == "-p" and isinstance(item, str) and is_strong(item):
                     label = "password"
             if isinstance(before, Mapping) and isinstance(item, Mapping):
-                secret = answered_secret(before.get("content"), item.get("content"))
-                self._known.learn(secret, "password", self._rules.is_allowed)
+                if secret := answered_secret(before.get("content"), item.get("content")):
+                    self._known.learn(secret, "password", self._rules.is_allowed)
             cleaned.append(self._member(item, place, index, name or place.name, label))
             before = item
         return cleaned
