@@ -166,7 +166,7 @@ def tool_content(
         given = values["inputs"] or values["input_str"]
     elif [*values] == ["input"]:
         given = values["input"]
-    if {"output"} <= as_dict(result).keys() <= {"output", "kwargs"}:
+    if as_dict(result).keys() == {"output"}:
         result = parse_json(result["output"])
     if updates := as_dicts(as_dict(result, "update").get("messages")):  # of LangGraph's Command
         result = updates[-1]
@@ -239,6 +239,7 @@ def read_span(
         content = _openinference(kind, name, attributes)
     else:
         content = _genai(kind, name, attributes, events)
+    content = content._replace(failed=False)  # a span has a status for that
     if failed:
         raised = [event.attributes for event in events if event.name == "exception"]
         return content._replace(error=span_error(attributes, raised, description))

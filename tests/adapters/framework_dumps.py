@@ -70,11 +70,6 @@ def corrected(run):
     failed = run.pop("failed_with")
     steps = [dict(step) for step in run["steps"]]
     for step in steps:
-        said = step.get("output_summary", "")
-        if said.startswith('{"output": {"lc"'):  # LangChain's message, by OpenLLMetry
-            said = step["output_summary"] = json.loads(said)["output"]["kwargs"]["content"]
-        if said == "the till is closed":  # whose status is an error
-            step["type"] = "error_recovery"
         if step["type"] == "error_recovery":
             step["output_summary"] = plain_text(step["output_summary"])
     if failed is not None:
