@@ -273,9 +273,12 @@ class DocumentRedactor:
                 label = self._rules.key_label(before) if _WORD.fullmatch(before) else ""
                 if before == "-p" and isinstance(item, str) and is_strong(item):
                     label = "password"
-            if isinstance(before, Mapping) and isinstance(item, Mapping):
-                if secret := answered_secret(before.get("content"), item.get("content")):
-                    self._known.learn(secret, "password", self._rules.is_allowed)
+            if (
+                isinstance(before, Mapping)
+                and isinstance(item, Mapping)
+                and (secret := answered_secret(before.get("content"), item.get("content")))
+            ):
+                self._known.learn(secret, "password", self._rules.is_allowed)
             cleaned.append(self._member(item, place, index, name or place.name, label))
             before = item
         return cleaned
