@@ -297,7 +297,7 @@ def is_printed_secret(match: re.Match[str]) -> bool:
 
 
 def requested_secret(request: str, reply: object) -> str:
-    """Return the only word of the reply to a request that names a secret, if it may be it."""
+    """Return the reply's only word if it may be the secret that the request names, else ``""``."""
     lone = _LONE.fullmatch(reply) if isinstance(reply, str) and len(reply) < 400 else None
     if lone is None or _ID.match(value := lone["value"]):
         return ""
@@ -312,7 +312,7 @@ def requested_secret(request: str, reply: object) -> str:
 
 
 def answered_secret(question: object, answer: object) -> str:
-    """Return the secret that a message asks for, and the next one is."""
+    """Return the secret that a message asks for and the next one answers with, else ``""``."""
     asked = question[-200:] if isinstance(question, str) else ""
     secret = requested_secret(asked, answer)
     return secret if secret and _ASKS.search(asked) else ""

@@ -9,8 +9,9 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
@@ -112,7 +113,7 @@ def engine_time_limit() -> Iterator[None]:
 ENGINE_TROUBLE = frozenset(("engine_missing", "engine_failed", "redactor_timeout"))
 """The reasons of a RedactionError that an engine causes, not the text."""
 
-_REMEMBERED = 1000  # texts, about those of a long run: each is searched twice
+_REMEMBERED = 10_000  # texts: each is searched twice
 
 Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int, str]]]
 """A function that returns the start, end and label of each finding; they may overlap."""
@@ -126,17 +127,24 @@ class Engine:
     group: Group
     finder: Finder
     piece_size: int | None
+    _found: dict[bytes, list[LabeledSpan]] = field(default_factory=dict)
 
-    @lru_cache(_REMEMBERED)  # noqa: B019 - engines live as long as the process
     def spans(self, text: str) -> list[LabeledSpan]:
-        """Return the spans to redact."""
-        try:
-            return [*self._search(text)]
-        except TimeoutError:
-            where = f"{self.name} ({len(text)} chars)"
-            raise RedactionError("redactor_timeout", where) from None
-        except Exception:  # noqa: BLE001  # fail closed, whatever it is
-            raise RedactionError("engine_failed", self.name) from None  # the cause may quote
+        """Return the spans to redact; they are kept by a digest, as a text is long or secret."""
+        key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+        found = self._found.get(key)
+        if found is None:
+            try:
+                found = [*self._search(text)]
+            except TimeoutError:
+                where = f"{self.name} ({len(text)} chars)"
+                raise RedactionError("redactor_timeout", where) from None
+            except Exception:  # noqa: BLE001  # fail closed, whatever it is
+                raise RedactionError("engine_failed", self.name) from None  # the cause may quote
+            if len(self._found) >= _REMEMBERED:
+                self._found.clear()
+            self._found[key] = found
+        return found
 
     def _search(self, text: str) -> Iterator[LabeledSpan]:
         """Search the text in pieces, each overlapping the previous one by an eighth."""

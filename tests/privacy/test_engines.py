@@ -6,6 +6,7 @@ None opens a connection: the guard of the tests would see it.
 import json
 import sys
 import time
+import tracemalloc
 
 import made_up
 import pytest
@@ -210,6 +211,20 @@ def test_an_engine_is_asked_once_for_each_text(phones):
 
     assert answers == [f"[REDACTED:phone]{rest}" for rest in (" text", " text", " \ud800")]
     assert len(asked) == len({*asked}) == 4
+
+
+def test_long_texts_are_not_kept_for_an_engine(phones):
+    name = phones("finds nothing", lambda _: [])
+    cleaned("a text", name)
+    tracemalloc.start()
+    try:
+        for number in range(60):
+            cleaned(f"{number} " + "many words " * 9_000, name)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept_bytes < 3_000_000  # of 6 MB
 
 
 @pytest.fixture
