@@ -1,4 +1,4 @@
-"""Checks of a match in its context: its name, a call, an element, a sentence, a vendor."""
+"""Checks of a match in its context: its name, a call, an element, a sentence."""
 
 import re
 from functools import wraps
@@ -34,13 +34,11 @@ from kp_middleware.privacy._values import (
     is_strong_text,
     is_type_name,
     is_user_and_password,
-    is_vendor_token,
     is_words,
     is_wordy,
     matched_value,
     pattern,
     value_of,
-    words,
 )
 
 _NAME_BEFORE = re.compile(
@@ -85,13 +83,6 @@ _HASHES = re.compile(r"\b(?:git|docker|\w*sum|hash\w*|digest)\b")
 _FIRST_IN_LINE = re.compile(r"(?:[\w.-]{1,64}: )?\s*(?:[A-Za-z][\w.-]*)?")
 _PLAIN = re.compile(r"[\w.-]+")
 _KUBERNETES_SECRET = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
-
-_ROUTE_BEFORE = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS|route|endpoint)\s[\"']?\Z")
-_VERSION_BEFORE = pattern("VERSION_BEFORE")
-_FILE_AT_SCALE = re.compile(r"[^@]+@\dx?\.\w+", re.IGNORECASE)
-_KEY_WORD, _NOT_A_KEY = pattern("KEY_WORD"), pattern("NOT_A_KEY")
-_VENDORS = dict.fromkeys(words(TABLE["words"]["VENDORS"]))
-_VENDOR = re.compile("|".join(_VENDORS), re.IGNORECASE)
 
 
 def text_before(match: re.Match[str], size: int, group: str | int = 0) -> str:
@@ -417,41 +408,3 @@ def is_in_kubernetes_secret(match: re.Match[str]) -> bool:
     before = text_before(match, 2000).rpartition("\n---")[2]
     after = match.string[match.end() : match.end() + 2000].partition("---")[0]
     return _KUBERNETES_SECRET.search(before + after) is not None and "{{" not in match["value"]
-
-
-def is_vendor_key(match: re.Match[str]) -> bool:
-    name, value = match["name"].strip(), value_of(match)
-    vendor_at = _VENDOR.match(match["name"])
-    if vendor_at is None or _NOT_A_KEY.search(name):
-        return False
-    vendor, before = vendor_at[0], text_before(match, 1)  # MY_PLAID, myPlaid
-    if before.isalpha() and not (before.islower() and vendor[0].isupper()):
-        return False
-    if vendor[0].islower() and vendor[-1].isupper():
-        return False
-    alone = name.lower() in _VENDORS
-    names_key = alone or _KEY_WORD.search(name) is not None
-    return is_vendor_token(value, alone=alone, names_key=names_key)
-
-
-def is_email_address(match: re.Match[str]) -> bool:
-    """Return whether the match is an e-mail address, not ``git@host:path`` or ``icon@2x.png``."""
-    following = match.string[match.end() : match.end() + 1]
-    cloned = value_of(match).lower().startswith(("git@", "hg@", "svn@")) and following in {":", "/"}
-    return not cloned and not _FILE_AT_SCALE.fullmatch(value_of(match))
-
-
-def is_ipv4_host(match: re.Match[str]) -> bool:
-    """Return whether the match is a host's IPv4 address, not a netmask, loopback or version."""
-    octets = [int(octet) for octet in match["octets"].split(".")]
-    is_address = max(octets) < 256 and octets[0] not in {0, 127, 255}
-    return is_address and not _VERSION_BEFORE.search(text_before(match, 24))
-
-
-def is_mac_address(match: re.Match[str]) -> bool:
-    digits = re.sub(r"[^0-9a-f]", "", value_of(match).lower())
-    return len(set(digits)) > 1 and not ("-" in match[0] and digits.isdecimal())
-
-
-def is_home_path(match: re.Match[str]) -> bool:
-    return not _ROUTE_BEFORE.search(text_before(match, 16))

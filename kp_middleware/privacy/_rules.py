@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from string import digits
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from kp_middleware.privacy import _assignments, _checks, _values
+from kp_middleware.privacy import _assignments, _checks, _contacts, _values
 from kp_middleware.privacy._decoding import (
     ANY_NAME,
     ESCAPING,
@@ -103,7 +103,7 @@ def _check(name: str) -> Check | None:
     check = _values.CHECKS.get(name) or vars(_values).get(name)
     if check is not None:
         return lambda match: check(value_of(match))
-    return cast("Check", {**vars(_checks), **vars(_assignments)}[name])
+    return cast("Check", {**vars(_contacts), **vars(_checks), **vars(_assignments)}[name])
 
 
 def _pattern_rule(row: dict[str, Any], check: Check | None) -> Rule:
