@@ -368,7 +368,10 @@ def _tokens(usage: object) -> tuple[int, int] | None:
 
 
 def logprobs_of(response: LLMResult) -> Mapping[str, object]:
-    """Return the part of a response that may have log-probabilities."""
+    """Return the metadata of a response, or nothing if its log-probabilities are incomplete.
+
+    LangChain's streaming of version 3 only retains those of the last chunk.
+    """
     if not response.generations or not response.generations[0]:
         return {}
     generation = response.generations[0][0]
@@ -376,4 +379,11 @@ def logprobs_of(response: LLMResult) -> Mapping[str, object]:
     if message is None:
         return generation.generation_info or {}
     metadata: Mapping[str, object] = message.response_metadata
-    return metadata
+    if metadata.get("output_version") != "v1" or "logprobs" not in metadata:
+        return metadata
+    match metadata["logprobs"]:
+        case {"content": [*tokens]} | [*tokens]:
+            texts = (token.get("token") for token in tokens if isinstance(token, Mapping))
+            if 2 * sum(len(str(token)) for token in texts) >= len(message.text):
+                return metadata
+    return {}

@@ -102,7 +102,7 @@ def test_log_probabilities_are_those_of_the_final_answer_however_it_is_run(
 
 
 def in_blocks(kept):
-    """A model that answers in blocks."""
+    """A model that answers in blocks, of whose tokens only these are told."""
     logs = {"content": tokens(kept, NEARLY_SURE)}
     said = AIMessage(
         [{"type": "text", "text": "The answer is 3."}],
@@ -129,6 +129,7 @@ OLDER_FORM = {"logprobs": {"tokens": ["It", " is", " 3"], "token_logprobs": LOGS
         (ScriptedModel(turns=[ADDING[1]]) | StrOutputParser(), "1 + 2?", NEARLY_SURE),
         (CompletingModel(words="It is 3", info=OLDER_FORM), "1 + 2 =", NEARLY_SURE),
         (chain(ADDING[0], AIMessage("The answer is 3")), ASKED, 0.8),
+        (in_blocks("."), "1 + 2?", 0.8),
         (in_blocks("The answer is 3."), "1 + 2?", NEARLY_SURE),
         (
             chain(ASKING, ADDING[1], tools=(ask_a_colleague,))
@@ -141,6 +142,7 @@ OLDER_FORM = {"logprobs": {"tokens": ["It", " is", " 3"], "token_logprobs": LOGS
         "found where the output does not hold them",
         "of a completion model",
         "not those of an earlier turn",
+        "not those of the last chunk alone",
         "of blocks, all",
         "not of a model inside a tool",
     ],
