@@ -85,9 +85,9 @@ NO_FILE: Final = "not supported with a custom store: query your store directly"
 
 _WHEN_CLOSED: Final = "the pipeline is closed; close it after the last run"
 _WHEN_FULL: Final = "the queue is full: see kp.stats().trouble, or raise max_queue_bytes"
-_EXIT_S: Final = 3.0
+_EXIT_S: Final = 2.0
 _LONGEST_S: Final = threading.TIMEOUT_MAX / 2  # infinity, for a thread
-_LAST_REQUEST_S: Final = 1.5  # before a deadline none begins: two without an answer cost an hour
+_LAST_REQUEST_S: Final = 1.0  # before a deadline none begins: two without an answer cost an hour
 
 
 class Pipeline:

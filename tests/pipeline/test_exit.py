@@ -186,7 +186,7 @@ def test_a_signal_while_a_program_ends_releases_what_it_was_sending(run_child, d
 
 
 def test_a_program_ends_after_a_slow_registry_has_answered(run_child, db):
-    with LocalRegistry(answers=lambda _: time.sleep(1.2)) as registry:
+    with LocalRegistry(answers=lambda _: time.sleep(0.8)) as registry:
         sent_to = {"KP_REGISTRY_URL": registry.url, "KP_API_KEY": registry.api_key}
         run_child(
             f"""{BEGIN}
