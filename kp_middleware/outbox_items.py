@@ -1,16 +1,16 @@
 """Outbox items and receipts of exporters. Light: read-only commands load this."""
 
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kp_middleware.rate_limit import NO_ALLOWANCE, Allowance
 
 if TYPE_CHECKING:
     from kp_middleware.errors import RegistryError, RegistryRejectedError
 
-__all__ = ["Outbox", "OutboxItem", "Receipt", "idempotency_key", "lease_holder"]
+__all__ = ["LeasedOutbox", "Outbox", "OutboxItem", "Receipt", "idempotency_key", "lease_holder"]
 
 
 def lease_holder() -> str:
@@ -50,38 +50,20 @@ class Receipt:
     allowance: Allowance = NO_ALLOWANCE
 
 
-class Outbox(ABC):
-    """The outbox items of one destination; each method is one state transition.
+class Outbox(Protocol):
+    """The outbox items of one destination; each method is one state transition."""
 
-    An item is changed, in `_end`, only while this process holds its lease.
-    """
-
-    _agent_id: str | None = None
-
-    @abstractmethod
     def claim(self, now: float, /) -> OutboxItem | None:
         """Claim the next item that is due and return it; return None if none is."""
 
-    @abstractmethod
     def next_due(self) -> float | None:
         """Return when the next item is due or its lease expires, in epoch seconds, or None."""
 
-    @abstractmethod
-    def retry_now(self) -> None:
-        """Make items due now that were postponed while the registry was unavailable."""
-
     def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
         """Mark the item as sent."""
-        remote_id, http_status = receipt.remote_id, receipt.status
-        self._end(item, "sent", remote_id=remote_id, http_status=http_status, last_error=None)
 
     def rejected(self, item: OutboxItem, error: "RegistryRejectedError", /) -> None:
         """Mark the item as rejected for good."""
-        self._end(item, "rejected", reason=error.reason, http_status=error.status)
-
-    def block(self, item: OutboxItem, reason: str, /) -> None:
-        """Block the item: it is not retried automatically."""
-        self._end(item, "blocked", reason=reason)
 
     def postpone(
         self, item: OutboxItem, error: "RegistryError", /, *, retry_at: float, counted: bool
@@ -90,6 +72,39 @@ class Outbox(ABC):
 
         After a 4xx answer (a ``RegistryForbiddenError`` or a 429) the idempotency key changes.
         """
+
+    def block(self, item: OutboxItem, reason: str, /) -> None:
+        """Block the item: it is not retried automatically."""
+
+    def release(self, item: OutboxItem, /) -> None:
+        """Release the lease of an item without waiting; may be called from any thread at exit."""
+
+    def retry_now(self) -> None:
+        """Make items due now that were postponed while the registry was unavailable."""
+
+
+class LeasedOutbox(Outbox):
+    """An outbox that changes an item, in `_end`, only while this process holds its lease."""
+
+    _agent_id: str | None = None
+
+    def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
+        """Store the receipt."""
+        remote_id, http_status = receipt.remote_id, receipt.status
+        self._end(item, "sent", remote_id=remote_id, http_status=http_status, last_error=None)
+
+    def rejected(self, item: OutboxItem, error: "RegistryRejectedError", /) -> None:
+        """Store the registry's reason."""
+        self._end(item, "rejected", reason=error.reason, http_status=error.status)
+
+    def block(self, item: OutboxItem, reason: str, /) -> None:
+        """Store the reason."""
+        self._end(item, "blocked", reason=reason)
+
+    def postpone(
+        self, item: OutboxItem, error: "RegistryError", /, *, retry_at: float, counted: bool
+    ) -> None:
+        """Store the error, and another idempotency key if it is a refusal."""
         rejections = error.is_refusal + self._rejections(item)
         key = idempotency_key(item.body, agent_id=self._agent_id, rejections=rejections)
         self._end(
@@ -104,7 +119,7 @@ class Outbox(ABC):
         )
 
     def release(self, item: OutboxItem, /) -> None:
-        """Release the lease of an item without waiting; may be called from any thread at exit."""
+        """Make the item due again."""
         self._end(item, "pending", attempts=0)
 
     @abstractmethod

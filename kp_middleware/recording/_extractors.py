@@ -56,10 +56,12 @@ class Extractors:
         ``from_logprobs`` has the confidence of the last answer, if it was recorded.
         """
         for extractor in self._of_result:
-            by_field = extractor is own_field or isinstance(extractor, Field)
-            read = results[0 if by_field else -1 :]
-            values = extractor is log_probabilities and from_logprobs
-            values = values or [confidence_by(extractor, result) for result in read]
+            if extractor is log_probabilities and from_logprobs:
+                values = from_logprobs
+            else:
+                by_field = extractor is own_field or isinstance(extractor, Field)
+                read = results[0 if by_field else -1 :]
+                values = [confidence_by(extractor, result) for result in read]
             if (value := next((value for value in values if value is not None), None)) is not None:
                 return value
         return None

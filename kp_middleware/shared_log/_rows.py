@@ -11,7 +11,7 @@ from kp_middleware.core.evaluation import Evaluation, Verdict
 from kp_middleware.core.formula import Adjustment, Nearest, Score, Signals, Weights
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.errors import KnowledgePulseError
-from kp_middleware.outbox_items import Outbox, OutboxItem, lease_holder
+from kp_middleware.outbox_items import LeasedOutbox, OutboxItem, lease_holder
 from kp_middleware.rate_limit import Pace, pack_pace, unpack_pace
 from kp_middleware.shared_log._link import Connection, Cursor, Link
 
@@ -205,7 +205,7 @@ def cancel_items(link: Link, ids: Sequence[str]) -> None:
     link.ask(_CANCEL, ([*ids],))
 
 
-class SharedOutbox(Outbox):
+class SharedOutbox(LeasedOutbox):
     """The outbox of one agent at one registry, for all hosts.
 
     A row keeps its id and idempotency key, so it can be posted again if in doubt. Items without an

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kp_middleware.database import Connection, Queries, transaction
-from kp_middleware.outbox_items import Outbox, OutboxItem, lease_holder
+from kp_middleware.outbox_items import LeasedOutbox, OutboxItem, lease_holder
 from kp_middleware.storage._outbox import LEASE_S, LONGEST_WAIT_S
 from kp_middleware.storage._records import Run
 
@@ -59,7 +59,7 @@ class ExportCandidate(NamedTuple):
     started_at: str
 
 
-class ExportCursor(Queries, Outbox):
+class ExportCursor(Queries, LeasedOutbox):
     """The runs that an exporter has not received yet, for all processes."""
 
     def __init__(

@@ -10,10 +10,15 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.outbox_items import OutboxItem, idempotency_key, lease_holder
+from kp_middleware.outbox_items import (
+    LeasedOutbox,
+    OutboxItem,
+    idempotency_key,
+    lease_holder,
+)
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._records import ASSUMED, document_sql
-from kp_middleware.storage._store import CANCELLED_BY_USER, MAY_HAVE_BEEN_SENT, StoreOutbox
+from kp_middleware.storage._store import CANCELLED_BY_USER, MAY_HAVE_BEEN_SENT
 
 LEASE_S: Final = 40.0  # a request takes 10 s at most; as long as a turn of the shared pace
 
@@ -154,7 +159,7 @@ class OutboxItems(Queries):
             self._change(seq, idempotency_key=key)
 
 
-class OutboxTable(OutboxItems, StoreOutbox):
+class OutboxTable(OutboxItems, LeasedOutbox):
     """The outbox of one file, for one registry and agent.
 
     An item postponed beyond the longest wait is due: the clock was set back meanwhile.

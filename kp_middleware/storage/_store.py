@@ -6,7 +6,6 @@ Also the order in which runs are scored, and removal by age.
 import math
 import random
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -95,10 +94,9 @@ class Rescue(NamedTuple):
     traces: int
 
 
-class StoreOutbox(Outbox):
+class StoreOutbox(Outbox, Protocol):
     """The outbox items of one destination; the sender uses what `Outbox` has."""
 
-    @abstractmethod
     def add(
         self,
         trace_seq: int,
@@ -110,15 +108,12 @@ class StoreOutbox(Outbox):
     ) -> None:
         """Add a pending item; without a body, a blocked one with a reason."""
 
-    @abstractmethod
     def sync(self, trace_seq: int) -> None:
         """Update the unsent item of a trace that has changed."""
 
-    @abstractmethod
     def any_pending(self) -> bool:
         """Return True if an item is pending or being sent."""
 
-    @abstractmethod
     def next_unqueued(self, *, after: int) -> int | None:
         """Return the next forwarded run after a ``seq`` that is not in the outbox."""
 

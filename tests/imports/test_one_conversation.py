@@ -149,17 +149,21 @@ def genai():
     )
 
 
+def flat_calls(start, calls, *keys):
+    """Calls as flat attributes, with these keys for the id, the name and the arguments."""
+    return {
+        f"{start}.tool_calls.{at}.{key}": value
+        for at, (name, given, id) in enumerate(calls)
+        for key, value in zip(keys, (id, name, json.dumps(given)), strict=True)
+    }
+
+
 def openllmetry():
     """Spans of OpenLLMetry, before it had the names of the GenAI conventions."""
 
     def model(content):
         words, calls, (given, got) = content
         start = "gen_ai.completion.0"
-        made = {
-            f"{start}.tool_calls.{at}.{key}": value
-            for at, (name, args, id) in enumerate(calls)
-            for key, value in (("id", id), ("name", name), ("arguments", json.dumps(args)))
-        }
         return {
             "llm.request.type": "chat",
             "gen_ai.response.model": MODEL,
@@ -169,7 +173,7 @@ def openllmetry():
             "gen_ai.prompt.0.content": ASKED,
             f"{start}.role": "assistant",
             f"{start}.content": words,
-            **made,
+            **flat_calls(start, calls, "id", "name", "arguments"),
         }
 
     return otlp(
@@ -190,15 +194,7 @@ def openinference():
     def model(content):
         words, calls, (given, got) = content
         start = "llm.output_messages.0.message"
-        made = {
-            f"{start}.tool_calls.{at}.tool_call.{key}": value
-            for at, (name, args, id) in enumerate(calls)
-            for key, value in (
-                ("id", id),
-                ("function.name", name),
-                ("function.arguments", json.dumps(args)),
-            )
-        }
+        keys = "tool_call.id", "tool_call.function.name", "tool_call.function.arguments"
         return {
             "openinference.span.kind": "LLM",
             "llm.model_name": MODEL,
@@ -208,7 +204,7 @@ def openinference():
             "llm.input_messages.0.message.content": ASKED,
             f"{start}.role": "assistant",
             f"{start}.content": words,
-            **made,
+            **flat_calls(start, calls, *keys),
         }
 
     return otlp(
@@ -355,7 +351,7 @@ FILES = {
 
 
 def told(run):
-    """What no tool may tell differently."""
+    """The facts that each tool has to tell alike."""
     outcome, metadata = run.trace.outcome, run.trace.metadata
     tokens = [(one.input_tokens, one.output_tokens) for one in run.facts]
     inputs = [step.input for step in run.trace.steps if step.type == "tool_call"]
