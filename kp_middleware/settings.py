@@ -15,9 +15,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from kp_middleware import locations, setting_values
 from kp_middleware.core.formula import DEFAULT_THRESHOLD, Weights
 from kp_middleware.core.gates import SettingsGate
-from kp_middleware.limits import Limits
 from kp_middleware.locations import PUBLIC_REGISTRY, SettingProblem, Source, did_you_mean
-from kp_middleware.traces import NonEmpty, PrivacyLevel, Visibility
+from kp_middleware.traces import Limits, NonEmpty, PrivacyLevel, Visibility
 
 _MOST: Final = 2**53  # larger integers are not exact in JSON
 _STRICTEST: Final[Mapping[str, Any]] = {

@@ -11,6 +11,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
@@ -28,9 +29,9 @@ from kp_middleware.core.evaluation import default_confidence
 from kp_middleware.core.formula import Shape
 from kp_middleware.instants import instant
 
-__all__ = ["CONTEXT", "DocumentPart", "Entity", "KnowledgeGraphDelta", "Metadata", "NonEmpty",
-           "Outcome", "PrivacyLevel", "ReasoningTrace", "Relationship", "Step", "StepType", "Task",
-           "Tool", "Visibility", "fresh_id", "texts_in"]  # fmt: skip
+__all__ = ["CONTEXT", "DocumentPart", "Entity", "KnowledgeGraphDelta", "Limits", "Metadata",
+           "NonEmpty", "Outcome", "PrivacyLevel", "ReasoningTrace", "Relationship", "Step",
+           "StepType", "Task", "Tool", "Visibility", "fresh_id", "texts_in"]  # fmt: skip
 
 StepType: TypeAlias = Literal["thought", "tool_call", "observation", "error_recovery"]
 Visibility: TypeAlias = Literal["private", "org", "network"]
@@ -39,6 +40,17 @@ PrivacyLevel: TypeAlias = Literal["aggregated", "federated", "private"]
 CONTEXT: Final = "https://openknowledgepulse.org/schema/v1"
 
 _MAX_DEPTH: Final = 100
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits that keep a run from exhausting memory; the defaults of their settings."""
+
+    field_bytes: int = 64 * 1024  # of a text or an input
+    steps: int = 1000
+    trace_bytes: int = 1024 * 1024
+
+
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _INSTANT = re.compile(
     r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?Z",

@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kp_middleware.cli.console import grid, indented, safe_text
 from kp_middleware.storage import Run, StepRecord
+from kp_middleware.views import trace
 from kp_middleware.views.explanation import Explanation, Pair, compared
-from kp_middleware.views.steps import view_step
-from kp_middleware.views.trace import (
-    ScoreLine,
-    applied_threshold,
-    arithmetic,
-    chosen_steps,
-    delivery_status,
-    view_trace,
-)
 from kp_middleware.views.wording import (
     NO_OBJECTIVE,
     cell,
@@ -46,7 +38,7 @@ _CONTEXT_STEPS: Final = 2  # equal steps shown around a difference
 
 def render_run(run: Run, *, steps: int | None, width: int, cost: str = "") -> "Renderables":
     """Yield a run's objective, score, delivery and steps; ``steps=None`` shows all."""
-    view = view_trace(run)
+    view = trace.view_trace(run)
     yield safe_text(cut(one_line(run.objective) or NO_OBJECTIVE, 3 * width))
     line = run.id
     for fact in filter(None, map(one_line, (*view.facts, cost))):
@@ -58,7 +50,7 @@ def render_run(run: Run, *, steps: int | None, width: int, cost: str = "") -> "R
     yield safe_text(line)
     yield ""
     if run.score is not None:
-        yield waterfall(arithmetic(run), applied_threshold(run), width)
+        yield waterfall(trace.arithmetic(run), trace.applied_threshold(run), width)
     details = [
         ("  gate: ", view.gate or ""),
         ("  ", view.estimate),
@@ -75,7 +67,7 @@ def render_run(run: Run, *, steps: int | None, width: int, cost: str = "") -> "R
 
 
 def render_explanation(explanation: Explanation, width: int) -> "Renderables":
-    run, view = explanation.run, view_trace(explanation.run)
+    run, view = explanation.run, trace.view_trace(explanation.run)
     yield safe_text(cut(one_line(run.objective), 3 * width))
     yield run.id
     yield ""
@@ -118,7 +110,7 @@ def _label(part: str) -> str:
 def _verdict(explanation: Explanation) -> str:
     run, score, threshold = explanation.run, explanation.score, explanation.threshold
     if score is None:
-        return f"No score: {one_line(delivery_status(run))}."
+        return f"No score: {one_line(trace.delivery_status(run))}."
     if threshold is None or explanation.margin is None:
         return f"Score {score:.3f}."
     side = "above" if explanation.cleared else "below"
@@ -187,7 +179,11 @@ def _step_pairs(left: Run, right: Run, pairs: Sequence[Pair]) -> Iterator[tuple[
 
 
 def _step(run: Run, step: StepRecord | None) -> str:
-    return one_line(f"{step.number} {view_step(run, step).name} {step.tool or ''}") if step else ""
+    return (
+        one_line(f"{step.number} {trace.view_step(run, step).name} {step.tool or ''}")
+        if step
+        else ""
+    )
 
 
 def _texts(step: StepRecord | None) -> tuple[str, ...]:
@@ -197,7 +193,7 @@ def _texts(step: StepRecord | None) -> tuple[str, ...]:
     return arguments, step.content or "", step.output_summary or ""
 
 
-def waterfall(lines: Sequence[ScoreLine], threshold: float | None, width: int) -> "Table":
+def waterfall(lines: Sequence[trace.ScoreLine], threshold: float | None, width: int) -> "Table":
     """Return a row per part of a score; each bar begins where the previous one ends."""
     working = min(max(len(line.working) for line in lines), 36 if width >= 100 else 24)
     bar_width = min(width - _NAME_WIDTH - working - 18, _MAX_BAR_WIDTH)
@@ -232,8 +228,8 @@ def _bar(start: float, end: float, threshold: float | None, width: int) -> str:
 
 
 def _steps(run: Run, limit: int | None, width: int) -> "Renderables":
-    first, last, rest = chosen_steps(run, limit)
-    views = [view_step(run, step) for step in (*first, *last)]
+    first, last, rest = trace.chosen_steps(run, limit)
+    views = [trace.view_step(run, step) for step in (*first, *last)]
     names = [one_line(" ".join(dict.fromkeys((step.name, *step.about)))) for step in views]
     texts = [one_line(step.content or step.output or step.input) for step in views]
     name = min(max(map(width_of, names), default=0), 2 * _NAME_WIDTH, width // 3)

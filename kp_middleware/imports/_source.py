@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, cast
 from uuid import UUID, uuid5
 
-from kp_middleware.limits import Limits
 from kp_middleware.recording import ModelCall, Place, Recorder, ToolCall, assemble, jsonable
 from kp_middleware.runs import RecordedRun
 from kp_middleware.spans.messages import ChatMessage, Json, Result, as_number, sum_tokens
 from kp_middleware.spans.replay import BufferedSpan, replay
-from kp_middleware.traces import PrivacyLevel, StepType, Visibility
+from kp_middleware.traces import Limits, PrivacyLevel, StepType, Visibility
 
 ToolName: TypeAlias = str | tuple[str, str]
 """The name of a tool, or that and the name of its MCP server."""

@@ -16,9 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kp_middleware.core.formula import Shape
-from kp_middleware.limits import Limits
 from kp_middleware.recording._context import Place
-from kp_middleware.traces import Step, StepType
+from kp_middleware.traces import Limits, Step, StepType
 
 NAME_BYTES: Final = 256
 _REPLACED = "\N{REPLACEMENT CHARACTER}"

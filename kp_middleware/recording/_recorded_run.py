@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, TypeVar
 from kp_middleware.core.evaluation import default_confidence
 from kp_middleware.core.formula import Shape
 from kp_middleware.instants import instant
-from kp_middleware.limits import Limits
 from kp_middleware.recording._bounds import (
     NAME_BYTES,
     STEP_METADATA,
@@ -29,6 +28,7 @@ from kp_middleware.runs import RecordedRun, Source, StepFacts, ThreadPart, finge
 from kp_middleware.traces import (
     CONTEXT,
     DocumentPart,
+    Limits,
     Metadata,
     Outcome,
     PrivacyLevel,

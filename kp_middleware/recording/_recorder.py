@@ -17,7 +17,6 @@ from time import perf_counter, time
 from typing import Any, Final, TypeAlias
 
 from kp_middleware.confidence import log_probabilities
-from kp_middleware.limits import Limits
 from kp_middleware.recording._bounds import (
     BEGINNING,
     NAME_BYTES,
@@ -36,7 +35,7 @@ from kp_middleware.recording._bounds import (
 from kp_middleware.recording._context import Place, current_place, current_recorder, shield
 from kp_middleware.recording._extractors import Extractors, confidence_by
 from kp_middleware.runs import Awaited
-from kp_middleware.traces import StepType, fresh_id
+from kp_middleware.traces import Limits, StepType, fresh_id
 
 GIVEN_UP: Final = (CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
 """The exceptions that abandon a run, which is then incomplete, not failed."""

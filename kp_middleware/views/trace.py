@@ -1,4 +1,4 @@
-"""A run to display: the sum of its score, its verdict and delivery; also as Markdown."""
+"""A run to display: its score, verdict, delivery, steps and calls; also as Markdown."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.core.gates import exact
+from kp_middleware.instants import epoch_s
 from kp_middleware.storage import FeedbackRecord, Run, Scoring, StepRecord
 from kp_middleware.views.gate import estimate_in_words
 from kp_middleware.views.wording import (
@@ -24,9 +25,10 @@ from kp_middleware.views.wording import (
     zero_or_one,
 )
 
-__all__ = ["ScoreLine", "TraceView", "applied_threshold", "arithmetic", "chosen_steps",
-           "delivery_status", "gate_in_words", "is_cleared", "listed_state", "markdown",
-           "run_as_json", "view_trace"]  # fmt: skip
+__all__ = ["STEP_NAMES", "Call", "ScoreLine", "StepView", "TraceView", "applied_threshold",
+           "arithmetic", "chosen_steps", "delivery_status", "gate_in_words", "idle_times",
+           "is_cleared", "listed_state", "markdown", "run_as_json", "timed_calls", "view_step",
+           "view_trace"]  # fmt: skip
 
 _NESTED: Final = {"scoring", "estimate", "owner", "recalled", "signals", "weights", "took_ms"}
 _RUN_KEYS, _SCORE_KEYS = (
@@ -283,3 +285,105 @@ def _code(text: str) -> str:
 
 def _longest(text: str) -> int:
     return max(map(len, _BACKTICKS.findall(text)), default=0)
+
+
+STEP_NAMES: Final = {
+    "thought": "Agent",
+    "tool_call": "Call",
+    "observation": "Result",
+    "error_recovery": "Error, recovered",
+    "error": "Error",
+    "user": "User",
+}
+
+
+class StepView(NamedTuple):
+    """One step of a run; a missing or unknown text is empty."""
+
+    number: int
+    kind: str  # the protocol's, ``user`` for a user's message, or ``error`` for the fatal error
+    name: str
+    about: tuple[str, ...]
+    at: str
+    duration: str
+    content: str
+    input: str
+    output: str
+
+
+def view_step(run: Run, step: StepRecord) -> StepView:
+    kind, at = step.type, ""
+    if _ended(run, step):
+        kind = "error"
+    elif kind == "observation" and step.tool is None and step.content is not None:
+        kind = "user"
+    if step.started_at is not None:
+        after_ms = (epoch_s(step.started_at) - epoch_s(run.started_at)) * 1000
+        at = f"+{duration(after_ms)}" if after_ms >= 1 else "+0 ms"
+    took_ms = step.latency_ms if step.model_latency_ms is None else step.model_latency_ms
+    tokens = (step.input_tokens or 0) + (step.output_tokens or 0)
+    about = (step.agent, step.tool, step.model, counted(tokens, "token") if tokens else None)
+    given = json.dumps(step.input, ensure_ascii=False) if step.input else ""
+    if len(given) > 72:
+        given = json.dumps(step.input, ensure_ascii=False, indent=2)
+    return StepView(
+        step.number,
+        kind,
+        STEP_NAMES[kind],
+        tuple(part for part in about if part),
+        at,
+        "" if took_ms is None else duration(took_ms),
+        step.content or "",
+        given,
+        step.output_summary or "",
+    )
+
+
+def _ended(run: Run, step: StepRecord) -> bool:
+    """Return whether a step is the error that ended its run, which is an observation."""
+    name = (step.output_summary or "").partition(":")[0]
+    return step.type == "observation" and name == run.error_type
+
+
+class Call(NamedTuple):
+    """A call of a model or a tool; ``start_ms`` counts from the start of the run."""
+
+    kind: str  # ``model``, ``tool`` or ``error``
+    name: str
+    agent: str
+    start_ms: float
+    length_ms: float
+    step: int
+    tokens: int = 0
+
+    @property
+    def end_ms(self) -> float:
+        return self.start_ms + self.length_ms
+
+
+def timed_calls(run: Run) -> list[Call]:
+    calls, began_s = [], epoch_s(run.started_at)
+    for step in run.steps:
+        if step.started_at is None:
+            continue
+        start_ms, agent = max(0.0, (epoch_s(step.started_at) - began_s) * 1000), step.agent or ""
+        if (took_ms := step.model_latency_ms) is not None:
+            name = step.model or "model"
+            tokens = (step.input_tokens or 0) + (step.output_tokens or 0)
+            calls.append(Call("model", name, agent, start_ms, took_ms, step.number, tokens))
+        elif step.latency_ms is not None:
+            failed = step.type == "error_recovery" or _ended(run, step)
+            name, kind = step.tool or "call", "error" if failed else "tool"
+            calls.append(Call(kind, name, agent, start_ms, step.latency_ms, step.number))
+    return sorted(calls, key=lambda call: (call.start_ms, call.step))
+
+
+def idle_times(calls: Sequence[Call], total_ms: float) -> Iterator[tuple[float, float]]:
+    """Yield the periods, from the start of the run, without any of the calls."""
+    end = 0.0
+    for call in calls:
+        if call.start_ms > end:
+            yield end, call.start_ms
+        end = max(end, call.end_ms)
+    if total_ms > end:
+        yield end, total_ms

@@ -8,8 +8,7 @@ from typing import Final
 
 from kp_middleware import storage
 from kp_middleware.core.gates import exact
-from kp_middleware.views.steps import Call, idle_times
-from kp_middleware.views.trace import ScoreLine
+from kp_middleware.views.trace import Call, ScoreLine, idle_times
 from kp_middleware.views.wording import counted, day, distance, duration, percent, short_bar, signed
 from kp_middleware.web.marks import (
     SIGNAL_COLOURS,

@@ -14,10 +14,9 @@ from kp_middleware import storage
 from kp_middleware.core.gates import exact
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import instant
+from kp_middleware.views import trace
 from kp_middleware.views.gate import private_note, record_in_words, success_warning
 from kp_middleware.views.prices import Prices, Spending
-from kp_middleware.views.steps import timed_calls, view_step
-from kp_middleware.views.trace import applied_threshold, arithmetic, view_trace
 from kp_middleware.views.wording import distance, minute, percent, shortened
 from kp_middleware.web import charts
 from kp_middleware.web.marks import Chart, Links, Table, TableRow, render
@@ -156,8 +155,8 @@ def trace_html(
     extent: Extent = FULL_EXTENT,
 ) -> Markup:
     """Render one run; pass all domains of the file so that each keeps its color."""
-    trace, similar, body = full.run, full.similar, full.body
-    view, nearest = view_trace(trace), len(similar.similarities)
+    run, similar, body = full.run, full.similar, full.body
+    view, nearest = trace.view_trace(run), len(similar.similarities)
     rows = []
     for point, similarity in zip(similar.points[1:], similar.similarities, strict=False):
         score = "" if point.score is None else f"{point.score:.3f}"
@@ -165,20 +164,20 @@ def trace_html(
         rows.append(TableRow(cells, links.trace(point.id)))
     costs = {
         step.number: prices.in_words(prices.cost(step.model, step.input_tokens, step.output_tokens))
-        for step in trace.steps
+        for step in run.steps
     }
     return render(
         "trace.html",
-        run=trace,
+        run=run,
         view=view,
-        steps=[view_step(trace, step) for step in trace.steps],
+        steps=[trace.view_step(run, step) for step in run.steps],
         cost=prices.in_words(full.cost),
         recalled=run_rows(full.recalled, links),
-        timeline=charts.timeline_bars(timed_calls(trace), trace.duration_ms or 0, costs)
+        timeline=charts.timeline_bars(trace.timed_calls(run), run.duration_ms or 0, costs)
         if extent.is_single
         else Chart(""),
         waterfall=charts.waterfall(
-            arithmetic(trace), applied_threshold(trace), view.delivery_status
+            trace.arithmetic(run), trace.applied_threshold(run), view.delivery_status
         ),
         body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
         body_bytes=len((body or "").encode()),

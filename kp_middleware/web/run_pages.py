@@ -14,7 +14,7 @@ from kp_middleware.instants import instant
 from kp_middleware.storage import SORTS, STATES, Filters, Run, RunSummary
 from kp_middleware.views.explanation import Pair, compared
 from kp_middleware.views.prices import read_prices
-from kp_middleware.views.steps import view_step
+from kp_middleware.views.trace import view_step
 from kp_middleware.views.wording import (
     OUTCOMES,
     cell,

@@ -6,8 +6,8 @@ import re
 from ast import literal_eval
 from pathlib import Path
 
-from kp_middleware.limits import Limits
 from kp_middleware.recording import Recorder, assemble
+from kp_middleware.traces import Limits
 
 FOLDER = Path(__file__).parents[3] / "shared" / "adapters"
 

@@ -11,7 +11,7 @@ from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, STEP_TYPES
 from kp_middleware.database import connect
 from kp_middleware.storage import SqliteStore
 from kp_middleware.traces import StepType
-from kp_middleware.views.steps import STEP_NAMES
+from kp_middleware.views.trace import STEP_NAMES
 from kp_middleware.web.marks import COLOURS
 from kp_middleware.web.marks import DOMAINS as COLOURED
 

@@ -1,7 +1,7 @@
 """Runs that are recorded without a pipeline."""
 
-from kp_middleware.limits import Limits
 from kp_middleware.recording import Recorder, assemble, captured, recorded_tool
+from kp_middleware.traces import Limits
 
 
 class Notebook:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from notebook import Notebook, run_of
 
 from kp_middleware import ReasoningTrace
-from kp_middleware.limits import Limits
+from kp_middleware.traces import Limits
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
 NAMES = st.none() | TEXT | st.integers()

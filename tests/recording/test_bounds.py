@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kp_middleware import ReasoningTrace, Step, Tool
-from kp_middleware.limits import Limits
 from kp_middleware.recording import bounded
-from kp_middleware.traces import Entity, KnowledgeGraphDelta, Relationship
+from kp_middleware.traces import Entity, KnowledgeGraphDelta, Limits, Relationship
 
 LIMITS = Limits(field_bytes=1000, steps=10, trace_bytes=6000)
 CUT = "… [cut: 5000 characters in all]"

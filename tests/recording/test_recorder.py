@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from notebook import Notebook, line, run_of
 
-from kp_middleware.limits import Limits
 from kp_middleware.recording import LateNote, shield
+from kp_middleware.traces import Limits
 
 
 def finished(recorder, error=None, **how):

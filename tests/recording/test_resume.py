@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kp_middleware.limits import Limits
 from kp_middleware.recording import Place, Recorder, assemble, detach_from_thread, ended, joined
 from kp_middleware.runs import RecordedRun
+from kp_middleware.traces import Limits
 
 
 def part(

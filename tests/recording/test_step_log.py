@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kp_middleware.limits import Limits
 from kp_middleware.recording import Recorder
+from kp_middleware.traces import Limits
 
 TYPES = ["thought", "tool_call", "observation", "error_recovery"]
 

@@ -20,9 +20,9 @@ from ways_to_run import ainvoke, invoke
 
 from kp_langchain import KPCallbackHandler
 from kp_middleware import ReasoningTrace
-from kp_middleware.limits import Limits
 from kp_middleware.privacy import redact_trace
 from kp_middleware.recording import ended, joined
+from kp_middleware.traces import Limits
 
 OURS = [*range(5)]
 PARALLEL = [2, 4]  # those of ours that call several tools in one message

@@ -29,8 +29,8 @@ from sample_spans import (
 
 import kp_otel
 from kp_middleware import current_trace
-from kp_middleware.limits import Limits
 from kp_middleware.recording import Recorder, inside
+from kp_middleware.traces import Limits
 
 
 @pytest.mark.parametrize(
