@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kp_middleware.core.evaluation import RunFacts
+from kp_middleware.core.evaluation import Ending, RunFacts
 from kp_middleware.core.formula import Shape, Signals, Weights
 from kp_middleware.core.gates import Ranking, choose, window_size
 from kp_middleware.estimate import GaussianProcess, is_trusted
@@ -99,7 +99,7 @@ def by_share(stream: Stream, share: float, reviewer: Reviewer) -> np.ndarray:
         measured = Signals(signals[0], novelty[at], signals[1], CLAIMED)
         shape = Shape(2, frozenset(), 1 if signals[2] else 2, 0)  # with a single tool, or not
         p = None if said is None else said.p
-        run = RunFacts(shape, CLAIMED, True, measured=measured, p_success=p, is_stated=False)
+        run = RunFacts(shape, Ending(True, CLAIMED), measured=measured, p_success=p)
         key = run.rank_key(stream.weights)
         is_chosen, _, _, credit, _ = choose(share, ranking, key, 0.0)
         ranking.add(key, chosen=is_chosen, credit=credit)

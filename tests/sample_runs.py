@@ -34,9 +34,8 @@ def scored(run, similarity=None, nearest="", embedder="stand-in"):
     """The score that the formula gives, with this nearest neighbor."""
     trace = run.trace
     nearest = None if similarity is None else Nearest(f"kp:trace:{nearest}", similarity)
-    confidence, success = trace.outcome.confidence, trace.metadata.success
     weights = PROFILES.get(trace.metadata.task_domain, PROFILES["default"])
-    return score_run(RunFacts(run.shape, confidence, success, nearest, embedder), weights)
+    return score_run(RunFacts(run.shape, run.ending, nearest, embedder), weights)
 
 
 def put(db, run, score=None, *, threshold=0.75, vector=None, embedder="stand-in"):

@@ -104,22 +104,21 @@ class RunFacts:
     """The facts of a run that decide its score and verdict."""
 
     shape: formula.Shape
-    confidence: float
-    success: bool
+    ending: Ending
     nearest: formula.Nearest | None = None  # the most similar earlier run
     embedder: str | None = None  # its fingerprint; None if nothing was compared
     measured: formula.Signals | None = None  # the earlier ones, if only the outcome changed
     p_success: float | None = None  # the probability, 1 or 0 if confirmed; None if unknown
-    is_stated: bool = True  # the confidence was reported, not assumed or estimated
     key: float | None = None  # the rank key of the first ranking; None if this is the first
-    first_ending: tuple[bool, float] | None = None  # success and confidence then; None if unchanged
+    first_ending: Ending | None = None  # at the first ranking; None if unchanged
     was_chosen: bool | None = None  # by the gate at the first ranking; None to recompute it
 
     @property
     def signals(self) -> formula.Signals:
         """The four signals; if they were measured earlier, only the outcome is measured again."""
         similarity = None if self.nearest is None else self.nearest.similarity
-        now = formula.measure(self.shape, similarity, self.confidence, success=self.success)
+        success, confidence, *_ = self.ending
+        now = formula.measure(self.shape, similarity, confidence, success=success)
         if self.measured is None:
             return now
         return replace(self.measured, outcome_confidence=now.outcome_confidence)
@@ -130,8 +129,9 @@ class RunFacts:
         Calm is the score with complexity negated and no bonus for recoveries: a run that struggled
         should not rank higher. Of a single thought, it is a tenth.
         """
-        signals, rules = self.signals, formula.fired_rules(self.shape, success=self.success)
-        confidence = self.confidence if self.is_stated else _DEFAULT_CONFIDENCE
+        ending, signals = self.ending, self.signals
+        rules = formula.fired_rules(self.shape, success=ending.success)
+        confidence = ending.confidence if ending.is_stated else _DEFAULT_CONFIDENCE
         calm = (
             -weights.complexity * signals.complexity
             + weights.novelty * signals.novelty
@@ -200,8 +200,7 @@ def evaluate(
     current_key = run.rank_key(weights)
     key = current_key if run.key is None else run.key
     if run.first_ending is not None:
-        success, confidence = run.first_ending
-        first_score = score_run(replace(run, success=success, confidence=confidence), weights)
+        first_score = score_run(replace(run, ending=run.first_ending), weights)
     first = _decide(first_score, key, history, gate, report)
     if first_score is score and (current_key == key or first.credit is None):
         return Evaluation(score, first)
@@ -214,7 +213,7 @@ def evaluate(
 def score_run(run: RunFacts, weights: formula.Weights) -> formula.Score:
     """Return the score of a run."""
     signals = run.signals
-    rules = formula.fired_rules(run.shape, success=run.success)
+    rules = formula.fired_rules(run.shape, success=run.ending.success)
     value, adjustments = formula.combine(signals, weights, rules)
     return formula.Score(value, signals, weights, adjustments, run.nearest, run.embedder)
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from kp_middleware.core.evaluation import RunFacts, score_run
+from kp_middleware.core.evaluation import Ending, RunFacts, score_run
 from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, Nearest, Score, Shape, Weights
 from kp_middleware.embedding._index import VectorCache
 from kp_middleware.embedding._model import (
@@ -91,7 +91,8 @@ class Scorer:
             found = self._cache.nearest_then_add(vector, trace.id, embedder=embedder or "")
             if found is not None and (known is None or found.similarity >= known.similarity):
                 nearest = Nearest(found.key or "", found.similarity)
-        return RunFacts(shape, trace.outcome.confidence, trace.metadata.success, nearest, embedder)
+        ending = Ending(trace.metadata.success, trace.outcome.confidence, "said", "said")
+        return RunFacts(shape, ending, nearest, embedder)
 
     def embed_with(self, trace: ReasoningTrace, said: str) -> Embedded:
         """Return the embeddings of a trace and of the user's words in it.

@@ -84,13 +84,11 @@ class Reevaluation:
         ending = before.ending
         run = RunFacts(
             before.shape,
-            ending.confidence,
-            ending.success,
+            ending,
             stored.nearest,
             stored.embedder,
             measured=stored.signals,
             p_success=ending.p_success(before.p_success),
-            is_stated=ending.is_stated,
             key=before.rank_key,
             was_chosen=before.chosen,
         )

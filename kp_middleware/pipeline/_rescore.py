@@ -204,13 +204,12 @@ class Rescoring:
         It is ranked by ``p_then``, the estimate before its first feedback.
         """
         weights = self._scorer.weights(now.domain)
-        run = replace(today, success=ending.success, confidence=ending.confidence)
-        ranked = replace(run, p_success=p_then, is_stated=ending.is_stated)
-        stays = p_then == now.p_success and _has_same_signals(now, run, weights)
+        ranked = replace(today, ending=ending, p_success=p_then)
+        stays = p_then == now.p_success and _has_same_signals(now, ranked, weights)
         key = now.rank_key if stays else ranked.rank_key(weights)
         run = replace(ranked, p_success=ending.p_success(p), key=key)
         if run.rank_key(weights) != key and now.has_feedback:
-            before = bool(now.success_before), now.confidence_before or 0.0
+            before = Ending(bool(now.success_before), now.confidence_before or 0.0)
             run = replace(run, first_ending=before)
         return self._reevaluation.evaluate(now.seq, run, weights, now)
 

@@ -272,12 +272,10 @@ class SharedLogSync:
                 about = trace.metadata
                 run = RunFacts(
                     shape_of(stored, trace),
-                    ending.confidence,
-                    ending.success,
+                    ending,
                     None if near is None else Nearest(request.nearest or "", near),
                     request.embedder,
                     p_success=ending.p_success(request.p_success),
-                    is_stated=ending.is_stated,
                 )
                 why = self._dispatch.blocking_reason(about.visibility, ending, about.created_at)
                 prepared = self._dispatch.prepared(trace, 0.0)

@@ -283,8 +283,8 @@ class Stages:
                 trace = ended_trace(trace, ending)
                 run = replace(
                     self._scorer.compare(trace, vector, shape),
+                    ending=ending,
                     p_success=ending.p_success(p),
-                    is_stated=ending.is_stated,
                 )
                 if embedded.task is not None and self._embedder is not None:
                     opening = quantize(embedded.task)

@@ -11,9 +11,9 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self
 
-from kp_middleware.database import DISTINCT, connect, prefix_range
+from kp_middleware.database import DISTINCT, connect, from_row, prefix_range
 from kp_middleware.errors import DatabaseError
-from kp_middleware.reasons import outbox_reason_text
+from kp_middleware.reasons import outbox_reason_text, reason_text
 from kp_middleware.storage._export_cursor import EXPORT, CursorState, ExporterStatus
 from kp_middleware.storage._learning import EstimateTable, RecallTable, ScoredHistory
 from kp_middleware.storage._listing import FROM, Filters, whole_id
@@ -21,13 +21,15 @@ from kp_middleware.storage._maintenance import Maintenance
 from kp_middleware.storage._outbox import Entry, OutboxAdmin, Queue, due_s
 from kp_middleware.storage._overview import RECENT, UNJUDGED, Overviews
 from kp_middleware.storage._records import (
+    FeedbackRecord,
     OutboxItemSummary,
+    OutboxRecord,
     Run,
     RunDocument,
     RunSummary,
     StepRecord,
-    build_run,
     document_sql,
+    scoring_of,
 )
 from kp_middleware.storage._shared_runs import SharedBacklog, SharedRuns
 
@@ -100,12 +102,18 @@ class History(Overviews, Maintenance, ScoredHistory):
             (seq,),
         )
         steps = "SELECT *, step_id AS number FROM steps WHERE trace_seq = ? ORDER BY step_id"
-        return build_run(
+        queued = self._named("SELECT * FROM outbox WHERE trace_seq = ?", (seq,))
+        given = self._named("SELECT * FROM feedback WHERE trace_seq = ? ORDER BY seq", (seq,))
+        items = (from_row(OutboxRecord, i, reason=outbox_reason_text(i["reason"])) for i in queued)
+        return from_row(
+            Run,
             row,
-            self._named(steps, (seq,)),
-            self._named("SELECT * FROM outbox WHERE trace_seq = ?", (seq,)),
-            self._named("SELECT * FROM feedback WHERE trace_seq = ? ORDER BY seq", (seq,)),
-            EstimateTable(self._connection).for_run(seq),
+            reason=reason_text(row["reason_code"], row["reason_args"]),
+            scoring=None if row["score"] is None else scoring_of(row),
+            steps=tuple(from_row(StepRecord, step) for step in self._named(steps, (seq,))),
+            outbox=next(items, None),
+            feedback=tuple(from_row(FeedbackRecord, one) for one in given),
+            estimate=EstimateTable(self._connection).for_run(seq),
         )
 
     def document(self, seq: int) -> str | None:

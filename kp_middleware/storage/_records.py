@@ -1,14 +1,13 @@
 """Immutable records of runs read from the file."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.evaluation import known_success
 from kp_middleware.core.formula import SIGNALS, Adjustment, ScoreParts, Signals, Weights
 from kp_middleware.database import from_row
-from kp_middleware.reasons import outbox_reason_text, reason_text
 from kp_middleware.storage._learning import RunEstimate
 
 
@@ -312,26 +311,7 @@ class Run:
         return None if self.scoring is None else self.scoring.score
 
 
-def build_run(
-    row: Mapping[str, Any],
-    steps: Iterable[Mapping[str, Any]],
-    outbox: Iterable[Mapping[str, Any]],
-    feedback: Iterable[Mapping[str, Any]],
-    estimate: RunEstimate | None,
-) -> Run:
-    return from_row(
-        Run,
-        row,
-        reason=reason_text(row["reason_code"], row["reason_args"]),
-        scoring=None if row["score"] is None else _scoring(row),
-        steps=tuple(from_row(StepRecord, step) for step in steps),
-        outbox=next(map(_outbox_record, outbox), None),
-        feedback=tuple(from_row(FeedbackRecord, one) for one in feedback),
-        estimate=estimate,
-    )
-
-
-def _scoring(row: Mapping[str, Any]) -> Scoring:
+def scoring_of(row: Mapping[str, Any]) -> Scoring:
     margin, threshold = row["margin"], row["threshold"]
     return from_row(
         Scoring,
@@ -341,7 +321,3 @@ def _scoring(row: Mapping[str, Any]) -> Scoring:
         weights=Weights(**{name: row[f"{name}_weight"] for name in SIGNALS}),
         rules=tuple(Adjustment(**rule) for rule in json.loads(row["rules"])),
     )
-
-
-def _outbox_record(row: Mapping[str, Any]) -> OutboxRecord:
-    return from_row(OutboxRecord, row, reason=outbox_reason_text(row["reason"]))

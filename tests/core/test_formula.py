@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kp_middleware import ReasoningTrace, Score, Step, Tool
-from kp_middleware.core.evaluation import RunFacts, score_run
+from kp_middleware.core.evaluation import Ending, RunFacts, score_run
 from kp_middleware.core.formula import (
     PROFILES,
     SIGNALS,
@@ -95,7 +95,7 @@ def test_a_signal_is_measured_as_the_protocol_says(signal, given, expected):
 
 def scored(given_shape, similarity=0.5, confidence=0.8, success=True, weights=EVEN):
     nearest = None if similarity is None else Nearest("", similarity)
-    return score_run(RunFacts(given_shape, confidence, success, nearest), weights)
+    return score_run(RunFacts(given_shape, Ending(success, confidence), nearest), weights)
 
 
 def test_a_single_thought_scores_a_tenth_whatever_else():
@@ -150,7 +150,7 @@ def test_another_outcome_gives_the_score_that_it_would_have_given_at_once(
 ):
     first = scored(any_shape, similarity, before, succeeded, weights)
 
-    run = RunFacts(any_shape, after, success, first.nearest, measured=first.signals)
+    run = RunFacts(any_shape, Ending(success, after), first.nearest, measured=first.signals)
 
     assert score_run(run, weights) == scored(any_shape, similarity, after, success, weights)
 

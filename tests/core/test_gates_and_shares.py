@@ -287,7 +287,7 @@ def test_a_replay_chooses_what_the_gate_chose_run_by_run(keys, share):
 
 def run_of(signals, p_success=None):
     shape = Shape(4, frozenset({"thought"}), 2, 0)
-    return RunFacts(shape, 0.8, True, measured=signals, p_success=p_success, is_stated=False)
+    return RunFacts(shape, Ending(True, 0.8), measured=signals, p_success=p_success)
 
 
 def test_a_confirmed_run_ranks_before_an_unknown_one_and_that_before_a_failure():
@@ -309,7 +309,7 @@ def test_the_calmer_and_newer_of_two_runs_ranks_higher(worse):
 def test_a_new_run_of_a_single_thought_ranks_after_an_old_one_that_did_something(weights):
     def key(shape, similarity):
         nearest = Nearest("kp:trace:1", similarity)
-        return RunFacts(shape, 0.8, True, nearest, is_stated=False).rank_key(weights)
+        return RunFacts(shape, Ending(True, 0.8), nearest).rank_key(weights)
 
     thought = Shape(1, frozenset({"thought"}), 0, 0)
     usual = Shape(12, frozenset({"thought", "tool_call", "observation"}), 3, 0)
