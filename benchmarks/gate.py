@@ -101,7 +101,8 @@ def by_share(stream: Stream, share: float, reviewer: Reviewer) -> np.ndarray:
         p = None if said is None else said.p
         run = RunFacts(shape, Ending(True, CLAIMED), measured=measured, p_success=p)
         key = run.rank_key(stream.weights)
-        is_chosen, _, _, credit, _ = choose(share, ranking, key, 0.0)
+        ahead = ranking.runs_ahead(key)
+        is_chosen, credit, _, _ = choose(share, ranking.credit, len(ranking), ahead, 0.0)
         ranking.add(key, chosen=is_chosen, credit=credit)
         went.append(is_chosen)
         if reviewer.looks(went=is_chosen):
