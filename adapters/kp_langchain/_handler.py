@@ -260,6 +260,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run is None:
             return
         turn, recorder = turn_of(response), run.root.recorder
+        run.root.model_error = None
         if recorder.extractors.uses_logprobs and not (run.internal or run.enclosing_tool):
             recorder.record_logprobs(logprobs_of(response))
         self._runs.finish(run_id, turn.text or None, turn=turn)
@@ -273,6 +274,8 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run is not None:
             if isinstance(error, GIVEN_UP):
                 run.root.record_turn(turn_of(kwargs.get("response")), run)
+            elif not (run.internal or run.enclosing_tool):
+                run.root.model_error = type(error).__name__
             run.end_with(error)
 
     @event

@@ -260,9 +260,9 @@ def turn_of(response: LLMResult | None) -> Turn:
     usage = getattr(message, "usage_metadata", None) or totals.get("token_usage")
     unfinished = None
     if not calls or calls[0].error is not None:  # valid calls are first, and will be run
-        unfinished = (_cut(metadata) if metadata else None) or (
-            "InvalidToolCall" if calls else None
-        )
+        is_empty = usage is not None and not content
+        otherwise = "InvalidToolCall" if calls else "EmptyAnswer" if is_empty else None
+        unfinished = (_cut(metadata) if metadata else None) or otherwise
     return Turn(
         reasoning,
         text,

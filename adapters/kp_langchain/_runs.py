@@ -11,6 +11,7 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables.config import var_child_runnable_config
 
 from kp_langchain._messages import (
@@ -174,6 +175,8 @@ class RootRun(RootSpan):
         self.enclosing_agent: object = None  # if it ``began_late``, the agent that it ran in
         self.began_late = False
         self.is_unnamed = False  # until the first run inside it names its agent
+        self.is_agent = False  # made by `create_agent`
+        self.model_error: str | None = None  # if the last model call failed
 
     def failure_of(self, error: BaseException) -> SpanFailure:
         """Classify an exception; LangGraph's own are recognized once LangGraph is loaded."""
@@ -197,6 +200,7 @@ class RootRun(RootSpan):
         """Set the agent, thread, owner and tags of the root."""
         recorder = self.recorder
         self.agent_name = metadata.get("lc_agent_name")
+        self.is_agent = metadata.get("ls_integration") == "langchain_create_agent"
         self.namespace = str(metadata.get(_NAMESPACE) or "")
         if "thread_id" in metadata:
             self.set_thread(metadata)
@@ -265,6 +269,13 @@ class RootRun(RootSpan):
             self.set_objective(inputs)
         if not span.conversation.is_settled:
             self.record_messages(span.conversation.results(messages_of(output)), span)
+        if self.is_agent or self.model_error is not None:
+            *before, last = messages_of(output)[-2:] or (None,)
+            if isinstance(last, AIMessage) and not span.conversation.has_turn(last.id):
+                # a middleware answered for a model that failed, or has reached its limit
+                after_tool = any(isinstance(one, ToolMessage) for one in before)
+                ended = "EndedByMiddleware" if self.is_agent and after_tool else None
+                self.recorder.unfinished = self.model_error or ended
         if self.unfinished_spans or self.cancelled:
             self.record_late(ended_well=True)
         self.pause(span)

@@ -138,6 +138,10 @@ class Conversation:
                     self._running_calls.pop(call_id, None)
                     self._add_pending(call_id, call)
 
+    def has_turn(self, message_id: str | None) -> bool:
+        """Return True if a model wrote this message, as far as is remembered."""
+        return message_id in self._model_messages
+
     def begin(
         self, span: "Span", tool: str, call_id: str | None, inputs: object = None
     ) -> str | None:

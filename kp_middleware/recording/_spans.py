@@ -241,6 +241,7 @@ class RootSpan:
         self._questions: dict[str, None] = {}
         self._answer = ""
         self._is_end_noted = False
+        self._empty_answer: ModelCall | None = None  # before any step
 
     def failure_of(self, error: BaseException) -> SpanFailure:
         """Classify an error; adapters extend it with their framework's own."""
@@ -328,6 +329,8 @@ class RootSpan:
             if turn.model:
                 self.recorder.model = bounded_name(turn.model)
         self.record_turn(turn, span)
+        if turn.tokens is not None and not self.recorder.log.count:
+            self._empty_answer = ModelCall(turn.model or span.model, *turn.tokens, span.latency_ms)
 
     def record_result(self, result: object, span: Span, *, failed: bool = False) -> None:
         """Record the result of a tool or a retriever, or its failure."""
@@ -414,6 +417,8 @@ class RootSpan:
 
     def succeed(self, output: object, *, complete: bool = True) -> None:
         """End with a result, or without one if the run was paused or its stream closed early."""
+        if not self.recorder.log.count and self._empty_answer is not None:
+            self.recorder.note("thought", took=self._empty_answer)
         self.conclude(output)
         if self.closed_early:
             self.recorder.unfinished = GeneratorExit.__name__

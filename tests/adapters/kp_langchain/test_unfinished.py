@@ -6,9 +6,23 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGenerationChunk
-from scripted_agents import GO, add, agent
-from scripted_models import CompletingModel, ScriptedModel, StreamingModel, answer_of, calls
-from versions import SummarizationMiddleware, create_agent
+from scripted_agents import GO, add, agent, graph_of
+from scripted_models import (
+    CompletingModel,
+    FlakyModel,
+    ScriptedModel,
+    StreamingModel,
+    answer_of,
+    calls,
+)
+from versions import (
+    ModelCallLimitMiddleware,
+    ModelRetryMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+    create_agent,
+    needs,
+)
 from ways_to_run import WAYS
 
 from kp_middleware import current_trace
@@ -185,3 +199,79 @@ def test_a_summary_that_was_cut_is_not_the_runs_answer(config, notebook):
     silent.invoke({"messages": [("user", "a"), ("user", "b")]}, config)
 
     assert notebook.run.complete is True
+
+
+def test_an_answer_that_a_middleware_gives_for_a_model_that_failed_is_no_success(config, notebook):
+    failing = FlakyModel(turns=[], errors=["down", "still down"])
+    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, on_failure="continue")
+
+    create_agent(failing, [add], middleware=[retry]).invoke(GO, config)
+
+    assert (notebook.run.complete, notebook.run.error_type) == (False, "ConnectionError")
+    assert notebook.story == [
+        "error_recovery: ConnectionError: down",
+        "error_recovery: ConnectionError: still down",
+    ]
+
+
+def canned(model):
+    """A graph that apologizes if its model fails."""
+
+    def ask(state):
+        try:
+            return {"messages": [model.invoke(state["messages"])]}
+        except ConnectionError:
+            return {"messages": [AIMessage("Sorry, try again later.")]}
+
+    return graph_of({"ask": ask})
+
+
+def test_an_apology_for_a_model_that_failed_is_no_success(config, notebook):
+    canned(FlakyModel(turns=[answer_of("3")], errors=["down"])).invoke(GO, config)
+
+    assert (notebook.run.complete, notebook.run.error_type) == (False, "ConnectionError")
+
+
+def test_a_model_that_fails_after_the_answer_leaves_it_a_success(config, notebook):
+    def ask(state):
+        return {"messages": [ScriptedModel(turns=[answer_of("3")]).invoke(state["messages"])]}
+
+    def name(_):
+        canned(FlakyModel(turns=[], errors=["down"])).invoke({"messages": "a title"})
+        return {}
+
+    graph_of({"ask": ask, "name": name}, in_turn=True).invoke(GO, config)
+
+    assert notebook.trace.outcome.result_summary == "3"
+    assert (notebook.run.complete, notebook.run.error_type) == (True, None)
+
+
+@needs("agents that say so")
+def test_an_agent_that_has_reached_a_limit_is_no_success(config, notebook):
+    limit = ModelCallLimitMiddleware(run_limit=1, exit_behavior="end")
+
+    agent(calls("I add", add={"a": 1, "b": 2}), middleware=[limit]).invoke(GO, config)
+
+    assert (notebook.run.complete, notebook.run.error_type) == (False, "EndedByMiddleware")
+
+
+def test_an_answer_that_a_middleware_changes_is_still_the_models(config, notebook):
+    hide = PIIMiddleware("email", apply_to_input=False, apply_to_output=True)
+    turns = calls("I add", add={"a": 1, "b": 2}), answer_of("3, says anna@example.org")
+
+    agent(*turns, middleware=[hide]).invoke(GO, config)
+
+    assert "anna" not in notebook.trace.outcome.result_summary
+    assert (notebook.run.complete, notebook.run.error_type) == (True, None)
+
+
+@pytest.mark.parametrize(("reason", "told"), [("stop", "EmptyAnswer"), ("length", "length")])
+def test_a_run_whose_only_answer_is_empty_is_kept_with_its_tokens(config, notebook, reason, told):
+    empty = AIMessage("", response_metadata={"finish_reason": reason})
+    empty.usage_metadata = {"input_tokens": 7, "output_tokens": 900, "total_tokens": 907}
+
+    ScriptedModel(turns=[empty]).invoke("Prove it.", config)
+
+    run = notebook.run
+    assert (run.trace.task.objective, notebook.story) == ("Prove it.", ["thought"])
+    assert (run.complete, run.error_type, run.output_tokens) == (False, told, 900)

@@ -50,12 +50,14 @@ _NAMES: Final = {  # the module that each is in, what it needs, and why
     "create_tool_calling_agent": ("langchain_classic.agents", *_CLASSIC),
     "HumanInTheLoopMiddleware": ("langchain.agents.middleware", *_AGENTS),
     "KPRecallMiddleware": ("kp_langchain", *_AGENTS),
+    "ModelCallLimitMiddleware": ("langchain.agents.middleware", *_AGENTS),
     "ModelFallbackMiddleware": ("langchain.agents.middleware", *_AGENTS),
     "ModelRetryMiddleware": (
         "langchain.agents.middleware",
         "langchain>=1.1",
         "it has no ModelRetryMiddleware before",
     ),
+    "PIIMiddleware": ("langchain.agents.middleware", *_AGENTS),
     "ToolRetryMiddleware": ("langchain.agents.middleware", *_AGENTS),
     "SummarizationMiddleware": (
         "langchain.agents.middleware",
