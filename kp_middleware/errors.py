@@ -113,7 +113,6 @@ class EmbedderNotReadyError(EmbedderError):
     """The model is being downloaded; retry later."""
 
 
-_LONGEST_DETAIL: Final = 200
 _ASK: Final = "it is retried automatically; if it persists, ask the registry's operator"
 _OR_IT: Final = "or retry this one with kp-middleware outbox retry --failed"
 _OR_NO_PROXY: Final = "correct or unset {first}, or add the registry's host to NO_PROXY"
@@ -225,7 +224,7 @@ class Problem(NamedTuple):
     def stored(self) -> str:
         """The stored form: one short line."""
         letters = "".join(letter if letter.isprintable() else " " for letter in self.detail)
-        return f"{self.kind} {' '.join(letters.split())}"[:_LONGEST_DETAIL].rstrip()
+        return f"{self.kind} {' '.join(letters.split())}"[:200].rstrip()
 
     @property
     def description(self) -> str:

@@ -93,16 +93,8 @@ _Reals: TypeAlias = NDArray[np.floating[Any]]
 _BIAS: Final = 0.3
 _ON_FEATURES: Final = 2.0
 _ON_VECTORS: Final = 4.0
-_POWER: Final = 4
-_MIN_SEEN: Final = 6  # with fewer runs a feature has no usual value
 _MIN_GAIN: Final = -3.0  # the base rate predicted known outcomes 20 times better
-_GROWTH: Final = 1.05
-_ITERATIONS: Final = 25
-_TOLERANCE: Final = 1e-5
-_RESIDUAL: Final = 1e-12
-_MAX_PRODUCT: Final = 2**18  # multiplications
 _SIMILARITY: Final = "likeness"
-_REASONS: Final = 2
 
 
 class Estimate(NamedTuple):
@@ -146,8 +138,8 @@ class GaussianProcess:
         *,
         is_trusted: bool = True,
     ) -> None:
-        self.current_until = len(seen) * _GROWTH  # runs; then it should be fitted again
-        usual = len(seen) >= _MIN_SEEN
+        self.current_until = len(seen) * 1.05  # runs; then it should be fitted again
+        usual = len(seen) >= 6  # with fewer runs a feature has no usual value
         self._mean = seen.mean(axis=0) if usual else np.zeros(len(FEATURES), np.float32)
         deviation = seen.std(axis=0) if usual else np.full(len(FEATURES), np.inf)
         self._deviation = np.where(deviation > 1e-3, deviation, np.inf)
@@ -182,7 +174,7 @@ class GaussianProcess:
             *zip(FEATURES, z.tolist(), (z * self._slopes).tolist(), strict=True),
             (_SIMILARITY, 0.0, similarity),
         ]
-        main = sorted(effects, key=lambda effect: -abs(effect[2]))[:_REASONS]
+        main = sorted(effects, key=lambda effect: -abs(effect[2]))[:2]
         return tuple((name, round(off, 3), round(adds, 3)) for name, off, adds in main if adds)
 
     def _padded(self, vector: Vector | None) -> _Reals:
@@ -197,21 +189,21 @@ class GaussianProcess:
         return _BIAS + linear + _ON_VECTORS * self._similarity(vectors)
 
     def _similarity(self, vectors: _Reals) -> _Reals:
-        return np.maximum(0.0, _product(vectors, self._vectors.T)) ** _POWER
+        return np.maximum(0.0, _product(vectors, self._vectors.T)) ** 4
 
 
 def _solve(kernel: _Reals, success: _Reals, offset: float) -> tuple[_Reals, _Reals]:
     """Return the weights of the known runs and the roots of their curvatures, by Newton."""
     latent: _Reals = np.zeros(len(success))
     weights = solved = latent
-    for _ in range(_ITERATIONS):
+    for _ in range(25):
         p = _sigmoid(latent + offset)
         curvature = p * (1 - p) + 1e-6
         root, target = np.sqrt(curvature), curvature * latent + (success - p)
         solved = _linear_solve(root * _times(kernel, target), kernel, root, solved)
         weights = target - root * solved
         previous, latent = latent, _times(kernel, weights)
-        if np.abs(latent - previous).max() < _TOLERANCE:
+        if np.abs(latent - previous).max() < 1e-5:
             break
     return weights, root
 
@@ -222,7 +214,7 @@ def _linear_solve(target: _Reals, kernel: _Reals, root: _Reals, start: _Reals) -
     residual = direction = target - start - root * _times(kernel, root * start)
     norm = residual @ residual
     for _ in range(len(target)):
-        if norm <= _RESIDUAL * len(target):
+        if norm <= 1e-12 * len(target):
             break
         image = direction + root * _times(kernel, root * direction)
         step = norm / (direction @ image)
@@ -236,7 +228,7 @@ def _product(one: _Reals, other: _Reals) -> _Reals:
     """Multiply in parts too small for BLAS to use threads, which would only add waits."""
     if len(one) == 1:
         return _times(other.T, one[0])[None]
-    parts = math.ceil(one.size * other.shape[1] / _MAX_PRODUCT)
+    parts = math.ceil(one.size * other.shape[1] / 2**18)  # multiplications
     return np.concatenate([part @ other for part in np.array_split(one, max(1, parts))])
 
 

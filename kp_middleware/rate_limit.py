@@ -19,11 +19,8 @@ INTERVAL_S: Final = 2.2
 
 _SLOWER_MINUTE_S: Final = 66.0  # a tenth below what the registry allows in a minute
 _MINUTE_S: Final = 60.0
-_RESERVE: Final = 10
-_SHORTEST_INTERVAL_S: Final = 0.01
 _HOUR_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
-_LONGEST_BACKOFF_S: Final = 2400.0
 _TICK_S: Final = 0.001  # epoch seconds added up are right to about a microsecond
 _MARGIN_S: Final = 30.0  # clocks differ, and others may use the same agent's bucket
 _REFILL_S: Final = BURST * INTERVAL_S  # of a whole burst, at any interval
@@ -102,7 +99,7 @@ class Pace:
 
     def at_interval(self, now: float, interval_s: float) -> Self:
         """Return the pace with another interval; a burst takes as long to refill as before."""
-        interval_s = max(interval_s, _SHORTEST_INTERVAL_S)
+        interval_s = max(interval_s, 0.01)
         left_s = max(0.0, self.full_at - now) * interval_s / self.interval_s
         full_at = now + left_s if left_s else self.full_at
         return replace(self, interval_s=interval_s, full_at=full_at)
@@ -113,7 +110,7 @@ class Pace:
         Within the reserve, the wait grows with the square of what is missing: any number of
         senders settle at the refill rate, and none of them gets a 429.
         """
-        reserve = min(_RESERVE, _SLOWER_MINUTE_S / self.interval_s / 3)
+        reserve = min(10, _SLOWER_MINUTE_S / self.interval_s / 3)
         spare, wait_s = remaining - reserve, 0.0
         if spare < 1:
             spare = 1
@@ -237,7 +234,7 @@ def backoff_s(failures: int, jitter: float) -> float:
     >>> [backoff_s(failures, 0.0) for failures in (1, 2, 11, 12, 100)], backoff_s(100, 1.0)
     ([2.0, 4.0, 2048.0, 2400.0, 2400.0], 3600.0)
     """
-    return min(2.0 ** min(failures, 12), _LONGEST_BACKOFF_S) * (1 + jitter / 2)
+    return min(2.0 ** min(failures, 12), 2400.0) * (1 + jitter / 2)
 
 
 PaceChange: TypeAlias = Callable[[Pace, float], Pace]

@@ -16,14 +16,10 @@ LONG_CHARS: Final = 200
 """Texts longer than this may contain a prompt; a first line is cut to it."""
 
 _QUOTE: Final = re.compile(r"<past_run\b[^>]*>.*?</past_run>", re.DOTALL)
-_MAX_TURN_CHARS: Final = 4000
-_MAX_CHARS: Final = 32_000
 COMPARED_OBJECTIVES: Final = 16
 """The number of latest objectives that a long one is compared with."""
 
-_MAX_WEIGHT: Final = 5.0
 _SHARED: Final = 0.25  # sentences in this share of the latest objectives are a prompt
-_MIN_LETTERS: Final = 8  # of a task
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _SENTENCE: Final = re.compile(r'[\n<>"]+|(?<=[.!?:])\s+|(?<=[。！？])')
 
@@ -36,7 +32,7 @@ def extract_user_text(trace: "ReasoningTrace", latest: Sequence[str] = ()) -> st
     turns = (step.content for step in trace.steps if step.type == "observation" and not step.tool)
     own = without_shared_prompt(trace.task.objective, latest)
     texts = dict.fromkeys(filter(None, (own, *turns)))
-    return "\n".join(without_recalled(text)[:_MAX_TURN_CHARS] for text in texts)[:_MAX_CHARS]
+    return "\n".join(without_recalled(text)[:4000] for text in texts)[:32_000]
 
 
 def first_line(text: str) -> str:
@@ -55,7 +51,7 @@ def word_weight(share: float) -> float:
     >>> word_weight(1.0), round(word_weight(0.1), 2)
     (0.0, 2.94)
     """
-    return min(_MAX_WEIGHT, math.log((2 - share) / share))
+    return min(5.0, math.log((2 - share) / share))
 
 
 def without_shared_prompt(task: str, latest: Sequence[str]) -> str:
@@ -75,7 +71,7 @@ def without_shared_prompt(task: str, latest: Sequence[str]) -> str:
     fewest = min((counts[one] for one in sentences), default=0)
     for most in (max(min(2, len(latest)), _SHARED * len(latest)), fewest + 1):
         own = "\n".join(one for one in sentences if counts[one] < most)
-        if sum(map(str.isalpha, own)) >= _MIN_LETTERS:
+        if sum(map(str.isalpha, own)) >= 8:  # of a task
             return own
     return task
 

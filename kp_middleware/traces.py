@@ -39,8 +39,6 @@ PrivacyLevel: TypeAlias = Literal["aggregated", "federated", "private"]
 
 CONTEXT: Final = "https://openknowledgepulse.org/schema/v1"
 
-_MAX_DEPTH: Final = 100
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -78,7 +76,7 @@ def _to_int(value: object) -> object:
 
 def _to_json(value: Any, depth: int = 1) -> Any:
     """Return a copy that JSON can represent; redaction rejects values nested too deeply."""
-    if depth > _MAX_DEPTH:
+    if depth > 100:
         return value
     match value:
         case str():

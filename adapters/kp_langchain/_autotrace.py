@@ -16,7 +16,6 @@ from kp_langchain._runs import Scope
 from kp_middleware.confidence import Confidences
 from kp_middleware.recording import Extractors, NullRecording, Recording, shield
 
-_YES: Final = {"1", "on", "t", "true", "y", "yes"}
 _NO: Final = {"0", "f", "false", "n", "no", "off"}
 
 logger: Final = logging.getLogger("kp_middleware")
@@ -116,7 +115,7 @@ def _setting(name: str) -> str:
 
 def _enable_from_environment() -> None:
     tracing = _setting("KP_TRACING")
-    if tracing in _YES:
+    if tracing in {"1", "on", "t", "true", "y", "yes"}:
         enable()
     elif tracing and tracing not in _NO:
         logger.warning("KP_TRACING must be true or false, got %r; tracing is off", tracing)

@@ -58,7 +58,6 @@ Origin: TypeAlias = tuple[int | None, Mapping[str, Any], object, Sequence[str]]
 
 logger: Final = logging.getLogger("kp_middleware")
 
-_MOST_PARTS: Final = 20_000  # of a streamed answer
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
@@ -250,7 +249,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         run = self._runs.get(run_id.int)
         if run is not None and token:
             parts = run.parts = run.parts or []
-            if len(parts) < _MOST_PARTS:
+            if len(parts) < 20_000:  # of a streamed answer
                 parts.append(token if isinstance(token, str) else text_of(token))
 
     @event

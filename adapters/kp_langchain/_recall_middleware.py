@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from kp_middleware import KnowledgePulse
 
-_TURNS = 3
-
 
 class RecallState(AgentState[Any]):
     """The agent's state, with the quote for this turn."""
@@ -80,7 +78,7 @@ class KPRecallMiddleware(Middleware):
             read(message).text for message in state["messages"] if role_of(message) == "user"
         ]
         # the user's last turns, in which a task often becomes clear; then the last alone
-        tasks = dict.fromkeys(["\n".join(user_texts[-_TURNS:]), *user_texts[-1:]])
+        tasks = dict.fromkeys(["\n".join(user_texts[-3:]), *user_texts[-1:]])
         recalled = (self._kp.recall(task, owner=owner, **self._terms) for task in tasks)
         found = next(filter(None, recalled), [])
         return {"kp_quote": quotes(found)}  # also if empty: a thread's state keeps the last one

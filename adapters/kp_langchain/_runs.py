@@ -52,9 +52,7 @@ Resumption: TypeAlias = tuple[object | None, tuple[str, ...]]
 """A person's decision, or None to just continue, and the ids of the interrupts, if given."""
 
 _NAMESPACE: Final = "langgraph_checkpoint_ns"
-_MAX_TAGS: Final = 32
 _INTERNAL_TAGS: Final = ("seq:step", "graph:step", "map:key", "retry:attempt", "langsmith:")
-_DEFAULT_NAMES: Final = ("LangGraph", "Runnable")
 _INTERRUPT_ID: Final = re.compile("[0-9a-f]{32}").fullmatch  # an interrupt's id
 _graph_handlers: Final[dict[type[BaseCallbackHandler], type[BaseCallbackHandler]]] = {}
 _lock = threading.RLock()
@@ -211,10 +209,10 @@ class RootRun(RootSpan):
         if (owner := metadata.get("kp_owner")) is not None:
             recorder.owner = str(owner)
         own_name = self.agent_name or name
-        if isinstance(own_name, str) and not own_name.startswith(_DEFAULT_NAMES):
+        if isinstance(own_name, str) and not own_name.startswith(("LangGraph", "Runnable")):
             recorder.agent_name = bounded_name(own_name)
         recorder.tags = tuple(
-            bounded_name(tag) for tag in tags[:_MAX_TAGS] if not tag.startswith(_INTERNAL_TAGS)
+            bounded_name(tag) for tag in tags[:32] if not tag.startswith(_INTERNAL_TAGS)
         )
 
     def set_thread(self, metadata: Mapping[str, object]) -> None:

@@ -21,7 +21,6 @@ from kp_middleware.spans.replay import Scope
 _SCOPE: Final = Scope(
     "openai_agents", "openai_agents", "RunConfig(trace_include_sensitive_data=True)"
 )
-_MAX_CONVERSATIONS: Final = 1000
 _SDK_CLASSES: Final = {"TaskSpanData": "task", "TurnSpanData": "turn"}
 _KINDS: Final[dict[str, dialects.Kind]] = {
     "agent": "agent",
@@ -61,7 +60,7 @@ class KPTracingProcessor:
     def on_trace_start(self, trace: Any) -> None:
         """Remember the conversation of a trace."""
         if conversation := as_text(getattr(trace, "group_id", None)):
-            if len(self._conversations) > _MAX_CONVERSATIONS:
+            if len(self._conversations) > 1000:
                 del self._conversations[next(iter(self._conversations))]
             self._conversations[trace.trace_id] = conversation
 

@@ -59,9 +59,6 @@ BROKEN_PIPE: Final = 141  # the reader closed the pipe, as `| head` does
 
 _FIELDS: Final = (*RunSummary._fields[: RunSummary._fields.index("snippet")], "success_source")
 _PIPE_WIDTH: Final = 100
-_PIPE_TABLE_WIDTH: Final = 160
-_PROGRESS_DELAY_S: Final = 0.5
-_ROUNDING_ERROR: Final = 1e-9
 _GAP: Final = 2
 _TEXT_SHARE: Final = 0.3  # of the width, at least, for a truncated column
 _TRAILING_BLANKS: Final = re.compile(r" +((?:\x1b\[[\d;]*m)*)$", re.MULTILINE)
@@ -240,7 +237,7 @@ def humanize_run(row: Row) -> dict[str, Any]:
         date = day(started, year=not is_this_year)
         row["started_at"] = f"{date} {started[11:16]}" if is_this_year else date
     if row.get("margin") is not None:
-        sign = "-" if row["margin"] < -_ROUNDING_ERROR else "+"
+        sign = "-" if row["margin"] < -1e-9 else "+"
         row["margin"] = f"{sign}{distance(row['margin'], least=4)}"
     return row
 
@@ -303,7 +300,7 @@ def print_table(
     """Print a table that fits the terminal: columns drop from the right, the last text is cut."""
     is_terminal = sys.stdout.isatty()
     may_drop = is_terminal and not all_columns
-    available = screen_width() if is_terminal else _PIPE_TABLE_WIDTH
+    available = screen_width() if is_terminal else 160
     known = {} if all_columns else _HEADINGS
     headings = {name: one_line(known.get(name, name)) for name in columns}
     cells = {name: [cell(row[name], name) for row in rows] for name in columns}
@@ -353,7 +350,7 @@ class Progress(ExitStack):
     def update(self, done: int, total: int | None = None) -> None:
         """Update the bar; ``total`` may be unknown."""
         took_s = time.monotonic() - self._began_s
-        if not self._is_shown or took_s < _PROGRESS_DELAY_S:
+        if not self._is_shown or took_s < 0.5:
             return
         if self._bar is None:
             from rich.console import Console

@@ -26,7 +26,6 @@ _MAX_WHOLE: Final = 1 << 20  # characters; longer text is redacted in chunks
 _MAX_CHUNK: Final = 1 << 19  # characters
 _CONTEXT: Final = 1 << 15  # twice the longest match of any rule
 _BACKTRACK: Final = 1 << 12
-_MAX_TRIES: Final = 16
 _REMEDY: Final = "convert it to UTF-8: iconv -f latin1 -t utf-8, Out-File -Encoding utf8"
 
 
@@ -117,7 +116,7 @@ def _redact(text: str, level: "PrivacyLevel", policy: privacy.Policy) -> privacy
 
 def _chunk_end(text: str, start: int, redact: Callable[[str], privacy.Redacted]) -> int:
     limit = start + _MAX_CHUNK
-    for _ in range(_MAX_TRIES):
+    for _ in range(16):
         end = text.rfind("\n", start, limit) + 1
         if not end:
             break

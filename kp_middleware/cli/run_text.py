@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["render_diff", "render_explanation", "render_run", "waterfall"]
 
 _NAME_WIDTH: Final = 20
-_MAX_BAR_WIDTH: Final = 50
-_MIN_BAR_WIDTH: Final = 12
 _CONTEXT_STEPS: Final = 2  # equal steps shown around a difference
 
 
@@ -196,8 +194,8 @@ def _texts(step: StepRecord | None) -> tuple[str, ...]:
 def waterfall(lines: Sequence[trace.ScoreLine], threshold: float | None, width: int) -> "Table":
     """Return a row per part of a score; each bar begins where the previous one ends."""
     working = min(max(len(line.working) for line in lines), 36 if width >= 100 else 24)
-    bar_width = min(width - _NAME_WIDTH - working - 18, _MAX_BAR_WIDTH)
-    has_bars = bar_width >= _MIN_BAR_WIDTH
+    bar_width = min(width - _NAME_WIDTH - working - 18, 50)
+    has_bars = bar_width >= 12
     table = grid(
         {"width": _NAME_WIDTH + 2, "no_wrap": True},
         *[{"no_wrap": True}] * (1 + has_bars),

@@ -25,7 +25,6 @@ _COLUMNS: Final = (  # a narrow terminal drops columns, but never the objective
     "objective",
 )
 _TAIL_WIDTHS: Final = {"id": 8, "score": 5, "success": 9, "state": 10}
-_TAIL_COLUMNS: Final = (*_TAIL_WIDTHS, "objective")
 _SORTABLE: Final = {  # with its column
     "started": "started_at",
     "score": "score",
@@ -95,7 +94,7 @@ def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
     if output.format == "json":
         output = output._replace(format="nl")
     ended = map(console.run_row, _followed(db, first=limit, follows=follows))
-    columns = _TAIL_COLUMNS if output.format == "table" else _COLUMNS
+    columns = (*_TAIL_WIDTHS, "objective") if output.format == "table" else _COLUMNS
     output.print(ended, columns, humanize=console.humanize_run, widths=_TAIL_WIDTHS)
 
 

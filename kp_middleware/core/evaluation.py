@@ -13,9 +13,7 @@ __all__ = ["EXTERNAL_SOURCES", "Ending", "Evaluation", "RunFacts", "Verdict", "d
 
 EXTERNAL_SOURCES: Final = frozenset({"extracted", "feedback", "verdict"})  # not the agent itself
 
-_UNKNOWN_SUCCESS: Final = 0.5
 _DEFAULT_CONFIDENCE: Final = 0.8
-_MIN_CALM: Final = 0.01
 _OF_VERDICT: Final = ("gate", "threshold", "decision", "bar", "credit", "chosen")
 
 
@@ -139,8 +137,8 @@ class RunFacts:
             + weights.outcome_confidence * confidence
             - (0.1 if "single_tool" in rules else 0.0)
         ) * (0.1 if "single_thought" in rules else 1.0)
-        p = _UNKNOWN_SUCCESS if self.p_success is None else self.p_success
-        return p * p * min(1.0, max(_MIN_CALM, calm))
+        p = 0.5 if self.p_success is None else self.p_success
+        return p * p * min(1.0, max(0.01, calm))
 
 
 class Verdict(NamedTuple):

@@ -40,7 +40,6 @@ _MIN_WINDOW: Final = 100
 _MIN_CHOSEN: Final = 10  # a window holds at least as many runs of the share, if possible
 _BAND: Final = 5.0  # the credit, above or below 0, at which all or no runs are chosen
 _MAX_CREDIT: Final = _BAND + 1  # clipping at the band itself would lose credit
-_ROUNDING: Final = 5e-7  # of a run: 0.07 * 100 is more than 7
 
 
 class ReasonCode(StrEnum):
@@ -172,7 +171,7 @@ def choose(
         part = credit / _BAND
         square = part * part if -1 < part < 1 else 1.0
         level = share + (1 - share) * square if part >= 0 else share * (1 - square)
-        last = math.ceil(level * runs - _ROUNDING)
+        last = math.ceil(level * runs - 5e-7)  # of a run: 0.07 * 100 is more than 7
         is_chosen = level >= 1 or ahead < last
     owed = credit + share - is_chosen
     if not -_MAX_CREDIT < owed < _MAX_CREDIT:

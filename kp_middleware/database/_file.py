@@ -79,14 +79,13 @@ def to_database_error(path: Path, error: Exception) -> DatabaseError:
 
 
 LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_POLL_S: Final = 0.5  # SQLite ignores Ctrl-C while it waits
 
 
 @contextmanager
 def exclusive_lock(lock: Path, *, waits: bool) -> Iterator[bool]:
     """Take an exclusive SQLite lock; yield True if taken, or on a drive without file locks."""
     make_private(lock)
-    timeout_s, acquired = _POLL_S if waits else 0.0, False
+    timeout_s, acquired = 0.5 if waits else 0.0, False  # SQLite ignores Ctrl-C while it waits
     with closing(sqlite3.connect(lock, timeout=timeout_s, isolation_level=None)) as connection:
         while not acquired:
             try:

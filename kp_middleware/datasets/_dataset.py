@@ -19,7 +19,6 @@ from kp_middleware.storage import Embedding, Filters, History, RunDocument, RunS
 from kp_middleware.traces import ReasoningTrace
 
 _BATCH_SIZE: Final = 500
-_PAIR_SIMILARITY: Final = 0.9
 _CONFIRMED_SOURCES: Final = frozenset({"feedback", "verdict"})
 _LOSSES: Final = (
     "system prompts",
@@ -178,7 +177,7 @@ class Dataset:
                         failed.add(run.seq, embeddings[run.seq])
         for run, embedding in reversed(succeeded):
             nearest, similarity = failed.nearest(embedding)
-            if similarity >= _PAIR_SIMILARITY and len(self._rejected) != self._selection.limit:
+            if similarity >= 0.9 and len(self._rejected) != self._selection.limit:
                 self._rejected[run.seq] = nearest, similarity
                 failed.remove(nearest, embedding)
         return [*reversed(self._rejected)]

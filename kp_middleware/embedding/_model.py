@@ -44,7 +44,6 @@ WINDOW_TOKENS: Final = 256
 WORD_TOKENS: Final = WINDOW_TOKENS - 2  # without the two special ones
 
 _WORDS = re.compile(" [A-Za-z0-9]")  # certain starts of a token
-_FIRST_SLICE = 6 * WINDOW_TOKENS  # characters: more than the window holds of most texts
 _CACHED_TEXTS = 512  # texts of at most 770 characters
 _TOKEN_CHARACTERS = 8  # more than most tokens have
 _OBJECTIVE_ENDS: Final = (32, 64)  # tokens: the task often follows instructions all runs share
@@ -52,7 +51,6 @@ _ENDS: Final = {"person": (32, 32), "agent": (16, 16), "tool": (16, 16)}
 _ALONE_FACTOR: Final = 0.9
 """The length of the vector of a task that is embedded alone, whose cosines are higher."""
 
-_CACHED_VECTORS: Final = 64  # vectors: 100 KB
 _BACKFILL_THREADS: Final = min(4, max(2, os.cpu_count() or 2))  # of a backfill
 _MAX_AHEAD: Final = 8  # texts: enough to keep the threads busy, few enough to fit in memory
 
@@ -198,7 +196,7 @@ class _Model:
             folder = int8_folder(folder, digest)
         self.session = _load_with_fastembed(folder, threads)
         self.window = Window(cast("Tokenizer", self.session.tokenizer))
-        self._recent = lru_cache(_CACHED_VECTORS)(self._embed)
+        self._recent = lru_cache(64)(self._embed)  # vectors: 100 KB
         took_s = time.monotonic() - began_at
         logger.info("loaded the embedding model from %s in %.1f s", folder, took_s)
 
@@ -285,7 +283,7 @@ class Window:
 
         The tokenizer truncates only after tokenizing the whole text: 0.2 s for 400 KB.
         """
-        size = _FIRST_SLICE
+        size = 6 * WINDOW_TOKENS  # characters: more than the window holds of most texts
         while size < len(text) and not _is_decided(self._encode(text[:size])):
             size *= 4
         return text[:size]

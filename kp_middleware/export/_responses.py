@@ -20,11 +20,6 @@ from kp_middleware.errors import (
 from kp_middleware.outbox_items import Receipt
 from kp_middleware.rate_limit import Allowance
 
-_DEFAULT_WAIT_S: Final = 60.0
-_LONGEST_WAIT_S: Final = 86_400.0
-_LONGEST_REASON: Final = 2000
-_LONGEST_PLACE: Final = 120
-_MOST_DIGITS: Final = 9
 _KINDS: Final = {
     **dict.fromkeys((404, 405, 410), ProblemKind.WRONG_PATH),
     **dict.fromkeys((502, 503, 504), ProblemKind.GATEWAY),
@@ -85,7 +80,7 @@ def allowance_of(headers: Mapping[str, str]) -> Allowance:
     """Parse ``X-RateLimit-Limit`` and ``-Remaining``; a limit of 0 becomes None."""
     counts = [headers.get(f"X-RateLimit-{name}", "").strip() for name in ("Limit", "Remaining")]
     limit, remaining = (
-        int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
+        int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
         for text in counts
     )
     return Allowance(limit or None, remaining)
@@ -99,7 +94,7 @@ def wait_asked_s(headers: Mapping[str, str]) -> float:
     except ValueError:
         answered_at = _instant(headers.get("Date", ""))  # our clock may be wrong
         wait_s = _instant(text) - (time.time() if math.isnan(answered_at) else answered_at)
-    return min(wait_s, _LONGEST_WAIT_S) if 0 <= wait_s < math.inf else _DEFAULT_WAIT_S
+    return min(wait_s, 86_400.0) if 0 <= wait_s < math.inf else 60.0
 
 
 def _instant(text: str) -> float:
@@ -157,7 +152,7 @@ def _place(headers: Mapping[str, str]) -> str:
     except ValueError:
         return ""
     where = f"{scheme}://{host.rpartition('@')[2]}" if host else ""
-    return f", to {_in_one_line(where)[:_LONGEST_PLACE]}" if where else ""
+    return f", to {_in_one_line(where)[:120]}" if where else ""
 
 
 def _error_message(answer: RegistryResponse) -> str | None:
@@ -171,7 +166,7 @@ def _error_message(answer: RegistryResponse) -> str | None:
             pass
         case _:
             return None
-    return _in_one_line(words)[:_LONGEST_REASON]
+    return _in_one_line(words)[:2000]
 
 
 def _in_one_line(words: str) -> str:

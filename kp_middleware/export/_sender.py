@@ -21,8 +21,6 @@ from kp_middleware.traces import ReasoningTrace
 logger = logging.getLogger(__name__)
 
 _jitter: Final = random.Random().random  # noqa: S311 - guards nothing; a program may have seeded the shared one
-_MOST_ATTEMPTS: Final = 8
-_LONGEST_PAUSE_FOR_ONE_S: Final = 150.0
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL fails on both: always a 500
 
 
@@ -161,11 +159,11 @@ class Sender:
         jitter, attempts, failures = self._jitter(), item.attempts + 1, pace.failures + 1
         pause_s = backoff_s(failures, jitter) / 2
         if item.trace_seq == self._failed_last:  # one document must not delay the others
-            pause_s = min(pause_s, _LONGEST_PAUSE_FOR_ONE_S)
+            pause_s = min(pause_s, 150.0)
         self._failed_last = item.trace_seq
         pause_s = max(pause_s, error.retry_after_s or 0)
         self._pace.settle(lambda before, now: before.failed(now, pause_s, error.problem))
-        if pace.answering and attempts >= _MOST_ATTEMPTS:
+        if pace.answering and attempts >= 8:
             words = "a trace was not sent after %d attempts: %s; to retry: %s"
             self._warn(words, attempts, error, "kp-middleware outbox retry --failed")
             self._enqueue_write(partial(self._outbox.block, item, "retries_exhausted"))

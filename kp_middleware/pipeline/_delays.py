@@ -20,7 +20,6 @@ from kp_middleware.pipeline._dispatch import ended_trace
 from kp_middleware.recording import shield
 from kp_middleware.traces import ReasoningTrace
 
-_MAX_JUDGES: Final = 10_000  # that have not been asked
 is_judging: Final[ContextVar[bool]] = ContextVar("kp_middleware_is_judging", default=False)
 """True in a judge: its own runs are not recorded."""
 
@@ -70,7 +69,7 @@ class JudgeRunner:
     def expect(self, run: str, judge: Judge) -> None:
         """Add the judge of a run; drop the oldest if there are too many."""
         self.judges[run] = judge
-        if len(self.judges) > _MAX_JUDGES:
+        if len(self.judges) > 10_000:  # that have not been asked
             del self.judges[next(iter(self.judges))]
 
     def ask_judge(self, store: storage.Store, seq: int, trace: ReasoningTrace) -> None:

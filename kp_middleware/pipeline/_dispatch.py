@@ -136,7 +136,6 @@ def warn_once(kinds: set[str], failure: str, error: BaseException) -> None:
     logger.log(level, "%s: %s", kind, error)
 
 
-_CALL_LENGTH: Final = 200
 _ARGUMENT_LENGTH: Final = 80
 
 
@@ -179,7 +178,7 @@ def _call_text(step: Step) -> str:
     arguments = ", ".join(
         f"{key}={_value_text(value)}" for key, value in (step.input or {}).items()
     )
-    return _truncated(f"{name}({arguments})", _CALL_LENGTH)
+    return _truncated(f"{name}({arguments})", 200)
 
 
 def _lacks_content(step: Step) -> bool:
@@ -197,8 +196,6 @@ def _truncated(text: str, most: int) -> str:
 
 
 Rescanned: TypeAlias = Literal["unchanged", "rewritten", "released", "blocked", "left"]
-
-_NOT_SENT: Final = ("pending", "blocked", "rejected")
 
 
 class Rescan:
@@ -263,7 +260,7 @@ class Rescan:
     def rescan_all(self, *, alone: bool = False) -> dict[int, Rescanned]:
         """Rescan all items that are certainly unsent."""
         outcomes: dict[int, Rescanned] = {}
-        for seq in self._outbox.seqs(*_NOT_SENT):
+        for seq in self._outbox.seqs("pending", "blocked", "rejected"):
             is_lost = self._outbox.entry(seq).reason == MAY_HAVE_BEEN_SENT
             outcomes[seq] = "blocked" if is_lost else self.rescan(seq, alone=alone)
         return outcomes

@@ -28,10 +28,8 @@ _DUPLICATE_ID: Final = (
 )
 _VISIBILITIES: Final = ("private", "org", "network")  # the strictest first
 _LEVELS: Final = ("aggregated", "federated", "private")  # the strictest first
-_MAX_SECRETS: Final = 10_000
 _UNREDACTED: Final = "(not kept: it could not be redacted)"
 _TOO_LARGE: Final = "(not kept: it is too large to be redacted)"
-_MAX_TOO_LARGE: Final = 16
 _TEXT_FIELDS: Final = ("error_type", "agent_name", "model", "thread_id", "tags")
 _CLEARED: Final = dict.fromkeys(("agent_id", "framework", "validated_by"))
 
@@ -268,7 +266,7 @@ class Intake:
         """Forget secrets of threads without a paused run, and the oldest if there are too many."""
         threads = self.store.paused_threads()
         self.secrets = {one: known for one, known in self.secrets.items() if one in threads}
-        while sum(map(len, self.secrets.values())) > _MAX_SECRETS:
+        while sum(map(len, self.secrets.values())) > 10_000:
             del self.secrets[next(iter(self.secrets))]
 
     def _redact(self, run: RecordedRun, known: privacy.KnownSecrets) -> RecordedRun:
@@ -281,7 +279,7 @@ class Intake:
             try:
                 return _redacted(run, policy, known)
             except RedactionError as error:
-                if error.reason == "too_large" and too_large < _MAX_TOO_LARGE:
+                if error.reason == "too_large" and too_large < 16:
                     logger.warning("a step of trace %s is not stored: %s", run.trace.id, error)
                     run, too_large = _without_largest_step(run), too_large + 1
                 elif error.reason in privacy.ENGINE_TROUBLE and policy is self.policy:

@@ -34,9 +34,7 @@ RescoreResult: TypeAlias = Literal[
 ]
 
 _BATCH: Final = 64  # documents in memory at once: 20 KB each, 1 MiB at most
-_PER_TRANSACTION: Final = 8  # runs in one transaction: 4 ms
 _ROUNDING: Final = 1e-6  # of a similarity: it depends on a vector's alignment
-_YIELD_S: Final = 0.001  # to let others write
 
 
 class _Replayed(NamedTuple):
@@ -100,7 +98,7 @@ class Rescoring:
             self._cache.add(np.frombuffer(vector, "<f4"), key, embedder=self._name or "")
         while runs := self._runs.after(self._done, _BATCH):
             replayed = self._replayed(runs)
-            while some := [*islice(replayed, _PER_TRANSACTION)]:
+            while some := [*islice(replayed, 8)]:  # runs in one transaction: 4 ms
                 with self._store.transaction():
                     for one in some:
                         self._rescore(one)
@@ -108,7 +106,7 @@ class Rescoring:
                 while self._cleared:
                     self._reevaluation.dispatch.queue_stored(self._cleared.pop(0))
                 yield sum(one.run.is_selected for one in some)
-                time.sleep(_YIELD_S)
+                time.sleep(0.001)  # to let others write
 
     def _replayed(self, runs: Sequence[PastRun]) -> Iterator[_Replayed]:
         """Compare each selected run with all runs before it."""

@@ -31,11 +31,6 @@ _BRACKETS: Final = str.maketrans(
     dict.fromkeys("\uff1c\ufe64", "&lt;") | dict.fromkeys("\uff1e\ufe65", "&gt;")
 )
 _LEVEL: Final = "aggregated"
-_READ_CALLS: Final = 60
-_CALLS_OF_FORM: Final = 3
-_ID_CHARS: Final = 100
-_VALUE_CHARS: Final = 200
-_CHARS_PER_TOKEN: Final = 3.5
 _READ_CHARS: Final = 1000  # of a text, before redaction: no more is ever shown
 
 
@@ -51,9 +46,9 @@ class CallRecord(NamedTuple):
 def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict[str, Any]:
     """Return the parts of a digest, redacted as for sending; empty if they may not be clean."""
     calls = _calls(run.steps)
-    last = [call if observations else call._replace(output=None) for call in calls[-_READ_CALLS:]]
+    last = [call if observations else call._replace(output=None) for call in calls[-60:]]
     parts = {
-        "id": run.id[:_ID_CHARS],
+        "id": run.id[:100],
         "objective": run.objective[:_READ_CHARS],
         "asked_later": _later_user_turns(run),
         "calls": [call._asdict() for call in last],
@@ -73,7 +68,7 @@ def is_form(run: Run) -> bool:
     """Return True if a run is a form to fill in: few calls, each with a value from its task."""
     calls = _calls(run.steps)
     named = " ".join([run.objective, *_later_user_turns(run)])
-    return 0 < len(calls) <= _CALLS_OF_FORM and all(
+    return 0 < len(calls) <= 3 and all(
         any(_is_named(value, named) for value in texts_in(call.input)) for call in calls
     )
 
@@ -93,7 +88,7 @@ def quote(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> st
 
 def digest(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> str:
     """Return the digest of a run from its clean parts, with the number of omitted calls."""
-    room = max(200, int(max_tokens * _CHARS_PER_TOKEN))
+    room = max(200, int(max_tokens * 3.5))
     share = min(_READ_CHARS, room // 5)
     width = min(_READ_CHARS, room // 9)
     before = [f"Task: {_cut(_line(clean['objective']), share)}"]
@@ -173,7 +168,7 @@ def _json(value: Any, named: str, width: int) -> str:
 
 
 def _is_named(text: str, named: str) -> bool:
-    is_value = text and len(text) <= _VALUE_CHARS
+    is_value = text and len(text) <= 200
     return bool(is_value and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", named, re.IGNORECASE))
 
 

@@ -33,8 +33,6 @@ from kp_middleware.storage import (
     fork_lock,
 )
 
-_MOST: Final = 200  # ranked runs
-_COMPARED: Final = 24  # runs compared word by word
 _WORDS_FOR_COSINE: Final = 0.3
 _DAY_S: Final = 24 * 3600
 _WAIT_S: Final = 0.05  # for a lock on the file, while the agent waits
@@ -200,12 +198,12 @@ class Memory:
         table = history.recall_table()
         task = without_shared_prompt(without_recalled(task), table.latest_objectives())
         shares = table.word_frequencies(_words_of(task))
-        candidates = table.candidates(shares, allowed, limit=_MOST)
+        candidates = table.candidates(shares, allowed, limit=200)  # ranked runs
         if not candidates:
             return []
         near = self._cosines(task, candidates)
         best = _order([run.words for run in candidates], near)
-        nearest = best[: max(k, _COMPARED)]
+        nearest = best[: max(k, 24)]  # runs compared word by word
         texts = table.user_texts([candidates[at].seq for at in nearest])
         asked, found = _WORD.findall(task.lower()), []
         for at in nearest:

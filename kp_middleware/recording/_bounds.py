@@ -62,11 +62,9 @@ def size_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-_MAX_DEPTH: Final = 16
 _MAX_ITEMS: Final = 1000
 _VALUE_BYTES: Final = 2  # or a list of empty lists would be unbounded
 _MAX_EXACT_INT: Final = 2**53  # beyond it JSON readers round
-_PRINTABLE = (date, time, timedelta, Decimal, UUID, PurePath)
 
 
 def jsonable(value: object, limit_bytes: int) -> Any:
@@ -120,7 +118,7 @@ class BoundedCopy:
             if kind is int and -_MAX_EXACT_INT <= value <= _MAX_EXACT_INT:  # type: ignore[operator]
                 self.left_bytes -= 8
                 return value
-            if depth >= _MAX_DEPTH or self.left_bytes <= 0:
+            if depth >= 16 or self.left_bytes <= 0:
                 return f"<{_class_name(value)}: left out>"
             if isinstance(value, (dict, Mapping)):  # most are dicts, which is fast to check
                 return self._mapping(value.items(), len(value), depth)
@@ -176,7 +174,7 @@ class BoundedCopy:
             return self.of(value.value, depth + 1)
         if isinstance(value, (bytes, bytearray, memoryview)):
             return f"<{len(value)} bytes>"
-        if isinstance(value, _PRINTABLE):
+        if isinstance(value, (date, time, timedelta, Decimal, UUID, PurePath)):
             return self._text(str(value))
         if _class_name(value) in {"numpy.bool", "numpy.bool_"}:
             return bool(value)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 _MAX_CALLS: Final = 1024  # some agents never run the calls of their model
 _MAX_REMEMBERED: Final = 64  # messages: enough for the last turns of parallel agents
-_MAX_TAIL: Final = 1000
 
 
 class ToolCall(NamedTuple):
@@ -239,7 +238,7 @@ class Conversation:
         """Return the messages after the last model message, and that message's id or text."""
         tail: list[tuple[str, object]] = []
         last_model_message = None
-        for message in islice(reversed(messages), _MAX_TAIL):
+        for message in islice(reversed(messages), 1000):
             role = self._role_of(message)
             if role == "assistant" and not whole:
                 last_model_message = getattr(message, "id", None)

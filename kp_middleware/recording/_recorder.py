@@ -43,7 +43,6 @@ GIVEN_UP: Final = (CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
 OWN_CALL_IDS: Final = "kp:trace:"
 """The prefix of generated tool call ids."""
 
-_MAX_ERRORS: Final = 20
 _LONGEST_MS: Final = 1e12  # 30 years
 
 _NO_EXTRACTORS: Final = Extractors()
@@ -89,7 +88,7 @@ class Recorder:
         self.clock: Callable[[], float] = perf_counter
         self.clock_started_s, self.started_at_s = self.clock(), time()  # taken together
         # errors are known by their `__dict__`: an id may be reused
-        self._errors: deque[tuple[dict[str, Any], StepFields]] = deque(maxlen=_MAX_ERRORS)
+        self._errors: deque[tuple[dict[str, Any], StepFields]] = deque(maxlen=20)
         self._tools: dict[str, StepFields] = {}
         self.log = StepLog(limits)
         self.last_step = BEGINNING

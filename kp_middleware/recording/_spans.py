@@ -24,7 +24,6 @@ from kp_middleware.recording._conversation import (
 from kp_middleware.recording._recorder import GIVEN_UP, Recorder
 from kp_middleware.traces import StepType
 
-_MAX_ERRORS: Final = 20
 _RESULT: Final[dict[bool, StepType]] = {False: "observation", True: "error_recovery"}
 """The step type of a result, by whether the tool failed."""
 
@@ -159,7 +158,7 @@ class Span:
         """Register an error, and return True if it was raised here and not in an inner span."""
         if self.parent is not None:
             if self.parent.failed_inside is None:
-                self.parent.failed_inside = deque(maxlen=_MAX_ERRORS)
+                self.parent.failed_inside = deque(maxlen=20)
             self.parent.failed_inside.append(vars(error))  # not its id, which may be reused
         inside = [*(self.failed_inside or ())]
         return all(vars(cause) is not noted for cause in causes(error) for noted in inside)

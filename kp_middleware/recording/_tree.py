@@ -12,7 +12,6 @@ from kp_middleware.recording._extractors import Extractors
 from kp_middleware.recording._recorder import Recorder
 from kp_middleware.recording._spans import RootSpan, Span, SpanId
 
-_MAX_ROOTS: Final = 2048
 _REMEMBERED: Final = 4096  # spans at least: enough to recognize late reports
 
 Kind: TypeAlias = Literal["agent", "model", "tool", "chain"]
@@ -359,7 +358,7 @@ class SpanTree:
         self._trace_ids[span_id] = span.root.recorder.trace_id
         if len(self._trace_ids) > _REMEMBERED:
             del self._trace_ids[next(iter(self._trace_ids))]
-        if len(self._root_ids) <= _MAX_ROOTS:
+        if len(self._root_ids) <= 2048:
             return None
         oldest = next(iter(self._root_ids))
         oldest_id = self._root_ids.pop(oldest)

@@ -42,8 +42,6 @@ _URL: Final = re.compile(
     re.IGNORECASE,
 )
 _DEADLINE_S: Final = 6.0
-_LAST_DEADLINE_S: Final = 0.5
-_CONNECT_S: Final = 3
 _MIGRATE: Final = "kp-middleware shared migrate"
 _WAIT: Final = "programs that record retry by themselves"
 _CORRECT: Final = "correct KP_SHARED"
@@ -277,7 +275,7 @@ class Link:
 
     def hurry(self) -> None:
         """Wait no longer than a moment from now on: the program ends."""
-        self._deadline_s = _LAST_DEADLINE_S
+        self._deadline_s = 0.5
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -319,7 +317,7 @@ class Link:
             self._url,
             autocommit=True,
             prepare_threshold=None,  # with pgbouncer, another session may have them
-            connect_timeout=_CONNECT_S,
+            connect_timeout=3,
             target_session_attrs=self._session,
             application_name=self._name,
         )

@@ -38,7 +38,6 @@ _SHIP: Final = f"""
 # A run whose row was deleted, but not yet its revision, is decided on again.
 _DECIDE: Final = _SHIP.replace("l.id = r.id", "l.id = r.id AND l.rev = 0")
 _PLACES: Final = "SELECT id, seq FROM kp.log WHERE id = ANY(%s) AND rev = 0"
-_UNIQUE_VIOLATION: Final = "23505"
 _ANSWERED: Final = f"SELECT l.seq, {SELECTED} FROM kp.log l WHERE l.id = ANY(%s) AND l.rev = 0"
 _BEFORE: Final = "SELECT decision FROM kp.log WHERE id = %s AND rev = 0"
 _REVISE: Final = (
@@ -98,7 +97,6 @@ _SIZED: Final = """
       SELECT seq, coalesce(sum(octet_length(body)) OVER (ORDER BY seq), 0) AS bytes
       FROM kp.log LEFT JOIN kp.documents USING (id) WHERE seq > %(first)s AND seq <= %(until)s) x
 """
-_AT_ONCE: Final = 2000
 _WITH_DOCUMENTS: Final = 500  # rows, of 1 MB at most: a slow network takes seconds for it
 _ALL: Final = 2**62
 
@@ -219,7 +217,7 @@ class PostgresLog:
                 appended = opened.connection.execute(_SHIP, {"rows": as_json(runs)})
             shipped = dict(appended.fetchall())
         except SharedLogError as error:
-            if error.sqlstate != _UNIQUE_VIOLATION:  # an earlier attempt has just been committed
+            if error.sqlstate != "23505":  # an earlier attempt has just been committed
                 raise
         left = [run.id for run in runs if run.id not in shipped]
         return {**shipped, **self.places(left)} if left else shipped
@@ -248,7 +246,7 @@ class PostgresLog:
 
         Raises `LogChangedError` if the log has changed before the position.
         """
-        pulled = _pull(self.link, place, _VECTORS, _AT_ONCE, newest=self.newest, pod=self.pod)
+        pulled = _pull(self.link, place, _VECTORS, 2000, newest=self.newest, pod=self.pod)
         return Pulled([LoggedVector(*row) for row in pulled.rows], *pulled[1:])
 
     def check(self, place: LogPosition) -> int:

@@ -139,7 +139,6 @@ def run_of(values: Sequence[Any]) -> SharedRun:
 
 
 _LEASE_S: Final = 120
-_TRIED_OFTEN: Final = 2
 _OURS: Final = "registry = %(registry)s AND agent IN (%(agent)s, '')"
 _INSERT: Final = """
     INSERT INTO kp.outbox (seq, id, registry, agent, state, idempotency_key, redactor, redactions,
@@ -180,7 +179,7 @@ _END: Final = """
 """
 _RETRY: Final = f"""
     UPDATE kp.outbox SET next_attempt_at = NULL
-    WHERE state = 'pending' AND {_OURS} AND attempts < {_TRIED_OFTEN} AND next_attempt_at > now()
+    WHERE state = 'pending' AND {_OURS} AND attempts < 2 AND next_attempt_at > now()
 """
 _STATES: Final = """
     SELECT id, 'gone', NULL, 0, NULL, NULL, NULL, NULL FROM kp.log g

@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from kp_middleware.storage._history import History
 
 EXPORT: Final = "export "  # the prefix of the positions' keys in `meta`
-_MOST_LEFT: Final = 10_000
-_MOST_OF_ERROR: Final = 200
-_LOOK_AGAIN_S: Final = 1.0
-_AT_ONCE: Final = 200
 _CANDIDATES: Final = "SELECT seq, state, decision, visibility, started_at FROM traces"
 
 
@@ -103,7 +99,7 @@ class ExportCursor(Queries, LeasedOutbox):
         if self._advance(before)[0] is None:
             return None
         is_claimed = self._is_claimed(before, now)
-        return min(before.claimed_until, now + _LOOK_AGAIN_S) if is_claimed else before.due_at(now)
+        return min(before.claimed_until, now + 1.0) if is_claimed else before.due_at(now)
 
     def retry_now(self) -> None:
         before = self._place()
@@ -124,7 +120,7 @@ class ExportCursor(Queries, LeasedOutbox):
             after = after.done(item.trace_seq, state)
         error = columns.get("reason", columns.get("last_error"))
         if error is not None:
-            after = after._replace(last_error=str(error)[:_MOST_OF_ERROR])
+            after = after._replace(last_error=str(error)[:200])
         self._move(before, after)
 
     def _is_claimed(self, place: CursorState, now: float) -> bool:
@@ -143,7 +139,7 @@ class ExportCursor(Queries, LeasedOutbox):
             if wanted is None:
                 left.append(candidate.seq)
             until = max(until, candidate.seq)
-        after = place._replace(until=until, left=tuple(left)[-_MOST_LEFT:])
+        after = place._replace(until=until, left=tuple(left)[-10_000:])
         if found is None:
             self._move(place, after)
         return found, after
@@ -152,7 +148,7 @@ class ExportCursor(Queries, LeasedOutbox):
         among = f"{_CANDIDATES} WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq"
         yield from self._all(ExportCandidate, among, (json.dumps(place.left),))
         until, after = place.until, f"{_CANDIDATES} WHERE seq > ? ORDER BY seq LIMIT ?"
-        while found := self._all(ExportCandidate, after, (until, _AT_ONCE)):
+        while found := self._all(ExportCandidate, after, (until, 200)):
             yield from found
             until = found[-1].seq
 

@@ -35,7 +35,6 @@ from kp_middleware.storage._shared_runs import SharedBacklog, SharedRuns
 
 _ALL: Final = Filters()
 _OF_STATES: Final = ":states = '[]' OR o.state IN (SELECT value FROM json_each(:states))"
-_BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
 
 
 _MAX_LINES: Final = 10
@@ -172,7 +171,7 @@ class History(Overviews, Maintenance, ScoredHistory):
         rows = iter(self._run(f"{others} AND length(vector) = ? ORDER BY seq", values))
         total = self._value("SELECT count(*) FROM vectors WHERE trace_seq IS NOT NULL")
         wanted, found, done = np.frombuffer(own.vector, "<f4"), list[tuple[float, int]](), 0
-        while batch := [*islice(rows, _BATCH)]:
+        while batch := [*islice(rows, 1024)]:  # vectors of 384 numbers: 1.5 MB
             seqs, vectors = zip(*batch, strict=True)
             matrix = np.frombuffer(b"".join(vectors), "<f4").reshape(len(batch), -1)
             similarities = np.clip(matrix @ wanted, -1.0, 1.0).tolist()
@@ -398,7 +397,6 @@ def _authorize(action: int, what: str | None, setting: str | None, *_: object) -
 
 _COMPLETION_LIMIT_S: Final = 0.2
 _OFTEN_ENOUGH: Final = 1_000  # virtual instructions: some microseconds
-_MOST_COMPLETED: Final = 50
 
 
 _IDS: Final = """
@@ -431,5 +429,5 @@ def _completions(path: Path, sql: str, start: str) -> list[Any]:
         uri = f"{path.expanduser().resolve().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=_COMPLETION_LIMIT_S)) as connection:
             connection.set_progress_handler(lambda: time.monotonic() > until, _OFTEN_ENOUGH)
-            return connection.execute(sql, prefix_range(start, limit=_MOST_COMPLETED)).fetchall()
+            return connection.execute(sql, prefix_range(start, limit=50)).fetchall()
     return []

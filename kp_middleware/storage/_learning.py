@@ -15,7 +15,6 @@ from kp_middleware.instants import epoch_s, instant
 from kp_middleware.recall_text import COMPARED_OBJECTIVES, word_weight
 
 EXTERNAL_SQL: Final = ", ".join(f"'{source}'" for source in sorted(EXTERNAL_SOURCES))
-_RECORD: Final = 200  # known runs in a track record
 _KIND: Final = "score IS NOT NULL AND domain = :domain AND framework IS :framework AND seq < :seq"
 _SEEN: Final = (
     f"(SELECT seq FROM traces WHERE {_KIND} ORDER BY seq DESC LIMIT :most) t"
@@ -88,7 +87,7 @@ class EstimateTable(Queries):
         if row is None:
             return None
         p, reasons, *kind = row
-        counts = self._row(_TRACK_RECORD, (*kind, _RECORD))
+        counts = self._row(_TRACK_RECORD, (*kind, 200))  # known runs in a track record
         return RunEstimate(p, tuple((*one,) for one in json.loads(reasons)), *counts)
 
     def labelled(self, kind: RunKind, *, before: int, age: int, most: int) -> list[LabelledRun]:
@@ -135,8 +134,6 @@ MIN_P: Final = 0.8
 _MIN_LABELLED: Final = 20  # runs behind such an estimate
 _SAMPLE: Final = 1000  # newest runs whose words are counted
 _MAX_ROWS: Final = 3_000  # to rank
-_MAX_WORDS: Final = 64
-_READ_CHARS: Final = 4_000
 _KNOWN: Final = f"""(
     t.success_source IN ('said', {EXTERNAL_SQL}) OR EXISTS (
          SELECT 1 FROM estimates e JOIN traces s ON s.seq = e.trace_seq
@@ -168,8 +165,8 @@ _COUNTS: Final = """
     SELECT value, (SELECT count(*) FROM asked_fts WHERE asked_fts MATCH value AND rowid > :first)
     FROM json_each(:words)
 """
-_USER_TEXTS: Final = f"""
-    SELECT trace_seq, substr(said, 1, {_READ_CHARS}) FROM asked
+_USER_TEXTS: Final = """
+    SELECT trace_seq, substr(said, 1, 4000) FROM asked
     WHERE trace_seq IN (SELECT value FROM json_each(:seqs))
 """
 _EFFECTS: Final = f"""
@@ -219,7 +216,7 @@ class RecallTable(Queries):
         if not runs:
             return {}
         least = 2 / (runs + 2)  # with few runs no word counts as rare
-        counts = self._counts(words[:_MAX_WORDS])
+        counts = self._counts(words[:64])
         return {word: max(least, (count + 0.5) / (runs + 1)) for word, count in counts.items()}
 
     def common_words(self, words: Collection[str]) -> set[str]:

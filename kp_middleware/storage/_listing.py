@@ -74,8 +74,6 @@ SORTS: Final[Mapping[str, str]] = {
 """The values by which a page of runs is sorted; runs without the value come last."""
 
 _RECENT: Final = 2_000  # runs whose values are offered as filters
-_MOST_TOOLS: Final = 100
-_LONGEST_WORD: Final = 100  # of a snippet
 
 COUNTED: Final = 100_000
 """The default limit of `History.count_runs`."""
@@ -302,7 +300,7 @@ class Listing(Queries):
         letter = rf"[^\s{re.escape(''.join(self.marks))}]"  # FTS5 counts words, however long
         for seq, run in runs.items():
             if run.snippet is not None:
-                cut = re.sub(rf"({letter}{{{_LONGEST_WORD}}}){letter}+", r"\1…", run.snippet)
+                cut = re.sub(rf"({letter}{{100}}){letter}+", r"\1…", run.snippet)  # of a snippet
                 runs[seq] = run._replace(snippet=cut)
         return [runs[seq] for seq in seqs if seq in runs]
 
@@ -317,7 +315,7 @@ class Listing(Queries):
             for name, column in columns.items()
         }
         tools = DISTINCT.format(table="steps", column="tool")
-        return found | {"tool": self._column(tools, prefix_range("", limit=_MOST_TOOLS))}
+        return found | {"tool": self._column(tools, prefix_range("", limit=100))}
 
     def domains(self) -> tuple[str, ...]:
         sql = DISTINCT.format(table="traces", column="domain")

@@ -50,7 +50,6 @@ _STATUS: Final = """
 SQLITE_VERSION: Final = sqlite3.sqlite_version
 """The version of Python's SQLite library."""
 
-_PAGES: Final = 500  # 2 MB: some milliseconds
 _INTERVAL: Final = 20_000  # virtual instructions: less than a millisecond
 _NO_SPACE: Final = "free disk space, or name another folder"
 _DAMAGED: Final = (
@@ -98,7 +97,7 @@ class Maintenance(Queries):
                     self._run("SELECT count(*) FROM meta")  # starts the snapshot
                     self._sqlite.backup(
                         copy,
-                        pages=_PAGES,
+                        pages=500,  # 2 MB: some milliseconds
                         progress=lambda _, left, total: on_progress(total - left, total),
                     )
                 finally:
@@ -212,8 +211,6 @@ _INDEX_COMMANDS: Final = (
     "INSERT INTO traces_fts (traces_fts) VALUES ('{}')",
     "INSERT INTO asked_fts (asked_fts) VALUES ('{}')",
 )
-_MAX_KEY: Final = 2**40  # a damaged page may contain any number
-_MAX_COPIES: Final = 3
 
 _BLOCK_POSSIBLY_SENT: Final = """
     INSERT INTO outbox (trace_seq, state, reason, registry, redactor, idempotency_key)
@@ -284,7 +281,7 @@ def _rescue(path: Path, descriptor: int, blocked: tuple[str, str, str]) -> Rescu
                 new.backup(old)
     finally:
         _remove(fresh)
-    for older in _damaged_copies(path)[:-_MAX_COPIES]:  # a failing disk may damage it repeatedly
+    for older in _damaged_copies(path)[:-3]:  # a failing disk may damage it repeatedly
         _remove(older)
     return Rescue(aside, traces)
 
@@ -345,7 +342,7 @@ def _readable(old: sqlite3.Connection, select: str) -> Iterator[Sequence[object]
     rows up to 1 % of its size may be lost.
     """
     key, step = 0, 1.0
-    while key < _MAX_KEY:
+    while key < 2**40:  # a damaged page may contain any number
         last = key
         try:
             for row_key, *row in old.execute(select, (key,)):

@@ -90,11 +90,7 @@ _ADD: Final = """
       body = excluded.body, http_status = NULL
     WHERE outbox.state = 'cancelled' AND outbox.reason IS NOT ?
 """
-_POLL_S: Final = 1.0
 LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # the registry never postpones an item further
-_CLOCK_SKEW_S: Final = 60.0
-_EXIT_WAIT_MS: Final = 300  # for a locked file
-_FEW_ATTEMPTS: Final = 2
 _OTHER_RULES: Final = (
     "prepared with other redact_ settings; to apply these: kp-middleware outbox rescan --force"
 )
@@ -197,14 +193,14 @@ class OutboxTable(OutboxItems, LeasedOutbox):
 
     def next_due(self) -> float | None:
         now = self._clock()
-        soon = instant(now + _POLL_S)
+        soon = instant(now + 1.0)
         values = {"registry": self._registry, "soon": soon, **_longest(now)}
         due_at = self._text(_NEXT_DUE, values)
         return None if due_at is None else due_s(due_at)
 
     def release(self, item: OutboxItem, /) -> None:
         wait_ms = self._value("PRAGMA busy_timeout")
-        self._run(f"PRAGMA busy_timeout = {_EXIT_WAIT_MS}")
+        self._run("PRAGMA busy_timeout = 300")  # for a locked file
         try:
             super().release(item)
         finally:
@@ -214,7 +210,7 @@ class OutboxTable(OutboxItems, LeasedOutbox):
         self._run(
             "UPDATE outbox SET next_attempt_at = NULL WHERE state = 'pending'"
             " AND registry = ? AND attempts < ? AND next_attempt_at > ?",
-            (self._registry, _FEW_ATTEMPTS, instant(self._clock())),
+            (self._registry, 2, instant(self._clock())),
         )
 
     def any_pending(self) -> bool:
@@ -284,7 +280,7 @@ def due_s(due_at: str) -> float:
 def _longest(now: float) -> dict[str, str]:
     return {
         "longest_wait": instant(now + LONGEST_WAIT_S),
-        "longest_lease": instant(now + LEASE_S + _CLOCK_SKEW_S),
+        "longest_lease": instant(now + LEASE_S + 60.0),  # clocks differ
     }
 
 

@@ -25,7 +25,6 @@ from kp_middleware.storage._statistics import (
 )
 
 _LAST: Final = 100
-_TENTH: Final = 0.1
 _MIN_RUNS_OF_DOMAIN: Final = 10  # fewer runs have no best tenth
 _DOMAINS: Final = 3
 _MORE: Final = "kp-middleware calibrate shows what each setting would do"
@@ -85,10 +84,9 @@ class LastDecisions(NamedTuple):
 
 
 def _top_tenth(scores: list[float]) -> float:
-    return sorted(scores, reverse=True)[math.ceil(len(scores) * _TENTH) - 1]
+    return sorted(scores, reverse=True)[math.ceil(len(scores) * 0.1) - 1]
 
 
-_WEEKS: Final = "-83 days"
 _HUNDREDTH: Final = "CAST(score * 100 + 1e-9 AS INTEGER)"  # 0.29 times 100 is 28.999…
 _HUNDREDTHS: Final = f"""
     SELECT domain, group_concat({_HUNDREDTH} + 1000 * ({{above}}) + 2000 * (visibility = 'private'))
@@ -182,7 +180,6 @@ class NoveltyDay(NamedTuple):
     high: float
 
 
-_ENOUGH: Final = 10  # forwarded runs needed to judge a gate
 UNJUDGED: Final = """(
     coalesce(t.success_source, 'assumed') = 'assumed' OR t.success_source = 'said' AND t.success
 )"""
@@ -229,7 +226,7 @@ class SuccessRecord(NamedTuple):
     def is_worse_than_chance(self) -> bool:
         """True if of ten or more forwarded runs a smaller share succeeded than of all."""
         return (
-            self.forwarded_known >= _ENOUGH
+            self.forwarded_known >= 10  # forwarded runs needed to judge a gate
             and self.forwarded_succeeded * self.known < self.succeeded * self.forwarded_known
         )
 
@@ -252,13 +249,11 @@ class Overview(NamedTuple):
     outcomes: tuple[int, int] = (0, 0)  # succeeded, failed
 
 
-_DAYS: Final = "-89 days"
 _SAMPLE: Final = 6_000  # of 90 days: a median of 66 traces a day
 _FIRST_DAY: Final = """
     SELECT first FROM (SELECT date(max(started_at), ?) AS first FROM traces)
     WHERE first > (SELECT min(started_at) FROM traces)
 """
-_SIDE: Final = 5
 _NEAREST_TO_THRESHOLD: Final = """
     SELECT * FROM (SELECT seq FROM traces WHERE margin >= 0 AND above AND seq >= :first
                    ORDER BY margin, seq DESC LIMIT :side)
@@ -306,7 +301,7 @@ class Overviews(Listing, Statistics):
             first = 0 if since is None else self.first_since(since)
             scope: Any = {"first": first, "since": since or ""}
             funnel, seen = self.funnel(**scope), self.seen(since or "")
-            weeks = {"first": first, "weeks": _WEEKS}
+            weeks = {"first": first, "weeks": "-83 days"}
             return Overview(
                 scores=self.scores(since=since),
                 funnel=funnel,
@@ -425,7 +420,7 @@ class Overviews(Listing, Statistics):
     def _novelty(self, first: int, *, nth: int) -> Iterator[NoveltyDay]:
         from statistics import quantiles  # 7 ms, which only the overview needs
 
-        rows = self._run(_NOVELTY, (_DAYS, first, nth))
+        rows = self._run(_NOVELTY, ("-89 days", first, nth))
         for day, of_day in groupby(rows, key=lambda row: str(row[0])):
             values = [novelty for _, novelty in of_day]
             tenths = quantiles(values if len(values) > 1 else values * 2, n=10, method="inclusive")
@@ -433,5 +428,5 @@ class Overviews(Listing, Statistics):
 
     def _nearest_to_threshold(self, first: int) -> list[RunSummary]:
         """Return the runs nearest to their threshold on each side, from high to low."""
-        seqs = self._column(_NEAREST_TO_THRESHOLD, {"first": first, "side": _SIDE})
+        seqs = self._column(_NEAREST_TO_THRESHOLD, {"first": first, "side": 5})
         return sorted(self._listed(seqs, {}), key=lambda run: run.margin or 0, reverse=True)

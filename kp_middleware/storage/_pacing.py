@@ -28,7 +28,6 @@ from kp_middleware.storage._maintenance import integrity_of
 
 logger = logging.getLogger("kp_middleware")
 
-_MONTH_S: Final = 30 * 86_400.0
 _REMEDY: Final = "make it writable for you, or name another folder with XDG_STATE_HOME"
 _PATIENCE_S: Final = 5.0
 _SCHEMA_VERSION: Final = 6
@@ -126,7 +125,7 @@ class PacingTable:
         stops = row[1] if row else "{}"
         after = change(before)
         if before is None:
-            connection.execute(_DELETE_OLD, (after.noted_at - _MONTH_S,))
+            connection.execute(_DELETE_OLD, (after.noted_at - 30 * 86_400.0,))
         if after != before:
             connection.execute(_WRITE, (*self._row_key, *pack_pace(after, stops, self._key_hash)))
         return after
@@ -177,9 +176,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 _LOOK_AGAIN_S: Final = 0.5
 _LONG_S: Final = 600.0
-_MARGIN_S: Final = 30.0
 _HOLD_S: Final = 30.0  # a program that has sent will soon send more, unless it exits
-_EXIT_PATIENCE_S: Final = 0.3
 
 
 class SharedPace(LocalPace):
@@ -201,7 +198,7 @@ class SharedPace(LocalPace):
         super().__init__(Pace(), clock)
         self._table = table
         self._fallback = fallback
-        self._lease_s = longest_request_s + _MARGIN_S
+        self._lease_s = longest_request_s + 30.0
         self._holder = lease_holder()
         self._known: Pace | None = None
         self._unsaved_pace: Pace | None = None
@@ -248,7 +245,7 @@ class SharedPace(LocalPace):
         # If the file is locked, the turn expires, and the request counts as unanswered.
         self._change(
             lambda pace, now: self._released(self._settled(answer, pace, now), now, ended=True),
-            patience_s=_EXIT_PATIENCE_S,
+            patience_s=0.3,
         )
 
     def release(self, *, ended: bool = False) -> None:

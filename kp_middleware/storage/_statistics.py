@@ -191,9 +191,7 @@ _STATES: Final = f"""
 
 
 DAYS: Final = 30
-_MOST_RUNS: Final = 20_000
 _MOST_SHOWN: Final = 6
-_LINE: Final = 100
 _NUMBER: Final = re.compile(r"\d+\.\d+|\d{4,}")  # a shorter one may be a status
 
 
@@ -370,7 +368,7 @@ class Statistics(Queries):
 
     def seen(self, since: str) -> list[SeenRun]:
         """Return the runs of the 30 days up to the newest, at most 20,000 since an instant."""
-        values = {"since": since, "days": f"-{DAYS - 1} days", "most": _MOST_RUNS}
+        values = {"since": since, "days": f"-{DAYS - 1} days", "most": 20_000}
         return self._all(SeenRun, _SEEN, values)
 
     def tokens(self, seqs: Iterable[int] | None = None, *, since: str = "") -> list[ModelTokens]:
@@ -383,7 +381,7 @@ class Statistics(Queries):
         times: Counter[tuple[str | None, str]] = Counter()
         lines: dict[tuple[str | None, str], tuple[int, str]] = {}
         for tool, text, number in self._run(_FAILURES, {"since": since, "runs": _RECENT}):
-            line = next(iter(str(text).strip().splitlines()), "")[:_LINE]
+            line = next(iter(str(text).strip().splitlines()), "")[:100]
             same = tool, line if tool is None else _NUMBER.sub("0", line)
             times[same] += number
             lines[same] = max(lines.get(same, (0, "")), (number, line))

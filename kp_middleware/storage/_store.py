@@ -281,7 +281,6 @@ class Store(Protocol):
 
 _random: Final = random.Random().random  # noqa: S311 - no secret; a program may have seeded the shared one
 _GRACE_S: Final = 1.0
-_HOUR_S: Final = 3600.0
 _MAX_CACHED: Final = 16  # documents in memory at once: 20 KB each, 1 MiB at most
 
 
@@ -380,5 +379,5 @@ class Retention:
         now = min(self._clock(), now_s + self._offset_s + DAY_S)
         if self._store.prune(instant(max(0.0, now - self._days * DAY_S))):
             return True
-        self._next_s = now_s + _HOUR_S
+        self._next_s = now_s + 3600.0
         return False

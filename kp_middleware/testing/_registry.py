@@ -21,8 +21,6 @@ from kp_middleware.instants import instant
 from kp_middleware.testing._wire import Answer, Manner, Received, WireServer
 from kp_middleware.traces import ReasoningTrace
 
-_HOUR_S: Final = 3600.0
-
 
 def _error(status: int, message: str) -> Answer:
     return Answer.of(status, {"error": message})
@@ -81,7 +79,7 @@ class _WriteLimit:
     def refusal(self) -> Answer:
         """Return a 429 and count it; the third within an hour revokes the key."""
         self.refused_at.append(self._clock())
-        within_an_hour = [at for at in self.refused_at[-3:] if self.refused_at[-1] - at < _HOUR_S]
+        within_an_hour = [at for at in self.refused_at[-3:] if self.refused_at[-1] - at < 3600.0]
         self.revoked = self.revoked or len(within_an_hour) == 3
         wait_s = max(1, math.ceil((1 - self._tokens) * self._refill_s))
         return _over_limit(wait_s, **self.headers())

@@ -14,8 +14,6 @@ from typing import Final, Literal, TypeAlias, cast
 
 _Request: TypeAlias = socket.socket | tuple[bytes, socket.socket]
 
-_BYTE_S: Final = 0.001
-_SLOW_BYTE_S: Final = 0.05
 _RESET_WHEN_CLOSED: Final = struct.pack("ii", 1, 0)
 
 
@@ -142,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "dripping" | "crawling" as manner:
                 for byte in raw:
                     self.connection.sendall(bytes((byte,)))
-                    time.sleep(_BYTE_S if manner == "dripping" else _SLOW_BYTE_S)
+                    time.sleep(0.001 if manner == "dripping" else 0.05)
             case "cut":
                 self.connection.sendall(raw[: -1 - len(answer.body) // 2])
             case "silent":

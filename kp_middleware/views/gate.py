@@ -16,7 +16,6 @@ __all__ = ["Calibration", "SettingView", "calibrated", "estimate_in_words", "p_i
            "private_note", "record_in_words", "review_backlog_in_words", "success_warning",
            "successes_as_json"]  # fmt: skip
 
-_SILENCE: Final = 50  # forwarded runs without any known outcome
 _REVIEW: Final = "kp-middleware review"
 _FEATURES: Final[Mapping[str, str]] = {  # those whose words differ from their names
     "failed_last_steps": "failures at the end",
@@ -69,7 +68,7 @@ def success_warning(record: SuccessRecord, backlog: ReviewBacklog) -> str | None
             ' A score rewards effort; a share such as threshold="top 20%" ranks by the outcomes of'
             f" earlier runs: {_REVIEW}"
         )
-    if backlog.unreviewed == backlog.forwarded >= _SILENCE:
+    if backlog.unreviewed == backlog.forwarded >= 50:  # forwarded runs without any known outcome
         return f"none of {backlog.forwarded:,} forwarded runs has a known outcome: {_REVIEW}"
     return None
 

@@ -210,8 +210,6 @@ def _lead(query: Query, total: int) -> str:
 
 _SHOWN_ELSEWHERE: Final = {"id", "objective", "domain", "started_at", "success", "threshold"}
 """Facts shown in the headings or in the gate's description."""
-_MAX_LINES: Final = 60  # of a step
-_MAX_CHARS: Final = 400  # of a line
 _MAX_STEPS: Final = 400
 _MIN_RATIO: Final = 0.5  # below it, the whole line differs
 _WORD: Final = re.compile(r"\w+\s*|\W\s*")
@@ -276,7 +274,7 @@ def _row(pair: Pair, runs: tuple[Run, Run]) -> Values:
     texts = []
     for step in steps:
         text = "\n".join(filter(None, (step.content, step.input, step.output))) if step else ""
-        texts.append([line[:_MAX_CHARS] for line in text.splitlines()[:_MAX_LINES]])
+        texts.append([line[:400] for line in text.splitlines()[:60]])
     if None in steps:
         alone = [[("\n".join(lines), False)] for lines in texts]
         return {"sides": [*zip(steps, alone, strict=True)], "is_equal": False}
