@@ -182,9 +182,9 @@ def test_an_agent_that_says_it_succeeded_is_not_believed(success, source, p):
 WEIGHTS = Weights(0.2, 0.3, 0.2, 0.3)
 
 
-def chosen(keys, share):
-    """Return whether each run is chosen, by its key; none scores enough for the warm-up."""
-    return SettingsGate(f"top {100 * share:g}%").chosen(ScoredRuns([0.0] * len(keys), keys, []))
+def chosen(keys, share, score=0.0):
+    """Return whether each run is chosen, by its key; 0 is not enough for the warm-up."""
+    return SettingsGate(f"top {100 * share:g}%").chosen(ScoredRuns([score] * len(keys), keys, []))
 
 
 def largest_error(went, share):
@@ -238,6 +238,18 @@ def test_a_share_holds_on_any_stream(keys, share):
     after = went[WARM_UP:]
     assert not any(went[:WARM_UP])
     assert largest_error(went, share) <= 6
+    assert spread(after, share) < 11
+    assert longest_gap(after) <= 11 / share
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.1, 0.2, 0.5, 0.9])
+@pytest.mark.parametrize("score", [0.0, 1.0], ids=["none", "all"])
+@pytest.mark.parametrize("change", [-1, 1], ids=["falling", "rising"])
+def test_a_share_holds_after_a_warm_up_that_let_through(score, change, share):
+    keys = [0.5 + change * place / 6000 for place in range(2400)]
+
+    after = chosen(keys, share, score)[WARM_UP:]
+
     assert spread(after, share) < 11
     assert longest_gap(after) <= 11 / share
 
