@@ -19,7 +19,10 @@ from kp_middleware.spans.messages import (
 from kp_middleware.spans.replay import Scope
 
 _SCOPE: Final = Scope(
-    "openai_agents", "openai_agents", "RunConfig(trace_include_sensitive_data=True)"
+    "openai_agents",
+    "openai_agents",
+    "RunConfig(trace_include_sensitive_data=True)",
+    turns_fail=True,
 )
 _SDK_CLASSES: Final = {"TaskSpanData": "task", "TurnSpanData": "turn"}
 _KINDS: Final[dict[str, dialects.Kind]] = {
@@ -30,6 +33,7 @@ _KINDS: Final[dict[str, dialects.Kind]] = {
     "handoff": "tool",
     "task": "agent",
     "turn": "chain",
+    "guardrail": "guardrail",
 }
 
 

@@ -155,6 +155,7 @@ def _scope_of(name: str) -> Scope:
         _CONTENT_SETTINGS.get(framework, "your instrumentation's setting to capture messages"),
         is_of_agents=name.startswith(_OPENINFERENCE),
         leaves_open=framework == "smolagents",
+        turns_fail=framework == "openai_agents",
     )
 
 

@@ -26,7 +26,6 @@ from kp_middleware.spans.replay import (
     Scope,
     abandoning_error,
     find_roots,
-    is_stale_parent,
     replay,
 )
 
@@ -37,6 +36,24 @@ _MAX_OTHER_SPANS: Final = 1000  # that may start while a run waits for its last 
 _MAX_SPANS: Final = 10_000
 _MAX_BYTES: Final = 16 * 1024 * 1024  # of an open run; a trace keeps one MB
 _MAX_INPUTS: Final = 3  # the first may lack the user's request
+
+
+def _is_stale_parent(
+    parent: BufferedSpan, scope: Scope, name: str, at_s: float, grace_s: float
+) -> bool:
+    """Return whether an open parent belongs to an earlier run than the new span.
+
+    smolagents never ends its root when a model fails, so all later runs start inside it.
+    """
+    if abandoning_error(parent) is not None:
+        return True
+    if parent.ended_s is not None or (parent.name, parent.scope) != (name, scope):
+        return False
+    children = [*parent.children.values()]
+    if not children or any(span.ended_s is None for span in children):
+        return False
+    last = max(children, key=lambda span: span.ended_s or 0.0)
+    return last.content.error is not None or at_s - (last.ended_s or 0.0) > grace_s
 
 
 class SpanBuffer:
@@ -88,7 +105,7 @@ class SpanBuffer:
                 return
             self._started_count += 1
             parent = self.get(parent_id)
-            if parent is not None and is_stale_parent(parent, scope, name, at_s, self._grace_s):
+            if parent is not None and _is_stale_parent(parent, scope, name, at_s, self._grace_s):
                 ended += self._detach(self._find_root(parent))
                 parent = None
             number = self._started_count

@@ -33,8 +33,8 @@ from kp_middleware.spans.messages import (
     text_by_key,
 )
 
-Kind: TypeAlias = Literal["agent", "model", "tool", "retriever", "chain"]
-"""The kind of a span; a ``chain`` is not a step."""
+Kind: TypeAlias = Literal["agent", "model", "tool", "retriever", "chain", "guardrail"]
+"""The kind of a span; a ``chain`` or a ``guardrail`` is not a step."""
 
 Attributes: TypeAlias = Mapping[str, Any]
 
@@ -43,7 +43,7 @@ CANCELLED: Final = frozenset({"CancelledError", "GeneratorExit"})
 _LLM_KEY: Final = "llm.request.type"
 _OPENINFERENCE_KEY: Final = "openinference.span.kind"
 _GROUPS: Final = ("invoke_graph", "invoke_swarm")  # of agents, by Strands
-_SAME_NAMES: Final[tuple[Kind, ...]] = ("agent", "tool", "retriever", "chain")
+_SAME_NAMES: Final[tuple[Kind, ...]] = ("agent", "tool", "retriever", "chain", "guardrail")
 _KINDS: Final[dict[str, dict[str, Kind]]] = {
     "gen_ai.operation.name": {
         "invoke_agent": "agent",

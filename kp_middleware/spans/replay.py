@@ -33,6 +33,7 @@ class Scope(NamedTuple):
     content_setting: str = ""  # makes it record message texts
     is_of_agents: bool = False  # all its spans belong to agents, even without an attribute for it
     leaves_open: bool = False  # it never ends the span of an agent whose model failed
+    turns_fail: bool = False  # it may report an agent's error by its last turn alone
 
 
 @dataclass(slots=True, eq=False)
@@ -71,8 +72,20 @@ class BufferedSpan:
 
     @property
     def enclosing_tool(self) -> "BufferedSpan | None":
-        """The innermost tool around it."""
-        return next((span for span in self.ancestors() if span.kind == "tool"), None)
+        """The innermost tool or guardrail around it: its models do not speak for the agent."""
+        return next((one for one in self.ancestors() if one.kind in {"tool", "guardrail"}), None)
+
+    @property
+    def is_internal(self) -> bool:
+        """True inside a guardrail."""
+        return any(outer.kind == "guardrail" for outer in self.ancestors())
+
+    @property
+    def error(self) -> SpanError | None:
+        """Its error, or that of its last turn, if its scope reports some there."""
+        turns = reversed(self.children.values()) if self.scope.turns_fail else ()
+        last = next((turn.content.error for turn in turns if turn.kind == "chain"), None)
+        return self.content.error or last
 
     def ancestors(self) -> Iterator["BufferedSpan"]:
         """Yield the spans around it, innermost first."""
@@ -154,24 +167,6 @@ def abandoning_error(span: BufferedSpan) -> SpanError | None:
     return last.content.error if any(model.content.error for model in models) else None
 
 
-def is_stale_parent(
-    parent: BufferedSpan, scope: Scope, name: str, at_s: float, grace_s: float
-) -> bool:
-    """Return whether an open parent belongs to an earlier run than the new span.
-
-    smolagents never ends its root when a model fails, so all later runs start inside it.
-    """
-    if abandoning_error(parent) is not None:
-        return True
-    if parent.ended_s is not None or (parent.name, parent.scope) != (name, scope):
-        return False
-    children = [*parent.children.values()]
-    if not children or any(span.ended_s is None for span in children):
-        return False
-    last = max(children, key=lambda span: span.ended_s or 0.0)
-    return last.content.error is not None or at_s - (last.ended_s or 0.0) > grace_s
-
-
 def replay(root: BufferedSpan, recorder: Recorder) -> bool:
     """Record a run; return False without recording it if its spans have no content.
 
@@ -181,8 +176,8 @@ def replay(root: BufferedSpan, recorder: Recorder) -> bool:
     for span in spans:
         if span.kind == "chain" and _is_of_another_agent(span):
             span.kind = "agent"
-    if has_work(root) and not any(_has_content(span.content) for span in spans):
-        return False
+    if not any(_has_content(span.content) for span in spans):
+        return not has_work(root)
     _StepWriter(root, spans, recorder).write()
     return True
 
@@ -259,7 +254,8 @@ class _StepWriter:
             recorder.at(root.started_s)
             content = root.content
             self._owner.agent_name = bounded_name(content.name) or None
-            in_models = any(one.content.request for one in self._spans if one.kind == "model")
+            models = (one for one in self._spans if one.kind == "model" and not one.is_internal)
+            in_models = any(model.content.request for model in models)
             if request := content.task or ("" if in_models else root.first_request()):
                 self._owner.record_history((Message("user", request),), self._top)
                 self._has_objective = True
@@ -305,17 +301,19 @@ class _StepWriter:
         return span.kind == "tool" and outer.label != span.label
 
     def _write_model(self, span: BufferedSpan, parent: BufferedSpan) -> None:
-        content = span.content
-        request = "" if self._has_objective else content.request
+        content, is_internal = span.content, span.is_internal
+        request = "" if self._has_objective or is_internal else content.request
         messages = (Message("user", request),) if request and self._owns_run else ()
         self._has_objective = self._has_objective or bool(request)
         self._recorder.at(span.started_s)
         self._owner.record_history(messages, self._top)
-        if content.task and not self._recorder.objective:
+        if content.task and not (self._recorder.objective or is_internal):
             self._recorder.set_objective(content.task)  # of a run that was resumed
         live = self._tree.start(span.id, parent.id, "model", content.name, at_s=span.started_s)
-        if live is not None and live.place == self._root.place and not self._has_tools:
-            self._write_results(content)
+        if live is not None:
+            live.internal = is_internal
+            if live.place == self._root.place and not self._has_tools:
+                self._write_results(content)
         turn = None if content.turn is None else self._assign_ids(content.turn, span.enclosing_tool)
         error = None if content.error is None else self._error(content.error)
         # ADK ends a model's span after its sibling tools
@@ -410,7 +408,7 @@ class _StepWriter:
             recorder.at(at_s)
             recorder.finish(self._error(error), complete=False)
             return
-        errors = (span.content.error for span in (root, *self._agents))
+        errors = (span.error for span in (root, *self._agents))
         error = next(filter(None, errors), None)
         if error is not None and error.type not in CANCELLED:
             self._tree.finish(root.id, error=self._error(error), at_s=at_s)

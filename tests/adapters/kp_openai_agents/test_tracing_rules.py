@@ -91,3 +91,52 @@ def test_the_end_of_the_program_gives_up_what_is_open(collector):
     processor.shutdown()
 
     assert not collector.runs[0].complete
+
+
+def guarded(answer="Mix it.", *, triggered=False):
+    """An agent beside whose model a guardrail asks another agent."""
+    guard = (
+        span(4, 2, "guardrail", name="is it food?", triggered=triggered),
+        span(5, 4, "agent", name="guard"),
+        model_span(6, 5, "Is this about food: a cake?", "It is."),
+    )
+    turn = span(2, 1, "custom", data={"sdk_span_type": "turn"})
+    if triggered:
+        turn.error = {"message": "Guardrail tripwire triggered", "data": {"guardrail": "food"}}
+    return span(1, None, "agent", name="cook"), turn, model_span(3, 2, "A cake?", answer), *guard
+
+
+def test_what_a_guardrail_says_is_seen_and_is_neither_the_question_nor_the_answer(collector):
+    send_spans(KPTracingProcessor(collector), *guarded())
+
+    [run] = collector.runs
+    seen = [(step.type, step.content or step.output_summary) for step in run.trace.steps]
+    assert seen == [("observation", "A cake?"), ("thought", "Mix it."), ("observation", "It is.")]
+    assert [facts.agent for facts in run.facts] == [None, None, "guard"]
+    assert (run.trace.task.objective, run.trace.outcome.result_summary) == ("A cake?", "Mix it.")
+    assert (run.complete, run.trace.metadata.success) == (True, True)
+
+
+def test_a_guardrails_question_is_the_objective_if_its_agent_was_never_asked(collector):
+    root, turn, _, *guard = guarded(triggered=True)
+
+    send_spans(KPTracingProcessor(collector), root, turn, *guard)
+
+    [run] = collector.runs
+    assert run.trace.task.objective == "Is this about food: a cake?"
+
+
+def test_a_tripwire_is_a_failure_although_only_the_turn_has_its_error(collector):
+    send_spans(KPTracingProcessor(collector), *guarded(triggered=True))
+
+    [run] = collector.runs
+    assert run.trace.metadata.success is False
+    assert run.error_type == "Guardrail tripwire triggered"
+
+
+def test_an_agent_that_was_never_asked_is_no_run(collector):
+    root, turn, _, tripwire, *_ = guarded(triggered=True)
+
+    send_spans(KPTracingProcessor(collector), root, turn, tripwire)
+
+    assert collector.runs == []
