@@ -68,6 +68,8 @@ def write_problem(db: Path) -> str | None:
     if free_bytes < 100_000_000:
         free = f"only {free_bytes / 1e6:,.0f} MB are free for {db}"
         return f"{free}: free disk space, or runs will be lost"
+    if storage.is_locked(db):
+        return f"{db} is locked by another program: close it, or runs will be lost"
     return None
 
 

@@ -22,6 +22,7 @@ from kp_middleware.database._file import (
     connect,
     exclusive_lock,
     is_damage,
+    is_locked,
     make_private,
     open_to_write,
     permission_warning,
@@ -35,5 +36,6 @@ from kp_middleware.database._file import (
 __all__ = ["APPLICATION_ID", "DATABASE_ERRORS", "DISTINCT", "LOCKED", "RELEASED", "SCHEMA",
            "TRANSIENT_ERRORS", "Connection", "Database", "FileIdentity", "Queries", "StoredVectors",
            "VectorTable", "connect", "exclusive_lock", "fork_lock", "from_row", "is_damage",
-           "make_private", "open_to_write", "permission_warning", "prefix_range", "primary_code",
-           "schema_version", "to_database_error", "transaction", "upgrade_file"]  # fmt: skip
+           "is_locked", "make_private", "open_to_write", "permission_warning", "prefix_range",
+           "primary_code", "schema_version", "to_database_error", "transaction",
+           "upgrade_file"]  # fmt: skip

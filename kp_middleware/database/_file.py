@@ -161,6 +161,15 @@ def permission_warning(path: Path) -> str | None:
     return f"every user of this machine can open {path} (mode {mode:04o}): {remedy}"
 
 
+def is_locked(path: Path) -> bool:
+    """Return True if another program keeps the file from being written for longer than a second."""
+    try:
+        with closing(open_to_write(path, busy_s=1.0)) as connection, transaction(connection):
+            return False
+    except sqlite3.OperationalError as error:
+        return primary_code(error) in LOCKED
+
+
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
     """Run the block in a transaction, or join the one that is already open.

@@ -1,6 +1,8 @@
 """Exporters: what a user passes to `KnowledgePulse`, and its adapter for a `Sender`."""
 
+import asyncio
 from collections.abc import Callable
+from inspect import isawaitable
 from typing import Any, Protocol
 
 from kp_middleware.errors import RegistryError, RegistryUnavailableError
@@ -41,7 +43,10 @@ class OwnExporter:
     def export(self, item: OutboxItem, /) -> Receipt:
         """Call the exporter; raise any unknown exception as a `RegistryUnavailableError`."""
         try:
-            return self._exporter(item) or Receipt()
+            given: object = self._exporter(item)
+            if isawaitable(given):
+                given = asyncio.run(asyncio.wait_for(given, None))
+            return given if isinstance(given, Receipt) else Receipt()
         except RegistryError:
             raise
         except BaseException as error:  # also SystemExit, which would end the thread silently

@@ -107,7 +107,7 @@ class JudgeRunner:
             if isawaitable(given):
                 given = asyncio.run(asyncio.wait_for(given, judge.timeout_s))
             p = probability(given)
-        except Exception as error:  # noqa: BLE001 - the user's own may raise anything
+        except BaseException as error:  # noqa: BLE001 - such as SystemExit of a test suite
             shield.swallow("judge", error, "a judge failed, and is ignored")
         answer.set_result(p)
         self.on_ready()

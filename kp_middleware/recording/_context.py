@@ -59,7 +59,9 @@ class Shield:
             self.logged.add(message)
             logger.log(level, "%s", message)
 
-    def swallow(self, kind: str, error: Exception, effect: str = "a step was not recorded") -> None:
+    def swallow(
+        self, kind: str, error: BaseException, effect: str = "a step was not recorded"
+    ) -> None:
         """Count a failure of recording, and log the first of its kind."""
         kind = f"{kind}: {type(error).__name__}"
         if self.count(kind):

@@ -7,6 +7,7 @@ from kp_middleware.database import (
     Database,
     fork_lock,
     is_damage,
+    is_locked,
     permission_warning,
     schema_version,
     to_database_error,
@@ -100,6 +101,6 @@ __all__ = ["CANCELLED_BY_USER", "COUNTED", "DATABASE_ERRORS", "MAY_HAVE_BEEN_SEN
            "RunPicker", "RunSummary", "ScoreSlices", "Scoring", "SharedBacklog", "SharedPace",
            "SharedRuns", "Slice", "SqliteStore", "StepRecord", "Store", "StoredEstimate",
            "StoredRun", "SuccessRecord", "ToolUse", "TopRun",
-           "domain_names", "fork_lock", "is_damage", "lift_stops", "permission_warning",
-           "read_paces", "schema_version", "to_database_error", "tool_names", "trace_ids",
-           "unpack_agent_pace", "upgrade_file"]  # fmt: skip
+           "domain_names", "fork_lock", "is_damage", "is_locked", "lift_stops",
+           "permission_warning", "read_paces", "schema_version", "to_database_error", "tool_names",
+           "trace_ids", "unpack_agent_pace", "upgrade_file"]  # fmt: skip

@@ -55,6 +55,22 @@ def test_an_exporter_s_receipt_is_kept(record):
     assert (row["state"], row["remote_id"], row["http_status"]) == ("sent", "mine-1", None)
 
 
+async def exported_async(_):
+    return Receipt("mine-1")
+
+
+@pytest.mark.parametrize(
+    ("exporter", "remote_id"),
+    [(lambda item: len(item.body), None), (lambda _: {"id": 1}, None), (exported_async, "mine-1")],
+)
+def test_whatever_an_exporter_returns_the_run_is_given_once(record, exporter, remote_id):
+    given = []
+
+    [row] = record(lambda item: given.append(item) or exporter(item))
+
+    assert (row["state"], row["remote_id"], len(given)) == ("sent", remote_id, 1)
+
+
 def test_what_an_exporter_rejects_stays_with_its_reason(record):
     def reject(_):
         raise RegistryRejectedError(400, "no cats")

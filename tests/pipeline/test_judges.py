@@ -74,6 +74,24 @@ def test_one_that_fails_has_said_nothing(outcome, counted, sync):
     assert counted() == {"judge: LookupError": 1}
 
 
+def test_one_that_exits_as_a_test_runner_does_is_asked_about_the_next_run(pulse, stored, counted):
+    exits = iter([SystemExit(1), None])
+
+    def judge(_):
+        if exit_ := next(exits):
+            raise exit_
+        return True
+
+    kp = pulse()
+    agent = kp.capture(confidence=Judge(judge))(lambda text: text)
+    agent("one")
+    agent("two")
+    assert kp.flush(20).unscored == 0
+
+    assert counted() == {"judge: SystemExit": 1}
+    assert stored()["success_source"] == "extracted"
+
+
 @pytest.mark.parametrize("answer", [None, 2, "yes"])
 def test_what_is_no_answer_says_nothing(outcome, answer):
     assert outcome(Judge(lambda _: answer)) == [None, 0.8, "assumed"]

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from sample_runs import put, run, step, with_value
 
-from kp_middleware.database import connect
+from kp_middleware.database import connect, transaction
 from kp_middleware.storage import SQLITE_VERSION, History
 
 
@@ -49,6 +49,17 @@ def test_a_file_that_every_user_may_open_is_trouble_and_the_remedy_is_named(
         f"every user of this machine can open {db} (mode {mode:04o}): chmod 600 {db}*"
     )
     assert db.stat().st_mode & 0o777 == mode
+
+
+def test_a_file_that_another_program_keeps_locked_is_trouble(agent, examine, db, connection):
+    agent("one")
+    with transaction(connection):
+        found, exit_code = examine()
+
+    assert exit_code == 3
+    assert found["file"]["detail"] == (
+        f"{db} is locked by another program: close it, or runs will be lost"
+    )
 
 
 @pytest.mark.usefixtures("damaged")
