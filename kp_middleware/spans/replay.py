@@ -203,6 +203,10 @@ def _without_duplicates(root: BufferedSpan) -> list[BufferedSpan]:
         own = (outer for outer in span.ancestors() if outer.scope == root.scope)
         return next((outer for outer in own if outer.kind in {"agent", "tool"}), root), span.kind
 
+    for span in spans:  # LlamaIndex wraps a model in one without messages
+        turn, inside = span.content.turn, (one.kind for one in span.children.values())
+        if turn is not None and not (turn.thoughts or turn.calls) and "model" in inside:
+            span.kind = None
     seen = {position(span) for span in spans if span.scope == root.scope}
     for span in spans:
         if span.scope != root.scope and position(span) in seen:
@@ -413,9 +417,8 @@ class _StepWriter:
         if error is not None and error.type not in CANCELLED:
             self._tree.finish(root.id, error=self._error(error), at_s=at_s)
             return
-        errors = (span.content.error for span in self._spans)
-        types = (error.type for error in errors if error is not None)
-        cancelled = next(filter(CANCELLED.__contains__, types), None)
+        types = {span.content.error.type for span in self._spans if span.content.error is not None}
+        cancelled = min(types & CANCELLED, default=None)
         if cancelled is not None and self._owns_run:
             recorder.unfinished = cancelled
         outputs = [agent.content.output for agent in reversed(self._agents)]

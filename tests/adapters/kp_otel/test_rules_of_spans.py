@@ -367,3 +367,20 @@ def test_a_run_that_was_resumed_has_the_objective_of_its_history(tracer, collect
 
     [run] = collector.runs
     assert (run.trace.task.objective, step_lines(run)) == ("Delete it.", ["thought Done."])
+
+
+def test_of_a_model_in_a_model_the_one_with_messages_is_the_step(collector, tracer):
+    with agent(tracer), chat(tracer):
+        model(tracer, text("An egg."), asked="What shall I boil?")
+
+    [run] = collector.runs
+    assert step_lines(run) == ["observation What shall I boil?", "thought An egg."]
+    assert (run.trace.task.objective, run.complete) == ("What shall I boil?", True)
+
+
+def test_a_model_in_a_model_with_messages_is_a_detail_of_it(collector, tracer):
+    with agent(tracer), chat(tracer, text("An egg."), asked="What shall I boil?"):
+        model(tracer, text("An egg, by the client."), asked="What shall I boil?")
+
+    [run] = collector.runs
+    assert step_lines(run) == ["observation What shall I boil?", "thought An egg."]
