@@ -22,7 +22,7 @@ from kp_middleware.imports._sessions import is_codex, read_claude_code, read_cod
 from kp_middleware.imports._source import ImportContext, SourceRun, read_values
 from kp_middleware.imports._spans import is_otlp, read_langfuse, read_langsmith, read_otlp
 from kp_middleware.runs import RecordedRun
-from kp_middleware.spans.messages import as_dict
+from kp_middleware.spans.messages import as_dict, as_dicts
 from kp_middleware.traces import ReasoningTrace
 
 _SQLITE: Final = b"SQLite format 3\0"
@@ -122,7 +122,7 @@ def detect_format(path: Path) -> str:
     """Detect the format of a file from its first values, or the reason that it is unknown."""
     if _is_sqlite(path):
         return "messages"
-    sample = islice(read_values(path, context := ImportContext("auto")), _SAMPLE_SIZE)
+    sample = islice(_read_rows(path, context := ImportContext("auto")), _SAMPLE_SIZE)
     found = next(filter(None, map(_detect_value, sample)), None)
     return found or next(iter({"utf_16", "not_utf_8"} & context.skipped.keys()), "unknown_format")
 
@@ -152,9 +152,17 @@ def read_runs(path: Path, context: ImportContext) -> Iterator[SourceRun | Reason
         if _is_sqlite(path):
             yield from read_session(path, context)
         else:
-            yield from FORMATS[context.source].read(read_values(path, context), context)
+            yield from FORMATS[context.source].read(_read_rows(path, context), context)
     except (OSError, sqlite3.Error):
         context.skip("unreadable")
+
+
+def _read_rows(path: Path, context: ImportContext) -> Iterator[object]:
+    """Yield the values of a file, and the rows of each answer of an API."""
+    for value in read_values(path, context):
+        page = as_dict(value)
+        rows = as_dicts(page.get("data")) or as_dicts(page.get("runs"))
+        yield from [value] if page.keys() & {"id", "type", *HISTORY_KEYS} else rows or [value]
 
 
 def _is_sqlite(path: Path) -> bool:

@@ -31,10 +31,13 @@ _IGNORED_TYPES: Final = re.compile(
     "|permission-mode|pr-link|progress|queue-operation|summary|system|tag"
 )
 _INJECTED_TAGS: Final = re.compile(
-    r"<(bash-(?:input|stdout|stderr)|command-(?:args|contents|message|name)"
+    r"<(bash-(?:input|stdout|stderr)|command-(?:args|contents|message|name)|ide_[a-z_]+"
     r"|local-command-(?:caveat|stderr|stdout)|system-reminder|task-notification"
-    r"|user-memory-input)>.*?(?:</\1>|\Z)",
+    r"|user-(?:memory-input|prompt-submit-hook))>.*?(?:</\1>|\Z)",
     re.DOTALL,
+)
+_COMMAND: Final = re.compile(
+    r"<command-name>(/[^<]*)</command-name>(?:.*?<command-args>(.*?)</command-args>)?", re.DOTALL
 )
 _QUEUED: Final = ("queued_command", "prompt")
 _INTERRUPTED: Final = "[Request interrupted by user"
@@ -55,7 +58,7 @@ def read_claude_code(values: Iterable[object], context: ImportContext) -> Iterat
             case "user":
                 yield from session.user(line)
             case "assistant":
-                session.assistant(line)
+                yield from session.assistant(line)
             case "attachment":
                 session.attachment(line)
             case kind if not _IGNORED_TYPES.fullmatch(kind):
@@ -96,6 +99,7 @@ class _ClaudeSession:
         self._context = context
         self._starts: dict[str, str] = {}  # the ids of runs by the parents of their first lines
         self._counted: dict[str, tuple[int, int]] = {}  # tokens by answer
+        self._command: tuple[Json, str] | None = None  # a person's last line, if it was a command
 
     def user(self, line: Json) -> Iterator[SourceRun]:
         """Read a line of a person or of tools; yield the run that it ends."""
@@ -104,15 +108,21 @@ class _ClaudeSession:
         parsed = parse_message(message, "user") or ChatMessage("user")
         if parsed.results and context.run is not None:
             context.run.add_message(parsed._replace(texts=()), at_s, place=_place(line))
-        text = _own_text(parsed)
-        if not text or any(line.get(flag) is True for flag in _HIDDEN_FLAGS):
+        if any(line.get(flag) is True for flag in _HIDDEN_FLAGS):
             return
-        is_interruption = text.startswith(_INTERRUPTED)
-        if is_interruption and context.run is not None:
-            context.run.interrupted = True
-        if is_interruption or parsed.results:
-            return
-        previous, parent = context.run, as_name(line.get("parentUuid"))
+        if (text := _own_text(parsed)).startswith(_INTERRUPTED):
+            if context.run is not None:
+                context.run.interrupted = True
+        elif text and not parsed.results:
+            yield from self._start(line, text)
+        elif not parsed.results:
+            command = _COMMAND.search("\n".join(parsed.texts))
+            self._command = command and (line, f"{command[1]} {command[2] or ''}".strip())
+
+    def _start(self, line: Json, text: str) -> Iterator[SourceRun]:
+        """Start the run of a person's message or command; yield the run that it ends."""
+        context, previous, self._command = self._context, self._context.run, None
+        at_s, parent = as_time_s(line.get("timestamp")), as_name(line.get("parentUuid"))
         line = {**line, **as_dict(line, "forkedFrom")}  # a branch repeats its session
         session = as_name(line.get("sessionId"))
         id = first_text(line, "messageUuid", "uuid") or len(self._starts)
@@ -137,15 +147,18 @@ class _ClaudeSession:
         while parent in self._starts:
             self._context.retracted.append(self._starts.popitem()[1])
 
-    def assistant(self, line: Json) -> None:
-        """Read a line of the agent; lines with the same id are parts of one answer."""
-        message, run = as_dict(line, "message"), self._context.run
-        parsed = parse_message(message, "assistant")
-        if run is None or parsed is None:
+    def assistant(self, line: Json) -> Iterator[SourceRun]:
+        """Read a line of the agent; yield the run that ends if it answers a person's command."""
+        message, is_error = as_dict(line, "message"), line.get("isApiErrorMessage") is True
+        parsed, is_own = parse_message(message, "assistant"), message.get("model") == _NO_MODEL
+        if parsed is None or (is_own and not is_error):
             return
-        if message.get("model") == _NO_MODEL:
-            if line.get("isApiErrorMessage") is True:
-                run.interrupted = run.has_activity = True
+        if self._command is not None:
+            yield from self._start(*self._command)
+        if (run := self._context.run) is None:
+            return
+        if is_own:
+            run.interrupted = run.has_activity = True
             return
         call, parsed = self._new_tokens(line, message), parsed._replace(role="assistant")
         run.add_message(parsed, as_time_s(line.get("timestamp")), call=call, place=_place(line))
@@ -176,6 +189,7 @@ def _place(line: Json) -> Place | None:
 _LINE_TYPES: Final = frozenset(
     ("session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state")
 )
+_BARE_ITEM: Final = re.compile("message|reasoning|[a-z_]+_call(?:_output)?")
 _INJECTED: Final = re.compile(  # by Codex in a person's name
     r"<([a-z]+(?:_[a-z]+)+)[ >].*</\1>\s*\Z|<(?:INSTRUCTIONS|permissions instructions|skill)>"
     r"|# AGENTS\.md instructions|Warning: (?:The maximum number of unified|apply_patch was reques)",
@@ -191,11 +205,12 @@ def read_codex(values: Iterable[object], context: ImportContext) -> Iterator[Sou
     """Yield the runs of a session: one begins at each message of a person."""
     session = _CodexSession(context)
     for value in values:
-        line = as_dict(value)
+        line = _with_envelope(as_dict(value))
         payload, at_s = as_dict(line, "payload"), as_time_s(line.get("timestamp"))
         match as_text(line.get("type")):
             case "session_meta":
                 session.id = session.id or as_name(payload.get("id"))  # a fork repeats its parent's
+                context.at_s = at_s or context.at_s
             case "turn_context":
                 session.model = as_name(payload.get("model"))
             case "response_item":
@@ -274,5 +289,19 @@ class _CodexSession:
         return message._replace(results=tuple(results))
 
 
+def _with_envelope(line: Json) -> Json:
+    """Return a line in an envelope, also one written before September 2025, without."""
+    kind = as_text(line.get("type"))
+    outers = {
+        "response_item": _BARE_ITEM.fullmatch(kind),
+        "world_state": "record_type" in line,
+        "session_meta": not kind and line.keys() >= {"id", "timestamp"},
+    }
+    outer = next((name for name, fits in outers.items() if fits), kind)
+    at = line.get("timestamp")
+    return line if "payload" in line else {"type": outer, "timestamp": at, "payload": line}
+
+
 def is_codex(line: Json) -> bool:
-    return as_text(line.get("type")) in _LINE_TYPES and isinstance(line.get("payload"), dict)
+    is_known = as_text(line.get("type")) in _LINE_TYPES and isinstance(line.get("payload"), dict)
+    return is_known or "record_type" in line

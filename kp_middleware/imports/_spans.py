@@ -172,7 +172,7 @@ def _unpack_spans(value: Json) -> Iterator[Json]:
     """Yield the spans of a line, each with the name of its scope."""
     resources = [resource for key in _RESOURCE_KEYS for resource in as_dicts(value.get(key))]
     if not resources:
-        yield from as_dicts(value.get("data")) or [value]  # Phoenix's answer, or one of its spans
+        yield value  # of Phoenix
     groups = (as_dicts(resource.get(key)) for resource in resources for key in _SCOPE_KEYS)
     for group in chain.from_iterable(groups):
         scope = as_dict(group.get("scope", group.get("instrumentationLibrary"))).get("name")

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -13,8 +14,10 @@ from import_samples import (
     claude_answer,
     claude_session,
     conversation,
+    langfuse_observations,
     langsmith_runs,
     lines,
+    phoenix_spans,
 )
 
 from kp_middleware import KnowledgePulse, Settings
@@ -231,11 +234,32 @@ def test_auto_detects_the_format_of_each_file(import_all, folder):
         packed = gzip.compress(content.encode())
         (folder / f"{name}{suffixes.get(name, '.jsonl')}.gz").write_bytes(packed)
     (folder / "other.json").write_text('{"a": 1}')
+    codex = [{"id": "s0", "timestamp": "2025-05-07T17:24:21.123Z"}, {"record_type": "state"}]
+    (folder / "a-first-codex.jsonl").write_text(lines(*codex))
+    pages = {"data": langfuse_observations()}, {"runs": langsmith_runs("t3", 2)}
+    for name, page in zip(("langfuse", "langsmith"), pages, strict=True):
+        (folder / f"a-page-of-{name}.json").write_text(json.dumps({**page, "meta": {}}))
 
     importing = import_all("auto")
 
-    assert importing.files == dict.fromkeys(SAMPLES, 1)
+    assert importing.files == Counter([*SAMPLES, "codex", "langfuse", "langsmith"])
     assert importing.skipped["unknown_format"] == 1
+
+
+@pytest.mark.parametrize(
+    ("format_", "rows", "key"),
+    [
+        ("langsmith", langsmith_runs(), "runs"),
+        ("langfuse", langfuse_observations(), "data"),
+        ("otlp", phoenix_spans(), "data"),
+    ],
+)
+def test_an_answer_of_an_api_is_what_its_rows_are(read, format_, rows, key):
+    (run,), _ = read(format_, lines(*rows))
+    (same,), context = read(format_, json.dumps({key: rows, "next_cursor": None}))
+
+    assert (same.trace, same.input_tokens) == (run.trace, run.input_tokens)
+    assert context.skipped == {}
 
 
 def test_an_export_of_ours_keeps_its_ids(import_all, folder, db, rows, kp):

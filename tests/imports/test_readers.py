@@ -66,6 +66,46 @@ def test_what_the_program_says_in_a_persons_name_begins_no_run(read):
     assert not run.complete
 
 
+def test_a_command_that_the_agent_answers_is_a_run_of_its_own(read):
+    def command(words, at, id, parent):
+        name, _, given = words.partition(" ")
+        tags = f"<command-message>x</command-message>\n<command-name>{name}</command-name>"
+        return claude(
+            "user", f"{tags}<command-args>{given}</command-args>", at, id=id, parent=parent
+        )
+
+    printed = "<local-command-stdout>2 tokens</local-command-stdout>"
+    seen = [{"type": "text", "text": "<ide_opened_file>a.py</ide_opened_file>"}]
+    session = [
+        claude("user", [*seen, {"type": "text", "text": "Mend it."}], 0, id="u1"),
+        claude_answer("It is mended.", 1, id="a1", parent="u1"),
+        command("/cost", 2, "u2", "a1"),
+        claude("user", printed, 2, id="u3", parent="u2"),
+        claude_answer("No response requested.", 3, id="a2", parent="u3",
+            message={"model": "<synthetic>"}),
+        claude_answer("By the way, I linted it.", 3, id="a3", parent="a2"),
+        command("/review the last commit", 5, "u4", "a3"),
+        claude("user", "Review $ARGUMENTS.", 5, id="u5", parent="u4", isMeta=True),
+        claude_answer("It is good.", 7, id="a4", parent="u5"),
+        command("skill-of-the-agent", 8, "u6", "a4"),
+        claude_answer("I used a skill.", 9, id="a5", parent="u6"),
+    ]  # fmt: skip
+
+    (first, second), _ = read("claude-code", lines(*session))
+
+    assert step_tuples(first) == [
+        ("observation", "", "Mend it."),
+        ("thought", "", "It is mended."),
+        ("thought", "", "By the way, I linted it."),
+    ]
+    assert step_tuples(second) == [
+        ("observation", "", "/review the last commit"),
+        ("thought", "", "It is good."),
+        ("thought", "", "I used a skill."),
+    ]
+    assert (first.duration_ms, second.duration_ms) == (3000, 4000)
+
+
 def test_what_sub_agents_did_is_in_the_run_that_began_them(read, tmp_path):
     task = {"type": "tool_use", "id": "t1", "name": "Task", "input": {"prompt": "Count."}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": "Three."}
@@ -227,6 +267,20 @@ def test_a_session_of_codex_is_what_the_model_saw(read):
     assert second.trace.steps[-1].type == "error_recovery"
     assert (first.complete, second.complete) == (True, False)
     assert (first.thread_id, context.skipped) == ("s2", {})
+
+
+def test_a_session_of_codex_without_envelopes_has_the_time_of_its_head(read):
+    bare = [line["payload"] for line in codex_session() if line["type"] == "response_item"]
+    head = {"id": "s0", "timestamp": "2025-05-07T17:24:21.123Z", "instructions": None}
+
+    (first, second), context = read("codex", lines(head, {"record_type": "state"}, *bare))
+
+    assert [kind for kind, *_ in step_tuples(first)] == [
+        "observation", "thought", "tool_call", "observation", "thought"
+    ]  # fmt: skip
+    assert first.trace.metadata.created_at == second.trace.metadata.created_at == head["timestamp"]
+    assert (first.thread_id, first.duration_ms, context.skipped) == ("s0", None, {})
+    assert read("codex", lines({"a": 1}, {"type": "b"}))[1].skipped == {"unknown_type": 2}
 
 
 @pytest.mark.parametrize(
