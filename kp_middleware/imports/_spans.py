@@ -33,6 +33,7 @@ from kp_middleware.spans.messages import (
     as_text,
     as_time_s,
     first_text,
+    first_value,
     last_text,
     parse_json,
     parse_messages,
@@ -180,15 +181,15 @@ def _unpack_spans(value: Json) -> Iterator[Json]:
 
 
 def _read_otlp_span(row: Json) -> SpanContent:
-    attributes, status = _attributes(row.get("attributes")), as_dict(row, "status")
+    attributes, status = _attributes(row.get("attributes")), {**row, **as_dict(row, "status")}
     if "span_kind" in row:  # Phoenix
         attributes = {"openinference.span.kind": row["span_kind"], **attributes}
-        status = {"code": row.get("status_code"), "message": row.get("status_message")}
     events = tuple(
         Event(as_text(event.get("name")), _attributes(event.get("attributes")))
         for event in as_dicts(row.get("events"))
     )
-    failed, message = status.get("code") in _ERROR_CODES, status.get("message")
+    failed = first_value(status, "code", "status_code") in _ERROR_CODES
+    message = first_value(status, "message", "status_message", "description")
     return read_span(_row_name(row), attributes, events, failed=failed, description=message)
 
 
@@ -278,14 +279,20 @@ def _kind_of(type_: object) -> Kind:
 def read_langsmith(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
     """Yield the run of each trace, as written by ``list_runs`` or LangSmith's command line."""
     texts = ("inputs", "outputs", "extra", "feedback_stats")  # JSON in the bulk export
-    objects = (
-        row | {key: parse_json(row.get(key)) for key in texts} for row in map(as_dict, values)
-    )
+    rows = (row for value in values for row in _with_children(as_dict(value)))
+    objects = (row | {key: parse_json(row.get(key)) for key in texts} for row in rows)
     runs = (row if "run_type" in row or as_name(row.get("trace_id")) else {} for row in objects)
     for key, rows in _group_by_trace(runs, _LANGSMITH, context):
         feedback = (stats for row in rows for stats in as_dict(row, "feedback_stats").values())
         success = mean_verdict(as_dict(stats).get("avg") for stats in feedback)
         yield from _single_run(key, rows, _LANGSMITH, context, success=success)
+
+
+def _with_children(run: Json) -> Iterator[Json]:
+    runs = [run]
+    for one in runs:
+        runs += as_dicts(one.get("child_runs"))
+        yield one | {"child_runs": None}
 
 
 def _read_langsmith_run(row: Json) -> SpanContent:

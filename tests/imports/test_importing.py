@@ -17,7 +17,6 @@ from import_samples import (
     langfuse_observations,
     langsmith_runs,
     lines,
-    phoenix_spans,
 )
 
 from kp_middleware import KnowledgePulse, Settings
@@ -248,11 +247,7 @@ def test_auto_detects_the_format_of_each_file(import_all, folder):
 
 @pytest.mark.parametrize(
     ("format_", "rows", "key"),
-    [
-        ("langsmith", langsmith_runs(), "runs"),
-        ("langfuse", langfuse_observations(), "data"),
-        ("otlp", phoenix_spans(), "data"),
-    ],
+    [("langsmith", langsmith_runs(), "runs"), ("langfuse", langfuse_observations(), "data")],
 )
 def test_an_answer_of_an_api_is_what_its_rows_are(read, format_, rows, key):
     (run,), _ = read(format_, lines(*rows))

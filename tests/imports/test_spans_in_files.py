@@ -49,6 +49,33 @@ def test_spans_of_phoenix_are_openinference(read, whole):
     assert (run.agent_name, run.thread_id) == ("desk", "a-talk")
 
 
+def test_a_span_of_the_sdk_s_own_json_has_failed_by_its_status(read):
+    def span(id, parent, operation, second, **attributes):
+        at = f"2026-11-01T09:00:0{second}.000000Z"
+        named = {"gen_ai.operation.name": operation, **attributes}
+        return {
+            "name": operation,
+            "context": {"trace_id": "0xaa", "span_id": id},
+            "parent_id": parent,
+            "start_time": at,
+            "end_time": at,
+            "status": {"status_code": "UNSET"},
+            "attributes": named,
+        }
+
+    failed = {"status": {"status_code": "ERROR", "description": "ValueError: shut"}}
+    asked = [{"role": "user", "parts": [{"type": "text", "content": "Refund order A1."}]}]
+    spans = [
+        span("0x2", "0x1", "chat", 1, **{"gen_ai.input.messages": json.dumps(asked)}),
+        span("0x3", "0x1", "execute_tool", 2, **{"gen_ai.tool.name": "refund"}) | failed,
+        span("0x1", None, "invoke_agent", 0),
+    ]
+
+    (run,), _ = read("otlp", "\n".join(json.dumps(span, indent=4) for span in spans))
+
+    assert step_tuples(run)[-1] == ("error_recovery", "refund", "ValueError: shut")
+
+
 def test_openinference_that_langfuse_kept_is_read_as_such(read):
     rows = [
         {
@@ -201,6 +228,15 @@ def test_langsmiths_bulk_export_has_json_in_texts(read):
 
     assert step_tuples(other) == step_tuples(run)
     assert (other.thread_id, other.success_source) == ("a-thread", "verdict")
+
+
+def test_runs_of_langsmith_may_be_inside_of_their_parents(read):
+    root, *others = langsmith_runs()
+
+    (run,), _ = read("langsmith", lines(root, *others))
+    (nested,), _ = read("langsmith", json.dumps(root | {"child_runs": others}))
+
+    assert nested == run
 
 
 def test_observations_of_langfuse_become_a_run(read):
