@@ -291,15 +291,14 @@ class _CodexSession:
 
 def _with_envelope(line: Json) -> Json:
     """Return a line in an envelope, also one written before September 2025, without."""
+    if "payload" in line:
+        return line
     kind = as_text(line.get("type"))
-    outers = {
-        "response_item": _BARE_ITEM.fullmatch(kind),
-        "world_state": "record_type" in line,
-        "session_meta": not kind and line.keys() >= {"id", "timestamp"},
-    }
-    outer = next((name for name, fits in outers.items() if fits), kind)
-    at = line.get("timestamp")
-    return line if "payload" in line else {"type": outer, "timestamp": at, "payload": line}
+    if _BARE_ITEM.fullmatch(kind):
+        kind = "response_item"
+    elif not kind and line.keys() & {"timestamp", "record_type"}:
+        kind = "session_meta"
+    return {**line, "type": kind, "payload": line}
 
 
 def is_codex(line: Json) -> bool:

@@ -8,7 +8,6 @@ import zlib
 from codecs import getreader
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -19,7 +18,14 @@ from uuid import UUID, uuid5
 
 from kp_middleware.recording import ModelCall, Place, Recorder, ToolCall, assemble, jsonable
 from kp_middleware.runs import RecordedRun
-from kp_middleware.spans.messages import ChatMessage, Json, Result, as_number, sum_tokens
+from kp_middleware.spans.messages import (
+    ChatMessage,
+    Json,
+    Result,
+    as_number,
+    parse_json,
+    sum_tokens,
+)
 from kp_middleware.spans.replay import BufferedSpan, replay
 from kp_middleware.traces import Limits, PrivacyLevel, StepType, Visibility
 
@@ -279,23 +285,15 @@ def read_values(path: Path, context: ImportContext) -> Iterator[object]:
 
 def _select_reader(head: str) -> Callable[[BinaryIO, ImportContext], Iterator[object]]:
     first, newline, rest = head.partition("\n")
-    is_complete = not newline or not rest.strip() or _is_json(first)
+    is_json = parse_json(first) is not first
+    is_complete = not newline or not rest.strip() or is_json
     if _MESSAGE_LIST.match(head):  # a bare list of messages, per line or per file
         return _read_lines if is_complete else _read_documents
     if head.startswith("["):
-        has_lists = first.startswith("[[") and _is_json(first)
+        has_lists = first.startswith("[[") and is_json
         return _read_lines if has_lists else partial(_read_documents, at=1)
     spans_lines = head.startswith("{") and not is_complete and first.rstrip()[-1:] in "{[,"
     return _read_documents if spans_lines else _read_lines
-
-
-def _is_json(line: str) -> bool:
-    with suppress(RecursionError):
-        try:
-            json.loads(line)
-        except ValueError:
-            return False
-    return True
 
 
 def _read_lines(file: BinaryIO, context: ImportContext) -> Iterator[object]:

@@ -53,7 +53,6 @@ class _Format(NamedTuple):
     read: Callable[[Json], SpanContent]
     trace: Keys
     parent: Keys
-    order: Keys
     start: Keys = ("start_time",)
     end: Keys = ("end_time",)
     id: Keys = ("id",)
@@ -78,16 +77,16 @@ def _group_by_trace(
 ) -> Iterator[tuple[str, list[Json]]]:
     """Yield each trace with its rows in order; skip rows beyond 20,000 or 32 MB per trace."""
     with closing(sqlite3.connect("")) as file:  # SQLite removes it even after a crash
-        file.execute("CREATE TABLE rows (trace TEXT, place TEXT, body TEXT)")
+        file.execute("CREATE TABLE rows (trace TEXT, start REAL, body TEXT)")
         for value in values:
             row = as_dict(value)
-            key, place = _field(row, format_.trace, as_name), _field(row, format_.order, _sort_key)
-            if key is None:
+            if (key := _field(row, format_.trace, as_name)) is None:
                 context.skip("unknown_type")
                 continue
-            file.execute("INSERT INTO rows VALUES (?, ?, ?)", (key, place, to_json(row)))
-        file.execute("CREATE INDEX by_trace ON rows (trace, place)")
-        of_trace = "SELECT body FROM rows WHERE trace = ? ORDER BY place, rowid"
+            start_s = _field(row, format_.start, as_time_s)
+            file.execute("INSERT INTO rows VALUES (?, ?, ?)", (key, start_s, to_json(row)))
+        file.execute("CREATE INDEX by_trace ON rows (trace, start)")
+        of_trace = "SELECT body FROM rows WHERE trace = ? ORDER BY start, rowid"
         traces = file.execute("SELECT trace FROM rows GROUP BY trace ORDER BY min(rowid)")
         for (key,) in traces:
             rows, characters = list[Json](), 0
@@ -98,12 +97,6 @@ def _group_by_trace(
                 else:
                     context.skip("too_long")
             yield key, rows
-
-
-def _sort_key(value: object) -> str | None:
-    """Return a text to sort the spans of a trace by, also for a time in nanoseconds."""
-    text = str(value) if type(value) is int else as_text(value)
-    return as_name(text.zfill(20) if text.isdecimal() else text)
 
 
 def _build_trees(rows: list[Json], format_: _Format, context: ImportContext) -> list[BufferedSpan]:
@@ -230,13 +223,11 @@ def _any_value(value: object, depth: int = 0) -> Any:
 
 
 # The collector's file exporter, also in the protocol's own names, and Phoenix's spans.
-_OTLP_START_KEYS: Final = ("start_time_unix_nano", "startTimeUnixNano", "start_time")
 _OTLP: Final = _Format(
     _read_otlp_span,
     trace=("trace_id", "traceId", "context.trace_id"),
     parent=("parent_span_id", "parentSpanId", "parent_id"),
-    order=_OTLP_START_KEYS,
-    start=_OTLP_START_KEYS,
+    start=("start_time_unix_nano", "startTimeUnixNano", "start_time"),
     end=("end_time_unix_nano", "endTimeUnixNano", "end_time"),
     id=("span_id", "spanId", "context.span_id"),
 )
@@ -318,9 +309,7 @@ def _read_langsmith_run(row: Json) -> SpanContent:
     )
 
 
-_LANGSMITH: Final = _Format(
-    _read_langsmith_run, ("trace_id", "id"), ("parent_run_id",), ("dotted_order", "start_time")
-)
+_LANGSMITH: Final = _Format(_read_langsmith_run, ("trace_id", "id"), ("parent_run_id",))
 
 _START_KEYS: Final = ("start_time", "startTime", "timestamp")
 _END_KEYS: Final = ("end_time", "endTime")
@@ -379,7 +368,7 @@ def _read_observation(row: Json) -> SpanContent:
 
 
 _LANGFUSE: Final = _Format(
-    _read_observation, ("trace_id", "traceId"), _PARENT_KEYS, _START_KEYS, _START_KEYS, _END_KEYS
+    _read_observation, ("trace_id", "traceId"), _PARENT_KEYS, _START_KEYS, _END_KEYS
 )
 
 
