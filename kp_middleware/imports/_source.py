@@ -129,22 +129,21 @@ class SourceRun:
         elif message.role == "assistant":
             call = call or ModelCall(message.model, message.input_tokens, message.output_tokens)
             self.count_tokens(call)
+            took = None if call == ModelCall() else call  # by the first thought or call
             for step in message.served:
                 if isinstance(step, ToolCall):
-                    self._add_call(step.name, dict(step.args), "", at_s, place)
+                    self._add_call(step, at_s, place)
                 else:
                     served = Result(step.output, tool=step.name, failed=step.failed)
                     self._add_result(served, at_s, place, None)
             for thought in filter(None, message.thoughts):
-                took = None if call == ModelCall() else call
                 self._note("thought", at_s, content=thought, took=took, place=place)
-                call = ModelCall()
+                took = None
             if place is None and message.texts:
                 self._has_answered, self.result = True, message.texts[-1]
-            for tool, arguments, call_id, _ in message.calls:
-                took = None if call == ModelCall() else call
-                self._add_call(tool, dict(arguments), call_id or "", at_s, place, took)
-                call = ModelCall()
+            for requested in message.calls:
+                self._add_call(requested, at_s, place, took)
+                took = None
             self.has_activity = True
 
     def count_tokens(self, call: ModelCall) -> None:
@@ -161,15 +160,10 @@ class SourceRun:
             self.count_tokens(ModelCall(None, *map(sum_tokens, map(totals.get, keys))))
 
     def _add_call(
-        self,
-        tool: ToolName,
-        arguments: Json,
-        call_id: str,
-        at_s: float | None,
-        place: Place | None,
-        took: ModelCall | None = None,
+        self, call: ToolCall, at_s: float | None, place: Place | None, took: ModelCall | None = None
     ) -> None:
         """Add a tool call; make its id unique."""
+        tool, call_id = cast("ToolName", call.name), call.id or ""
         match str(tool).split("__", 2):
             case ["mcp", server, name] if server and name:
                 tool = name, server
@@ -177,7 +171,7 @@ class SourceRun:
         count = self._id_counts[call_id]
         unique_id = f"{call_id}#{count}" if count > 1 or not call_id else call_id
         self._pending_calls[call_id].append((unique_id, tool, at_s))
-        details = {"tool": tool, "input": arguments, "took": took, "call_id": unique_id}
+        details = {"tool": tool, "input": dict(call.args), "took": took, "call_id": unique_id}
         self._note("tool_call", at_s, **details, place=place)
         self._has_answered = False
 

@@ -197,7 +197,8 @@ class Memory:
         """Return the runs most similar to a task, whether they fit or not."""
         table = history.recall_table()
         task = without_shared_prompt(without_recalled(task), table.latest_objectives())
-        shares = table.word_frequencies(_words_of(task))
+        asked = _WORD.findall(task.lower())
+        shares = table.word_frequencies([*dict.fromkeys(asked)])
         candidates = table.candidates(shares, allowed, limit=200)  # ranked runs
         if not candidates:
             return []
@@ -205,7 +206,7 @@ class Memory:
         best = _order([run.words for run in candidates], near)
         nearest = best[: max(k, 24)]  # runs compared word by word
         texts = table.user_texts([candidates[at].seq for at in nearest])
-        asked, found = _WORD.findall(task.lower()), []
+        found = []
         for at in nearest:
             theirs = _WORD.findall(texts[seq := candidates[at].seq].lower())
             is_same = theirs == asked and len(asked) >= _WORDS_OF_TASK
@@ -264,10 +265,6 @@ def _rating(match: Match) -> float:
     if math.isnan(match.cosine):
         return match.word_score
     return match.cosine + _WORDS_FOR_COSINE * min(match.word_score, 1.0)
-
-
-def _words_of(text: str) -> list[str]:
-    return [*dict.fromkeys(_WORD.findall(text.lower()))]
 
 
 def _with_bars(history: History, found: Sequence[Match], others: set[int], k: int) -> list[Match]:
