@@ -22,7 +22,7 @@ from kp_middleware.imports._sessions import is_codex, read_claude_code, read_cod
 from kp_middleware.imports._source import ImportContext, SourceRun, read_values
 from kp_middleware.imports._spans import is_otlp, read_langfuse, read_langsmith, read_otlp
 from kp_middleware.runs import RecordedRun
-from kp_middleware.spans.messages import as_dict, as_dicts
+from kp_middleware.spans.messages import as_dict, as_list
 from kp_middleware.traces import ReasoningTrace
 
 _SQLITE: Final = b"SQLite format 3\0"
@@ -161,7 +161,7 @@ def _read_rows(path: Path, context: ImportContext) -> Iterator[object]:
     """Yield the values of a file, and the rows of each answer of an API."""
     for value in read_values(path, context):
         page = as_dict(value)
-        rows = as_dicts(page.get("data")) or as_dicts(page.get("runs"))
+        rows = as_list(page.get("data")) or as_list(page.get("runs"))
         yield from [value] if page.keys() & {"id", "type", *HISTORY_KEYS} else rows or [value]
 
 

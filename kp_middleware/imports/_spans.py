@@ -270,8 +270,8 @@ def _kind_of(type_: object) -> Kind:
 def read_langsmith(values: Iterable[object], context: ImportContext) -> Iterator[SourceRun]:
     """Yield the run of each trace, as written by ``list_runs`` or LangSmith's command line."""
     texts = ("inputs", "outputs", "extra", "feedback_stats")  # JSON in the bulk export
-    rows = (row for value in values for row in _with_children(as_dict(value)))
-    objects = (row | {key: parse_json(row.get(key)) for key in texts} for row in rows)
+    nested = (run for value in values for run in _with_children(as_dict(value)))
+    objects = (run | {key: parse_json(run.get(key)) for key in texts} for run in nested)
     runs = (row if "run_type" in row or as_name(row.get("trace_id")) else {} for row in objects)
     for key, rows in _group_by_trace(runs, _LANGSMITH, context):
         feedback = (stats for row in rows for stats in as_dict(row, "feedback_stats").values())
