@@ -16,9 +16,8 @@ from kp_middleware.spans.messages import (
     parse_arguments,
     parse_messages,
 )
-from kp_middleware.spans.replay import Scope
 
-_SCOPE: Final = Scope(
+_SCOPE: Final = dialects.Scope(
     "openai_agents",
     "openai_agents",
     "RunConfig(trace_include_sensitive_data=True)",

@@ -10,8 +10,14 @@ from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.recording import CurrentRun, Recording, current_recorder, register_finder, shield
 from kp_middleware.spans.buffer import SpanBuffer
-from kp_middleware.spans.dialects import Event, SpanContent, read_span, select_attributes, span_kind
-from kp_middleware.spans.replay import Scope
+from kp_middleware.spans.dialects import (
+    Event,
+    Scope,
+    SpanContent,
+    read_span,
+    select_attributes,
+    span_kind,
+)
 
 try:
     from opentelemetry import trace

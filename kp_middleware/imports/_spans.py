@@ -15,6 +15,7 @@ from kp_middleware.imports._source import ImportContext, SourceRun, mean_verdict
 from kp_middleware.spans.dialects import (
     Event,
     Kind,
+    Scope,
     SpanContent,
     model_content,
     read_span,
@@ -39,7 +40,7 @@ from kp_middleware.spans.messages import (
     parse_messages,
     text_by_key,
 )
-from kp_middleware.spans.replay import ROOT_KINDS, BufferedSpan, Scope, find_roots, has_work
+from kp_middleware.spans.replay import ROOT_KINDS, BufferedSpan, find_roots, has_work
 
 _MAX_DEPTH: Final = 100  # deeper spans become siblings of their parents
 _MAX_VALUE_DEPTH: Final = 16

@@ -19,11 +19,10 @@ from kp_middleware.recording import (
     recordings,
     shield,
 )
-from kp_middleware.spans.dialects import Kind, SpanContent
+from kp_middleware.spans.dialects import Kind, Scope, SpanContent
 from kp_middleware.spans.replay import (
     ROOT_KINDS,
     BufferedSpan,
-    Scope,
     abandoning_error,
     find_roots,
     replay,

@@ -102,6 +102,17 @@ _METHOD: Final = re.compile(r"\.(__call__|acall)$")  # DSPy's names of tools end
 _HANDOFF_PREFIX: Final = "handoff to "
 
 
+class Scope(NamedTuple):
+    """The instrumentation that made a span."""
+
+    name: str
+    framework: str = ""
+    content_setting: str = ""  # makes it record message texts
+    is_of_agents: bool = False  # all its spans belong to agents, even without an attribute for it
+    leaves_open: bool = False  # it never ends the span of an agent whose model failed
+    turns_fail: bool = False  # it may report an agent's error by its last turn alone
+
+
 class Event(NamedTuple):
     """An event of a span."""
 
@@ -278,7 +289,8 @@ def _genai(kind: Kind, name: str, attributes: Attributes, events: Sequence[Event
     is_pydantic_ai = is_final or "gen_ai.agent.call.id" in attributes
     if as_dict(final).keys() >= {"calls", "approvals"}:  # it waits for a person
         is_final = False
-    request = latest_request(_messages(attributes, events, "input"))
+    given = _messages(attributes, events, "input")
+    request = latest_request(given) or ("" if is_pydantic_ai else last_text(given))
     own = ["gen_ai.agent.name", "gen_ai.workflow.name", f"{_PROPERTIES}lc_agent_name"]
     own += ["traceloop.entity.name"] if attributes.get("traceloop.span.kind") == "agent" else []
     return SpanContent(

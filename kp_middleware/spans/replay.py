@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count, pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from kp_middleware.recording import (
     Message,
@@ -17,23 +17,12 @@ from kp_middleware.recording import (
     Turn,
     bounded_name,
 )
-from kp_middleware.spans.dialects import CANCELLED, Kind, SpanContent
+from kp_middleware.spans.dialects import CANCELLED, Kind, Scope, SpanContent
 from kp_middleware.spans.errors import SpanError
 from kp_middleware.spans.messages import parse_json
 
 ROOT_KINDS: Final = frozenset({"agent", "chain"})
 _WORK_KINDS: Final = frozenset({"model", "tool", "retriever"})
-
-
-class Scope(NamedTuple):
-    """The instrumentation that made a span."""
-
-    name: str
-    framework: str = ""
-    content_setting: str = ""  # makes it record message texts
-    is_of_agents: bool = False  # all its spans belong to agents, even without an attribute for it
-    leaves_open: bool = False  # it never ends the span of an agent whose model failed
-    turns_fail: bool = False  # it may report an agent's error by its last turn alone
 
 
 @dataclass(slots=True, eq=False)
@@ -191,7 +180,7 @@ def _is_of_another_agent(span: BufferedSpan) -> bool:
 def _has_content(content: SpanContent) -> bool:
     turn = content.turn or Turn()
     arguments = (content.arguments, *(call.args for call in turn.calls))
-    texts = any((content.request, content.task, turn.thoughts, *arguments))
+    texts = any((content.request, content.task, content.answer, turn.thoughts, *arguments))
     return texts or (content.result is not None and content.result != "")
 
 
@@ -421,6 +410,9 @@ class _StepWriter:
         cancelled = min(types & CANCELLED, default=None)
         if cancelled is not None and self._owns_run:
             recorder.unfinished = cancelled
+        has_models = any(span.kind == "model" for span in self._spans)
+        if content.answer and has_models and not self._has_turns:  # of Semantic Kernel
+            recorder.note("thought", content.answer, place=root.place)
         outputs = [agent.content.output for agent in reversed(self._agents)]
         outputs = [content.answer, self._last_result, self._last_text, content.output, *outputs]
         complete = cancelled is None and self._is_complete(content)

@@ -384,3 +384,16 @@ def test_a_model_in_a_model_with_messages_is_a_detail_of_it(collector, tracer):
 
     [run] = collector.runs
     assert step_lines(run) == ["observation What shall I boil?", "thought An egg."]
+
+
+def test_an_answer_that_the_agent_alone_reports_is_a_thought(collector, tracer):
+    """As in a group chat of Semantic Kernel, whose models report no texts."""
+    draft = json.dumps([{"role": "assistant", "content": "A draft.", "name": "writer"}])
+    edited = json.dumps([{"role": "assistant", "content": "A text.", "name": "editor"}])
+    messages = {"gen_ai.input.messages": draft, "gen_ai.output.messages": edited}
+    with agent(tracer, "editor", **messages):
+        model(tracer, **{"gen_ai.usage.output_tokens": 3})
+
+    [run] = collector.runs
+    assert step_lines(run) == ["observation A draft.", "thought A text."]
+    assert (run.trace.task.objective, run.trace.outcome.result_summary) == ("A draft.", "A text.")
