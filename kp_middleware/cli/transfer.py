@@ -33,12 +33,12 @@ _REASONS: Final = {
     "too_deep": "nested too deeply",
     "unknown_type": "of an unknown type",
     "no_answer": "without an answer from the agent yet",
-    "no_agent": "traces without an agent",
+    "no_agent": "without an agent",
     "no_content": "without texts",
     "unreadable": "unreadable",
     "not_yours": "owned by another user",
-    "link": "symbolic links",
-    "invalid": "invalid ReasoningTraces",
+    "link": "behind a symbolic link",
+    "invalid": "not a valid ReasoningTrace",
     "unknown_format": "of an unknown format",
 }
 _RANKINGS: Final = (
