@@ -142,8 +142,9 @@ def test_it_can_be_read_and_hit_and_fits_whatever_the_width(browser, address, wi
     assert browser.width() <= width
 
 
-def test_fifty_runs_are_not_an_endless_list_on_a_phone(browser, page):
-    browser.open(page.overview + "/runs", width=390)
+@pytest.mark.parametrize("search", ["", "?q=the"], ids=["all", "with a passage of each"])
+def test_fifty_runs_are_not_an_endless_list_on_a_phone(browser, page, search):
+    browser.open(page.overview + "/runs" + search, width=390)
 
     assert len(browser.all("table.kp-runs tbody tr")) == 50
     assert browser.run("document.documentElement.scrollHeight") <= 6_000
