@@ -81,7 +81,8 @@ class Estimator:
             or learned != labelled
             or 1 + table.count(kind, before=seq, most=_USUAL_RUNS) >= process.current_until
         ):
-            process = self._fit(table, kind, seq, labelled, own)
+            name = None if vector is None or self.embedder is None else self.embedder.name
+            process = self._fit(table, kind, seq, labelled, own, name)
         if process is None:
             return None, None
         self.fitted[kind] = labelled, process
@@ -95,10 +96,10 @@ class Estimator:
         seq: int,
         labelled: Sequence[storage.LabelledRun],
         own: Features,
+        embedder: str | None,
     ) -> GaussianProcess | None:
         """Fit the labeled runs before a run; None if none has features of this version."""
         success = dict(labelled)
-        embedder = None if self.embedder is None else self.embedder.name
         learned = [
             run for run in table.training_runs(success, embedder) if len(run.features) == own.nbytes
         ]

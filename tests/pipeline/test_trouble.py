@@ -87,6 +87,25 @@ def test_a_run_whose_vector_cannot_be_used_is_scored_without_it_and_said_once(
     assert words in said
 
 
+class NoModel(StandInEmbedder):
+    """Raises as MiniLM does on a machine that has no model, also if asked for its name."""
+
+    @property
+    def name(self):
+        raise EmbedderUnavailableError("there is no model")
+
+
+def test_without_a_model_runs_are_scored_after_feedback_too(pulse, stored):
+    kp = pulse(embedder=NoModel(), sync=True)
+    agent = echo(kp)
+    agent("one")
+
+    kp.feedback(stored()["id"], success=True)
+    agent("two")
+
+    assert (stored()["state"], stored()["novelty"]) == ("scored", 0.5)
+
+
 @pytest.mark.parametrize("answer", [LookupError("short"), np.full(384, np.nan), [1.0] * 3])
 def test_a_run_whose_task_cannot_be_embedded_is_compared_all_the_same(
     pulse, stored, caplog, answer
