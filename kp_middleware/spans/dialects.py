@@ -355,16 +355,12 @@ def _tool_result(attributes: Attributes, events: Iterable[Event]) -> object:
 
 
 def _openinference(kind: Kind, name: str, attributes: Attributes) -> SpanContent:
+    model, count = first_text(attributes, "llm.model_name"), "llm.token_count."
+    tokens = attributes.get(f"{count}prompt"), attributes.get(f"{count}completion")
     if kind == "model":
-        return model_content(
-            _openinference_messages(attributes, "input", "user"),
-            _openinference_messages(attributes, "output", "assistant"),
-            first_text(attributes, "llm.model_name"),
-            (
-                attributes.get("llm.token_count.prompt"),
-                attributes.get("llm.token_count.completion"),
-            ),
-        )
+        inputs = _openinference_messages(attributes, "input", "user")
+        outputs = _openinference_messages(attributes, "output", "assistant")
+        return model_content(inputs, outputs, model, tokens)
     if kind in {"tool", "retriever"}:
         if name.startswith(_HANDOFF_PREFIX):
             return handoff_content(name.removeprefix(_HANDOFF_PREFIX))
@@ -387,10 +383,13 @@ def _openinference(kind: Kind, name: str, attributes: Attributes) -> SpanContent
         **(attributes if kind == "agent" else {}),
     }
     answer = last_text(_parse(_unflatten(attributes, "llm.output_messages.", "message")))
+    answer = answer or text_by_key(output, ANSWER_KEYS)
     return SpanContent(
         kind,
         first_text(own, "agent.name", "graph.node.id", "lc_agent_name"),
-        answer=answer or text_by_key(output, ANSWER_KEYS) or None,
+        # Claude's SDK has no spans of models: its agent has the model and the answer
+        turn=model_content([], [], model, tokens).turn if model else None,
+        answer=answer or (model and as_text(attributes.get("output.value"))) or None,
         output=output,
         request="" if request.startswith(("{", "[")) else request,
         task=text_by_key(parse_json(request), TASK_KEYS),

@@ -410,14 +410,22 @@ class _StepWriter:
         cancelled = min(types & CANCELLED, default=None)
         if cancelled is not None and self._owns_run:
             recorder.unfinished = cancelled
-        has_models = any(span.kind == "model" for span in self._spans)
-        if content.answer and has_models and not self._has_turns:  # of Semantic Kernel
-            recorder.note("thought", content.answer, place=root.place)
+        if content.answer and not self._has_turns:
+            self._write_answer(content.turn, str(content.answer), at_s)
         outputs = [agent.content.output for agent in reversed(self._agents)]
         outputs = [content.answer, self._last_result, self._last_text, content.output, *outputs]
         complete = cancelled is None and self._is_complete(content)
         output = next(filter(None, outputs), None)
         self._tree.finish(root.id, output, complete=complete, at_s=at_s)
+
+    def _write_answer(self, turn: Turn | None, answer: str, at_s: float) -> None:
+        """Record the answer of an agent whose models report no texts, or have no spans."""
+        if turn is not None or any(span.kind == "model" for span in self._spans):
+            turn = (turn or Turn())._replace(text=answer, thoughts=(answer,))
+            live = self._tree.start("answer", self._root.id, "model", turn.model or "", at_s=at_s)
+            if live is not None:
+                live.started_s = 0.0  # its latency is unknown
+            self._tree.finish("answer", turn=turn)
 
     def _is_complete(self, content: SpanContent) -> bool:
         if any(span.ended_s is None for span in self._spans):

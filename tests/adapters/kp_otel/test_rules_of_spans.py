@@ -397,3 +397,31 @@ def test_an_answer_that_the_agent_alone_reports_is_a_thought(collector, tracer):
     [run] = collector.runs
     assert step_lines(run) == ["observation A draft.", "thought A text."]
     assert (run.trace.task.objective, run.trace.outcome.result_summary) == ("A draft.", "A text.")
+
+
+def test_an_agent_without_spans_of_models_has_their_answer_model_and_tokens(collector, tracer):
+    """As the Claude Agent SDK's."""
+    asked = {"openinference.span.kind": "AGENT", "input.value": "What is here?"}
+    said = {
+        "output.value": "One file.",
+        "llm.output_messages.0.message.content.0": "I look.",
+        "llm.model_name": "claude",
+        "llm.token_count.prompt": 10,
+        "llm.token_count.completion": 5,
+    }
+    tool_told = {"openinference.span.kind": "TOOL", "tool.name": "Bash", "output.value": "a.txt"}
+    with tracer.start_as_current_span("query", attributes=asked) as span:
+        with tracer.start_as_current_span("Bash", attributes=tool_told):
+            pass
+        span.set_attributes(said)
+
+    [run] = collector.runs
+    assert step_lines(run) == [
+        "observation What is here?",
+        "tool_call Bash",
+        "observation Bash a.txt",
+        "thought One file.",
+    ]
+    assert (run.complete, run.trace.metadata.success) == (True, True)
+    assert (run.model, run.input_tokens, run.output_tokens) == ("claude", 10, 5)
+    assert run.facts[-1].model_latency_ms is None
