@@ -361,7 +361,7 @@ def _write_skills(dataset: "Dataset", history: History, policy: "Policy", folder
         source = example.run.success_source if example.run.known_success else ""
         text = _SKILL.format(
             name=name,
-            description=json.dumps(shortened(run.objective, 300)),
+            description=console.json_line(printable(shortened(run.objective, 300))),
             id=shortened(trace_id, 100),
             score=example.run.score or 0,
             success=f"confirmed ({source})" if source else "not confirmed",

@@ -284,6 +284,15 @@ def test_drafts_are_of_runs_that_went_well_not_of_the_highest_scores(db, type_co
     assert names == ["refund-order-0"] * 5
 
 
+def test_the_description_of_a_draft_is_readable_in_any_language(db, type_command, tmp_path):
+    put(db, run("Brew 🍵 für 茶\u202e", ASK, CALL, GOT, DONE), with_value(0.5))
+
+    type_command("export", "--skills", str(tmp_path / "drafts"))
+
+    (draft,) = (tmp_path / "drafts").glob("*/SKILL.md")
+    assert '\ndescription: "Brew 🍵 für 茶?"\n' in draft.read_text("utf-8")
+
+
 def test_a_draft_shows_no_id_that_is_not_redacted(db, type_command, tmp_path):
     imported = run("Refund it", ASK, CALL, GOT, DONE, id="alice.smith@example.com")
     put(db, imported, with_value(0.5))
