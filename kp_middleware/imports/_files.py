@@ -27,6 +27,11 @@ from kp_middleware.traces import ReasoningTrace
 
 _SQLITE: Final = b"SQLite format 3\0"
 _SAMPLE_SIZE: Final = 50  # values
+_ADD: Final = """
+    INSERT INTO runs VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
+    SET (began_at, steps, body) = (excluded.began_at, excluded.steps, excluded.body)
+    WHERE excluded.steps >= steps
+"""
 _TOTALS: Final = """
     SELECT count(*), count(DISTINCT session), coalesce(min(began_at), ''),
         coalesce(max(began_at), '') FROM runs
@@ -179,7 +184,7 @@ class StagedRuns:
     def __init__(self) -> None:
         self._file = sqlite3.connect("", isolation_level=None)
         self._file.execute("PRAGMA journal_mode = OFF")
-        columns = "id TEXT PRIMARY KEY, session TEXT, began_at TEXT, body BLOB"
+        columns = "id TEXT PRIMARY KEY, session TEXT, began_at TEXT, steps INT, body BLOB"
         self._file.execute(f"CREATE TABLE runs ({columns})")
 
     def __len__(self) -> int:
@@ -191,19 +196,12 @@ class StagedRuns:
         runs, sessions, first_at, last_at = self._file.execute(_TOTALS).fetchone()
         return runs, sessions, first_at, last_at
 
-    def register(self, run: RecordedRun) -> bool:
-        """Add the id of a run; return False if it was added before."""
-        inserted = self._file.execute(
-            "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, NULL)",
-            (run.trace.id, run.thread_id or run.trace.id, run.trace.metadata.created_at),
-        )
-        return inserted.rowcount > 0
-
-    def stage(self, run: RecordedRun) -> None:
-        """Add the content of a registered run, in place of an earlier one with its id."""
-        body = zlib.compress(run.model_dump_json().encode(), 1)
-        row = (body, run.trace.metadata.created_at, run.trace.id)
-        self._file.execute("UPDATE runs SET body = ?, began_at = ? WHERE id = ?", row)
+    def add(self, run: RecordedRun, *, is_known: bool) -> None:
+        """Add a run, unless a longer one has its id; of a known one only its facts."""
+        body = None if is_known else zlib.compress(run.model_dump_json().encode(), 1)
+        id, began_at = run.trace.id, run.trace.metadata.created_at
+        row = (id, run.thread_id or id, began_at, run.shape.steps, body)
+        self._file.execute(_ADD, row)
 
     def remove(self, ids: Iterable[str]) -> None:
         self._file.executemany("DELETE FROM runs WHERE id = ?", ((id,) for id in ids))

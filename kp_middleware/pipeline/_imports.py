@@ -103,7 +103,6 @@ class Import:
         )
         self._skipped: Counter[str] = Counter()
         self.formats: Counter[str] = Counter()
-        self._known = 0
 
     def __enter__(self) -> Self:
         return self
@@ -113,8 +112,8 @@ class Import:
 
     @property
     def result(self) -> Imported:
-        counts = dict(self.formats), dict(self._skipped)
-        return Imported(*self._staged.totals, len(self._staged), self._known, *counts)
+        totals, new = self._staged.totals, len(self._staged)
+        return Imported(*totals, new, totals[0] - new, dict(self.formats), dict(self._skipped))
 
     @property
     def has_unscored(self) -> bool:
@@ -172,12 +171,11 @@ class Import:
         began_s = epoch_s(recorded.trace.metadata.created_at)
         if wanted.since_s is not None and began_s < wanted.since_s:
             return
-        is_new, is_final = self._staged.register(recorded), isinstance(run, ReasoningTrace)
         stored = self._store.stored_version(recorded.trace.id)
-        if stored is None or (not is_final and stored.is_outdated_by(recorded)):
-            self._staged.stage(recorded)
-        elif is_new:
-            self._known += 1
+        is_final = isinstance(run, ReasoningTrace) or not (
+            stored and stored.is_outdated_by(recorded)
+        )
+        self._staged.add(recorded, is_known=stored is not None and is_final)
 
 
 _AT_ONCE: Final = 500

@@ -120,6 +120,22 @@ def test_a_session_that_went_on_is_brought_up_to_date(import_all, rows):
     assert importing.new == 2
 
 
+def test_each_run_is_either_new_or_known(import_all, folder):
+    session = claude_session()
+    import_all("claude-code", lines(*session[:6]))
+    (folder / "an older copy.jsonl").write_text(lines(*session[:6]))
+    left = [
+        claude("user", "Rather today.", 20, id="u9", parent="a3"),
+        claude_answer("Today.", 21, id="a9", parent="u9"),
+    ]
+
+    grown = import_all("claude-code", lines(*session))
+    rewound = import_all("claude-code", lines(*session, *left))
+
+    assert (grown.runs, grown.new, grown.known) == (2, 2, 0)
+    assert (rewound.runs, rewound.new, rewound.known) == (2, 1, 1)
+
+
 def test_feedback_on_an_imported_run_outlives_the_next_import(import_all, rows, db):
     session = claude_session()
     import_all("claude-code", lines(*session[:7]))
