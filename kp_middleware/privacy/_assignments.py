@@ -228,7 +228,9 @@ def is_rest_of_line(match: re.Match[str]) -> bool:
     """Return whether the value extends to the end of the line or to a log's next field."""
     value, name = value_of(match), full_name(match)
     before = _FIELD_BEFORE.search if match["next"] else _LINE_BEFORE.match
-    if not before(line_before(match)) or is_harmless(value) or _NEXT_PAIR.search(value):
+    if not before(line_before(match)) or is_harmless(value):
+        return False
+    if match["sign"] == "=" and _NEXT_PAIR.search(value):
         return False
     if value.strip("_").lower() in {match["name"].lower(), name.lower()}:
         return False

@@ -1,6 +1,7 @@
 """Checks of a match in its context: its name, a call, an element, a sentence."""
 
 import re
+from collections.abc import Iterator, Mapping
 from functools import wraps
 
 from kp_middleware.privacy._decoding import (
@@ -21,6 +22,7 @@ from kp_middleware.privacy._values import (
     has_digits,
     is_code,
     is_description,
+    is_flag_token,
     is_harmless,
     is_hexadecimal,
     is_long_name,
@@ -185,7 +187,8 @@ def is_login_flag(match: re.Match[str]) -> bool:
 def is_told_password(match: re.Match[str]) -> bool:
     """Return whether a value in prose mixes letters and digits, after a password weakly."""
     value, is_far = value_of(match), "far" in match.re.groupindex and match["far"]
-    is_after_password = is_password_name(match[0][: -len(value)])
+    before = match[0][: -len(value)]
+    is_after_password = is_password_name(before) or "cred" in before.lower()
     if is_far:
         return is_after_password and is_strong_mix(value) and not is_hexadecimal(value)
     return is_strong_mix(value) or (is_after_password and _WEAK.fullmatch(value) is not None)
@@ -195,13 +198,18 @@ def is_key_in_prose(match: re.Match[str]) -> bool:
     """Return whether a random token, no hash, is a key, unless it is a public or primary key."""
     words = text_before(match, 24, "name").split()[-1:]
     value = value_of(match)
-    is_token = CHECKS["is_flag_token"](value) or _BASE_32.fullmatch(value) is not None
-    return is_token and is_probable("_".join([*words, "key"]))
+    named = "_".join([*words, "key"])
+    is_token = is_flag_token(value) or _BASE_32.fullmatch(value) is not None
+    is_long_hex = len(value) >= 32 and is_hexadecimal(value)
+    is_token |= is_long_hex and names_a_secret(named) and not is_plain(value, named, "")
+    return is_token and is_probable(named)
 
 
 def is_secret_of_client(match: re.Match[str]) -> bool:
-    value = value_of(match)
-    return alternates_often(value) and not (is_long_name(value) or is_made_of_words(value))
+    return any(
+        alternates_often(one) and not (is_long_name(one) or is_made_of_words(one))
+        for one in re.split("[\"']", value_of(match))
+    )
 
 
 def is_secret_beside_name(match: re.Match[str]) -> bool:
@@ -268,14 +276,17 @@ def is_secret_call_argument(match: re.Match[str]) -> bool:
 def is_second_argument(match: re.Match[str]) -> bool:
     if _LISTED_BEFORE.search(text_before(match, 60, "name")):
         return is_strong(value_of(match))
-    if NEXT_KEY.match(match.string, match.end()):
+    if NEXT_KEY.match(match.string, match.end()) or is_description(value_of(match)):
         return False
     return is_secret_in_prose(match)
 
 
 def is_secret_cell(match: re.Match[str]) -> bool:
-    in_table = line_before(match).lstrip().startswith(("|", "│", "┃", "║"))
-    return (in_table or any(map(str.isspace, separator_of(match)))) and is_secret_in_prose(match)
+    before = line_before(match)
+    is_cell = before.lstrip().startswith(("|", "│", "┃", "║"))
+    is_cell |= any(map(str.isspace, separator_of(match)))
+    is_row = _FIRST_IN_LINE.fullmatch(before) is not None and is_strong_mix(value_of(match))
+    return (is_cell or is_row) and is_secret_in_prose(match)
 
 
 def is_printed_secret(match: re.Match[str]) -> bool:
@@ -296,10 +307,20 @@ def requested_secret(request: str, reply: object) -> str:
         return ""
     is_weak = _WEAK.fullmatch(value) is not None and _ASKS.search(request) is not None
     is_named = (is_weak or is_strong_mix(value)) and (
-        PRINTS_SECRET.search(request) is not None
-        or any(names_a_secret(request[: word.end()]) for word in _ASKED.finditer(request))
+        PRINTS_SECRET.search(request) is not None or _names_a_secret(request)
     )
     return value if is_named else ""
+
+
+def secrets_given(query: str, parameters: object) -> Iterator[str]:
+    """Yield random parameters of a query that names a secret: ``UPDATE … SET password = $1``."""
+    given = [*parameters.values()] if isinstance(parameters, Mapping) else parameters
+    if isinstance(given, list | tuple) and _names_a_secret(query):
+        yield from (one for one in given if isinstance(one, str) and is_strong_mix(one))
+
+
+def _names_a_secret(request: str) -> bool:
+    return any(names_a_secret(request[: word.end()]) for word in _ASKED.finditer(request))
 
 
 def answered_secret(question: object, answer: object) -> str:
@@ -357,13 +378,8 @@ def is_opaque_value(match: re.Match[str]) -> bool:
         return False
     if is_page_token(name[1]) or not alternates_often(value) or is_made_of_words(value):
         return False
-    return not (is_long_name(value) or _is_encoded_prose(value))
-
-
-def _is_encoded_prose(value: str) -> bool:
-    """Return whether a value is base64 of lines or words, which are searched by themselves."""
-    content = decoded_text(value)
-    return " " in content or "\n" in content
+    content = decoded_text(value)  # base64 of lines or words is searched by itself
+    return not (is_long_name(value) or " " in content or "\n" in content)
 
 
 def is_doubtful_token(match: re.Match[str]) -> bool:

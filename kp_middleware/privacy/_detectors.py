@@ -6,11 +6,12 @@ JSON, ``NaN``, duplicate keys, a Python ``repr``.
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, chain, repeat
 from string import ascii_letters, digits
 
+from kp_middleware.privacy._checks import PRINTS_SECRET, requested_secret
 from kp_middleware.privacy._decoding import (
     HIDDEN,
     describes,
@@ -24,6 +25,7 @@ from kp_middleware.privacy._values import (
     is_common_word,
     is_description,
     is_dummy,
+    is_flag_token,
     is_harmless,
     is_message,
     is_strong,
@@ -134,11 +136,13 @@ def spans_below_headings(
 
 _RULED, _DELIMITED, _ALIGNED = map(pattern, ("RULED", "DELIMITED", "ALIGNED"))
 _INSERT, _ROW, _CELL = map(pattern, ("INSERT", "ROW", "CELL"))
+_SELECT = re.compile(r"(?i)\bselect\s{1,4}(?P<names>[\w.`,\s]{1,400}?)\sfrom\b")
 _NAMES = ("pass", "pw", "secret", "token", "key", "cred")
 _RULER = re.compile(r"[\s|:+=-]+")
 _HEADING = re.compile(r"[\w .-]{1,60}")
 _ALIGNED_CELL = re.compile(r"\S+(?: \S+)*")
 _MAX_ROWS = 1000
+_VALUE_COLUMNS = frozenset(("data", "hash", "key", "val", "value"))  # of a table of secrets
 _BOX = str.maketrans("│┃║─━═┼┿╇╈╪╬├┤┡┩┣┫╞╡╠╣", "|||---" + "+" * 16)
 
 
@@ -159,7 +163,7 @@ def spans_in_columns(
     for headings, divider, signs in tables:
         if any(sign in text for sign in signs):
             yield from _below_headings(text, headings, divider, label_of)
-    if "insert" in indexed.lowered or "replace" in indexed.lowered:
+    if any(word in indexed.lowered for word in ("values", "from stdin")):
         yield from _in_inserts(text, label_of)
 
 
@@ -200,6 +204,8 @@ def _in_rows(text: str, start: int, sign: str, labels: list[str]) -> tuple[list[
             break
         if not _RULER.fullmatch(line):
             cells = [*_cells(line, sign)]
+            if sign == "  " and len(cells) == len(labels) + 1:
+                del cells[0]  # the number of a row in a data frame
             if len(cells) != len(labels):
                 break
             for label, (begin, cell) in zip(labels, cells, strict=True):
@@ -214,17 +220,34 @@ def _in_rows(text: str, start: int, sign: str, labels: list[str]) -> tuple[list[
 
 def _in_inserts(text: str, label_of: Callable[[str], str]) -> Iterator[LabeledSpan]:
     for insert in _INSERT.finditer(text):
-        labels = [label_of(name.strip(' `"[]\n\t')) for name in insert["names"].split(",")]
+        held = label_of(insert["table"].strip('`"[]').rpartition(".")[2].rstrip("s"))
+        names = [name.strip(' `"[]\n\t').lower() for name in (insert["names"] or "").split(",")]
+        labels = [label_of(name) or (held if name in _VALUE_COLUMNS else "") for name in names]
         place, count = insert.end(), 0
-        while any(labels) and count < _MAX_ROWS and (row := _ROW.match(text, place)):
-            for label, cell in zip(labels, _CELL.finditer(row["cells"]), strict=False):
-                kind = cell.lastgroup
-                if label and kind and kind != "bare" and not _is_harmless_cell(cell[kind]):
-                    start = row.start("cells")
-                    yield LabeledSpan(
-                        start + cell.start(kind), start + cell.end(kind), label, "secret"
-                    )
+        if insert["lines"] and any(labels):
+            yield from _in_rows(text, place, "\t", labels)[0]
+        while any([held, *labels]) and count < _MAX_ROWS and (row := _ROW.match(text, place)):
+            start = row.start("cells")
+            for named, cell in zip(chain(labels, repeat("")), _CELL.finditer(row["cells"])):  # noqa: B905
+                kind = cell.lastgroup or "bare"
+                label = named or (held if is_flag_token(cell[kind]) else "")
+                if label and kind != "bare" and not _is_harmless_cell(cell[kind]):
+                    first, last = cell.span(kind)
+                    yield LabeledSpan(start + first, start + last, label, "secret")
             place, count = row.end(), count + 1
+
+
+def secrets_printed(command: str, output: object, label_of: Callable[[str], str]) -> Iterator[str]:
+    """Yield the secrets in what a command prints: the only word, tokens, or selected columns."""
+    yield requested_secret(command, output)
+    if not isinstance(output, str):
+        return
+    if PRINTS_SECRET.search(command):
+        yield from filter(is_flag_token, output[:4096].split())
+    select = _SELECT.search(command)
+    labels = [label_of(name.strip()) for name in select["names"].split(",")] if select else []
+    for sign in ("|", "\t", ",") if any(labels) else ():  # rows without a heading
+        yield from (output[at.start : at.end] for at in _in_rows(output, 0, sign, labels)[0])
 
 
 def _is_harmless_cell(value: str) -> bool:
@@ -283,11 +306,6 @@ _ARGUMENTS = re.compile(
 _ARGUMENT_IN_LIST = re.compile(_ARGUMENT)
 
 
-def command_line(arguments: Iterable[str]) -> str:
-    """Return arguments as one line, with ``_`` for those that it would not keep whole."""
-    return " ".join("_" if len(word.split()) != 1 else word.strip() for word in arguments)
-
-
 def spans_in_arguments(
     text: str, find: Callable[[str], Iterator[LabeledSpan]]
 ) -> Iterator[LabeledSpan]:
@@ -301,7 +319,8 @@ def spans_in_arguments(
         words = []
         for argument in _ARGUMENT_IN_LIST.finditer(text, *found.span()):
             kind = argument.lastgroup or 0
-            words.append(command_line([argument[kind] if kind else "_"]))
+            parts = argument[kind].split() if kind else []
+            words.append(parts[0] if len(parts) == 1 else "_")
             places.append((size, argument.start(kind)))
             size += len(words[-1]) + 1
         lines.append(" ".join(words))

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._checks import PRINTS_SECRET, answered_secret, requested_secret
+from kp_middleware.privacy._checks import PRINTS_SECRET, answered_secret, secrets_given
 from kp_middleware.privacy._decoding import (
     BEGINS_JSON,
     PLACEHOLDER,
@@ -19,7 +19,7 @@ from kp_middleware.privacy._decoding import (
     is_password_name,
     parse_json,
 )
-from kp_middleware.privacy._detectors import JSON_TYPES, command_line
+from kp_middleware.privacy._detectors import JSON_TYPES, secrets_printed
 from kp_middleware.privacy._known_secrets import KnownSecrets, alternates
 from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._ruleset import (
@@ -180,8 +180,8 @@ class DocumentRedactor:
                 if is_schema is None:
                     is_schema = place.label != DENIED and _is_json_schema(value)
                 exempt = is_schema
-            elif role == "output":
-                name = self._name_of_output(value, member) or name
+            elif role in {"output", "parameters"}:
+                name = self._name_in_call(value, role, member) or name
             elif role == "value" or (role == "content" and _MESSAGE_FIELDS.isdisjoint(value)):
                 sibling = self._sibling_name(value) or place.name if sibling is None else sibling
                 if sibling and (role == "value" or self._rules.key_label(sibling)):
@@ -194,13 +194,18 @@ class DocumentRedactor:
             cleaned[_unique_key(shown, cleaned, numbers) if shown in cleaned else shown] = inner
         return cleaned
 
-    def _name_of_output(self, call: Mapping[Any, object], output: object) -> str:
-        """Return the name of what a call prints, if that is a secret; learn a single word."""
-        command = f"{call.get('tool')} {call.get('input')}"[:500]
-        if secret := requested_secret(command, output):
+    def _name_in_call(self, call: Mapping[Any, object], role: str, member: object) -> str:
+        """Learn the secrets in a call's output or parameters; name an output that is a secret."""
+        if role == "parameters":
+            request = str(call.get("query") or call.get("sql"))
+            secrets = secrets_given(request[:500], member)
+        else:
+            request = f"{call.get('tool')} {call.get('input')}"[:500]
+            secrets = secrets_printed(request, member, self._rules.key_label)
+        for secret in secrets:
             self._known.learn(secret, "password", self._rules.is_allowed)
-        is_secret = "bcrypt_hash" in call or PRINTS_SECRET.search(command)  # of Terraform
-        return "password" if is_secret else ""
+        is_printed = "bcrypt_hash" in call or PRINTS_SECRET.search(request)  # of Terraform
+        return "password" if role == "output" and is_printed else ""
 
     def _table(self, value: Mapping[Any, object], place: Location) -> Mapping[Any, object]:
         """Return ``{"columns": …, "rows": …}`` without the texts below a secret's name."""
@@ -262,17 +267,13 @@ class DocumentRedactor:
         is_pair = len(value) == 2 and place.path != () and isinstance(place.path[-1], int)
         is_flat = place.name.lower() in {"rawheaders", "raw_headers"}  # name, value, name …
         cleaned, before = [], None
-        if any(isinstance(item, str) and item[:1] == "-" for item in value):
-            value = self._arguments(value, place)
-        for index, item in enumerate(value):
+        for index, item in enumerate(self._arguments(value, place)):
             name = label = ""
             if isinstance(before, str) and (
                 is_pair or before[:1] == "-" or (is_flat and index % 2)
             ):
                 name = before if before in _USER_FLAGS else ""
                 label = self._rules.key_label(before) if _WORD.fullmatch(before) else ""
-                if before == "-p" and isinstance(item, str) and is_strong(item):
-                    label = "password"
             if (
                 isinstance(before, Mapping)
                 and isinstance(item, Mapping)
@@ -291,19 +292,21 @@ class DocumentRedactor:
             isinstance(item, str) and item[:1] == "-" for item in value
         ):
             return value
-        befores = (None, *value)  # what follows ``-u`` is searched alone
-        words = [
-            item if isinstance(item, str) and str(before) not in _USER_FLAGS else "_"
-            for before, item in zip(befores, value, strict=False)
+        befores = zip((command, *value), value, strict=False)  # what follows -u is searched alone
+        parts = [
+            one
+            if isinstance(one, str) and len(one) < 1000 and str(before) not in _USER_FLAGS
+            else "_"
+            for before, one in befores
         ]
-        line = command_line([command, *words])
+        line = json.dumps([command, *parts])
         cleaned, removed = clean_text(line, self._rules, known=self._known)
-        if not removed or cleaned.count(" ") != line.count(" "):
+        read = parse_json(cleaned) if removed else None
+        if not isinstance(read, list) or len(read) != len(parts) + 1:
             return value
         items = list(value)
-        pairs = zip(line.split(" ")[1:], cleaned.split(" ")[1:], strict=True)
-        for index, (before, after) in enumerate(pairs):
-            if before != after and (label := PLACEHOLDER.search(after)):
+        for index, (before, after) in enumerate(zip(parts, read[1:], strict=True)):
+            if before != after and (label := PLACEHOLDER.search(str(after))):
                 self._remove(label["label"], before, place.child(index))
                 items[index] = after
         return items if isinstance(value, list) else tuple(items)

@@ -53,6 +53,7 @@ DENIED = "denied"
 _VALUE_FIELDS = frozenset(words(TABLE["names"]["value_fields"]))
 _ROLES = dict.fromkeys(DESCRIBING, "describing")
 _ROLES |= {"content": "content", "data": "content", "token": "token"}
+_ROLES |= dict.fromkeys(("params", "parameters", "variables", "bindings"), "parameters")
 _ROLES |= dict.fromkeys(("output", "output_summary", "stdout", "result"), "output")
 _GROUPS: Final[tuple[Group, ...]] = ("secret", "sensitive", "identity", "contact")
 _JOINED_SIZE = 512

@@ -209,11 +209,8 @@ def is_strong_text(value: str) -> bool:
 
 
 def is_mixed(value: str) -> bool:
-    digit, capital, small, _ = kinds = [
-        any(_kind(character) == kind for character in value.strip(_PUNCTUATION))
-        for kind in range(4)
-    ]
-    return (digit and (capital or small)) or sum(kinds) > 2 or case_changes(value) > 4
+    kinds = set(map(_kind, value.strip(_PUNCTUATION)))
+    return (0 in kinds and bool(kinds & {1, 2})) or len(kinds) > 2 or case_changes(value) > 4
 
 
 def is_strong_mix(value: str) -> bool:
@@ -318,10 +315,15 @@ def is_long_name(value: str) -> bool:
 
 def is_issued_token(value: str) -> bool:
     runs = re.findall(f"{_UUID}|[A-Za-z0-9]+", value)
-    longest = max(runs, key=len)
+    longest = max(runs, key=len, default="")
     if has_both_cases(longest):
         return len(longest) >= (16 if len(runs) < 3 else 12) and has_digits(longest, 2)
     return len(longest) >= 16 and has_digits(longest, 5) and entropy(longest) > 3
+
+
+def is_flag_token(value: str) -> bool:
+    is_name = is_hexadecimal(value.removeprefix("0x")) or is_made_of_words(value)
+    return is_issued_token(value) and not is_name
 
 
 def is_made_of_words(value: str) -> bool:
@@ -433,10 +435,6 @@ CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "is_user_password": lambda value: is_strong(value.partition(":")[2]),
     "is_short_phone": partial(is_phone, least=9, most=12),
     "is_random_key": lambda value: is_random(value) and not is_long_name(value),
-    "is_flag_token": lambda value: (
-        is_issued_token(value)
-        and not (is_hexadecimal(value.removeprefix("0x")) or is_made_of_words(value))
-    ),
     "is_unlike_words": lambda value: has_digits(value) or case_changes(value) >= 3,
 }
 """The checks that only rules use."""

@@ -86,10 +86,30 @@ PLACES = (
     *("spawn('sshpass', ['-p', '{}', 'ssh', host])", 'run(["mysql", "-u", user, "-p{}", db])'),
     *('const dbPassword string = "{}"', 'var   apiKey       string = "{}"'),
     *("+ mysql -u root '-p{}' app", "mc alias set m http://h key {}"),
+    *('- textbox "Password" [active] [ref=e5]: {}', '1) "name"\n2) "bob"\n3) "password"\n4) "{}"'),
+    *("page.getByRole('x', {{ name: 'Password' }}).fill('{}')", "smtp_password|{}\nuser|bob"),
+    *("driver.find_element(By.ID, 'pass').send_keys('{}')", "[smtp.h.example]:587 bob:{}"),
+    *("INSERT INTO api_keys (id, owner, key) VALUES (7, 'bob', '{}');", "conn scott/{}@prod"),
+    *("COPY public.api_keys (id, name, key) FROM stdin;\n1\tci\t{}\n\\.", "pw for the zip: {}"),
+    *("your temporary password is\n\n    {}\n\nPlease change it", "wifi code at the office: {}"),
+    *('"tokens": ["{}", "a"]', '<td>Password</td><td><code>{}</code></td>', "__Token__ - `{}`"),
+    'new AuthenticationHeaderValue("Bearer", "{}")',
+    *('type  = "SecureString"\n  value = "{}"', 'expect "assword:"; send "{}\\r"'),
+    *("oathtool --totp -b {}", 'CryptoJS.AES.encrypt(text, "{}")', "C:\\> type secret.txt\n{}"),
     *("“password”: “{}”", "<Password><Value>{}</Value></Password>", "USER bob\nPASS {}\n"),
     *("$ openssl rand -base64 9\n{}\n", "$ cat token.txt\n{}", "my login for it: bob / {}"),
     *("password was changed from q8Zr4kPw1xTn to {}", "click on 'password' and type '{}'"),
 )  # fmt: skip
+OF_TOKENS = (
+    *('Mistral("{}")', 'new OAuth2Client(CLIENT_ID, "{}", "https://h")', "Here is my key\n{}\nok"),
+    *('OAuth1("{}", "a1")', 'OAuth1(key, secret,\n  "a1",  "{}")', 'Session("{}", owner_key="a1")'),
+    *("INSERT INTO tokens VALUES (1, 'refresh', '{}', '2026-09-01');",),
+)
+OF_HEXADECIMAL = (
+    *("openweathermap key {}", "datadog api {}", "Access token was successfully created: {}"),
+    *('AES.new(bytes.fromhex("{}"), mode)', "createCipheriv(a, Buffer.from('{}', 'hex'), iv)"),
+    *('{{"github-oauth": {{"github.com": "{}"}}}}', "wandb login --relogin {}"),
+)
 NAMES = (
     *("OPENAI_KEY", "API_KEY_OPENAI", "PASSWORD_FOR_DB", "TOKEN_CI", "dbpass", "PGPASS", "rootpw"),
     *("creds", "secret_v2", "pin", "otp", "ACME_KEY", "ACME_TOKEN", "GITLAB_PAT", "acmeKey"),

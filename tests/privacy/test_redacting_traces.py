@@ -117,6 +117,17 @@ ASKED = {
         f'[{{"value": "{VALUE}"}}]',
     ),
     "a row": ("query", {"sql": "select password from users limit 1"}, f"[('{VALUE}',)]"),
+    "columns that are selected": (
+        "bash",
+        {"command": "psql -tAc 'select name, password from users'"},
+        f"bob|{VALUE}",
+    ),
+    "Playwright": (
+        "browser_evaluate",
+        {"function": "() => $('#api-key').value"},
+        f'### Result\n"{VALUE}"',
+    ),
+    "a sentence": ("ask_user", {"question": "Password?"}, f"ok it's {VALUE}"),
     "a person": ("ask_user", {"question": "What is your password?"}, VALUE),
 }
 NOT_IT = {
@@ -138,6 +149,15 @@ def answered(trace, tool, given, output):
 @pytest.mark.parametrize(("tool", "given", "output"), ASKED.values(), ids=ASKED.keys())
 def test_the_only_word_of_an_output_goes_if_the_call_names_a_secret(trace, tool, given, output):
     assert VALUE not in answered(trace, tool, given, output)
+
+
+def test_tokens_go_from_a_list_of_them_and_what_a_query_is_given_goes_with_its_answer(trace):
+    token, query = "Xk29q7ZxfIsdKYdH8vAv", "UPDATE users SET password = $1 WHERE id = $2"
+
+    assert token not in answered(trace, "list_api_keys", {}, f"1. ci - {token}\n2. cd - none")
+    assert VALUE not in answered(
+        trace, "db", {"query": query, "params": [VALUE, 3]}, f"set {VALUE}"
+    )
 
 
 @pytest.mark.parametrize(("tool", "given", "output"), NOT_IT.values(), ids=NOT_IT.keys())

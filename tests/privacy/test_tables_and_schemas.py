@@ -16,6 +16,7 @@ TABLES = {
     "a column after it": "user,pw,role\nbob,{},admin\n",
     "three columns": "host,user,api_token\nh1,bob,{}\n",
     "aligned": "username  password\nbob       {}\n",
+    "a data frame": "  user  password\n0  bob  {}\n",
     "aligned, with more": "NAME   TOKEN              AGE\nfirst  {}   3d\n",
     "drawn in boxes": "┏━━━━┳━━━━━━━┓\n┃ id ┃ token ┃\n┡━━━━╇━━━━━━━┩\n│ 1  │ {} │\n",
     "a row in boxes": "│ DB_PASSWORD │ {} │\n",
@@ -59,6 +60,8 @@ def test_the_default_in_a_schema_is_a_value():
 @pytest.mark.parametrize(
     "text",
     [
+        "INSERT INTO features (name, key) VALUES ('Dark mode', 'dark_mode_2x');",
+        "COPY public.tags (id, key) FROM stdin;\n1\tq8ZrT2mVx0LdNf5Y\n\\.",
         "option     token\nverbose    everything\nquiet      nothing\n",
         "token_duration       768h\ntoken_type           service\n",
         "password       required\nsecret         2\nPyJWT          2.8.0\nmax_tokens     4096\n",
@@ -66,6 +69,8 @@ def test_the_default_in_a_schema_is_a_value():
         "password_reset_at: 2026-01-02T03:04:05Z",
     ],
     ids=[
+        "keys of features",
+        "keys of tags",
         "an aligned text below a heading",
         "about a token",
         "two columns",
