@@ -332,5 +332,5 @@ def test_a_cut_file_is_damaged_and_the_words_say_what_happens(db):
     assert is_damage(raised.value)
     assert str(raised.value) == (
         f"{db}: database disk image is malformed;"
-        " record a run to restore the readable part, or move the file away"
+        " restore the readable part: kp-middleware repair; or move the file away"
     )

@@ -24,7 +24,7 @@ _SECTIONS: Final = {  # of --help: each command with its module
     "Review and score": "feedback.review feedback.feedback feedback.rescore",
     "Share": "outbox.outbox redact.redact maintenance.shared maintenance.pull",
     "Import, export, maintain": "transfer.import transfer.export recall.mcp"
-    " maintenance.backup maintenance.migrate maintenance.prune",
+    " maintenance.backup maintenance.migrate maintenance.repair maintenance.prune",
     "Set up": "setup.demo setup.doctor config.config",
 }
 _MODULES: Final = {

@@ -11,7 +11,7 @@ from kp_middleware import shared_log
 from kp_middleware.cli import console, options
 from kp_middleware.cli.console import Progress, hint, progress
 from kp_middleware.errors import KnowledgePulseError, SharedLogError
-from kp_middleware.storage import Database, History, Pruning, upgrade_file
+from kp_middleware.storage import Database, History, Pruning, SqliteStore, upgrade_file
 from kp_middleware.views.wording import counted
 
 
@@ -60,6 +60,32 @@ def migrate(db: Path) -> None:
     copy_path = copy and str(copy)
     result = {"path": str(db), "schema_before": before, "schema": now, "copy": copy_path}
     console.print_result(result, text)
+
+
+@click.command()
+@options.json_option
+@options.pass_db
+def repair(db: Path) -> None:
+    """Restore the readable part of a damaged file.
+
+    Keeps a copy of the damaged file in the same folder. Programs that record repair damage by
+    themselves, but only if they read it.
+
+    \b
+    kp-middleware repair
+    """
+    from kp_middleware.privacy import Policy
+
+    settings = options.read_settings(db)
+    if not db.exists():
+        History.open(db)  # raises
+    redactor = Policy.from_settings(settings).redactor
+    rescue = SqliteStore.at(db).repair(destination=settings.registry_url, redactor=redactor)
+    History.open(db).close()  # raises for another program's file, which is not repaired
+    text, copy = f"{db}: nothing to repair", rescue and str(rescue.damaged_copy)
+    if rescue is not None:
+        text = f"{db}: {counted(rescue.traces, 'run')} restored; the damaged file is {copy}"
+    console.print_result({"path": str(db), "traces": rescue and rescue.traces, "copy": copy}, text)
 
 
 @click.command()

@@ -86,7 +86,7 @@ def demo(*, into: Path | None) -> None:
 
 _INTEGRITY: Final = {
     "sound": "integrity ok",
-    "damaged": "damaged; record a run to restore the readable part",
+    "damaged": "damaged; restore the readable part: kp-middleware repair",
     "not known": "too large to check fully in 2 s",
 }
 

@@ -45,7 +45,7 @@ _PROBLEMS: Final = {
     ),
     sqlite3.SQLITE_CORRUPT: (
         "{}",
-        "record a run to restore the readable part, or move the file away",
+        "restore the readable part: kp-middleware repair; or move the file away",
     ),
 }
 

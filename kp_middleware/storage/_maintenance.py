@@ -54,7 +54,7 @@ _INTERVAL: Final = 20_000  # virtual instructions: less than a millisecond
 _NO_SPACE: Final = "free disk space, or name another folder"
 _DAMAGED: Final = (
     "is damaged, so a backup would be damaged too",
-    "record a run to restore the readable part, and try again",
+    "restore the readable part: kp-middleware repair; and try again",
 )
 
 Integrity: TypeAlias = Literal["sound", "damaged", "not known"]

@@ -110,5 +110,5 @@ def test_a_damaged_file_has_no_copy(type_command, db, target):
     result = type_command("backup", str(target))
 
     assert result.exit_code == 1
-    assert f"{db}: is damaged, so a backup would be damaged too; record a run" in result.stderr
+    assert f"{db}: is damaged, so a backup would be damaged too; restore the" in result.stderr
     assert not [*target.parent.glob("*copy*")]

@@ -69,7 +69,7 @@ def test_a_damaged_file_is_found_though_it_can_be_opened(examine):
     assert exit_code == 3
     assert not found["file"]["ok"]
     assert "1 run, damaged" in found["file"]["detail"]
-    assert found["file"]["detail"].count("record a run to restore the readable part")
+    assert found["file"]["detail"].count("restore the readable part: kp-middleware repair")
 
 
 def test_a_registry_that_is_away_is_reported_from_what_needs_a_hand(agent, examine, monkeypatch):
