@@ -187,11 +187,12 @@ def _read_otlp_span(row: Json) -> SpanContent:
     return read_span(_row_name(row), attributes, events, failed=failed, description=message)
 
 
-def _attributes(value: object) -> Json:
+def _attributes(value: object, depth: int = 0) -> Json:
     """Return attributes by name, from a list of pairs or an object that may be nested."""
     if isinstance(value, dict):
         return {**value, **dict(_flatten(value, "", 0))}
-    return {as_text(pair.get("key")): _any_value(pair.get("value")) for pair in as_dicts(value)}
+    pairs = as_dicts(value)
+    return {as_text(pair.get("key")): _any_value(pair.get("value"), depth) for pair in pairs}
 
 
 def _flatten(tree: Json, start: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -205,19 +206,15 @@ def _flatten(tree: Json, start: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 def _any_value(value: object, depth: int = 0) -> Any:
     for key, inner in as_dict(value).items():
+        items = as_list(as_dict(inner).get("values"))
         match key.replace("_v", "V"):
             case "intValue":
                 with suppress(TypeError, ValueError, OverflowError):
                     return int(inner)
             case "arrayValue" if depth < _MAX_VALUE_DEPTH:
-                items = as_list(as_dict(inner).get("values"))
                 return [_any_value(item, depth + 1) for item in items]
             case "kvlistValue" if depth < _MAX_VALUE_DEPTH:
-                items = as_dicts(as_dict(inner).get("values"))
-                return {
-                    as_text(pair.get("key")): _any_value(pair.get("value"), depth + 1)
-                    for pair in items
-                }
+                return _attributes(items, depth + 1)
             case "stringValue" | "doubleValue" | "boolValue" | "bytesValue":
                 return inner
     return None
