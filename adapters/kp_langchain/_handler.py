@@ -258,10 +258,11 @@ class KPCallbackHandler(BaseCallbackHandler):
         run = self._runs.get(run_id)
         if run is None:
             return
-        turn, recorder = turn_of(response), run.root.recorder
-        run.root.model_error = None
-        if recorder.extractors.uses_logprobs and not (run.internal or run.enclosing_tool):
-            recorder.record_logprobs(logprobs_of(response))
+        turn, root = turn_of(response), run.root
+        if not (run.internal or run.enclosing_tool):
+            root.unanswered = "EndedByMiddleware" if turn.calls and root.is_agent else None
+            if root.recorder.extractors.uses_logprobs:
+                root.recorder.record_logprobs(logprobs_of(response))
         self._runs.finish(run_id, turn.text or None, turn=turn)
 
     @event
@@ -274,7 +275,7 @@ class KPCallbackHandler(BaseCallbackHandler):
             if isinstance(error, GIVEN_UP):
                 run.root.record_turn(turn_of(kwargs.get("response")), run)
             elif not (run.internal or run.enclosing_tool):
-                run.root.model_error = type(error).__name__
+                run.root.unanswered = type(error).__name__
             run.end_with(error)
 
     @event

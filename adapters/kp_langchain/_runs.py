@@ -11,7 +11,7 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables.config import var_child_runnable_config
 
 from kp_langchain._messages import (
@@ -174,7 +174,7 @@ class RootRun(RootSpan):
         self.began_late = False
         self.is_unnamed = False  # until the first run inside it names its agent
         self.is_agent = False  # made by `create_agent`
-        self.model_error: str | None = None  # if the last model call failed
+        self.unanswered: str | None = None  # why, if the last model call gave no answer
 
     def failure_of(self, error: BaseException) -> SpanFailure:
         """Classify an exception; LangGraph's own are recognized once LangGraph is loaded."""
@@ -267,13 +267,10 @@ class RootRun(RootSpan):
             self.set_objective(inputs)
         if not span.conversation.is_settled:
             self.record_messages(span.conversation.results(messages_of(output)), span)
-        if self.is_agent or self.model_error is not None:
-            *before, last = messages_of(output)[-2:] or (None,)
+        if self.unanswered is not None:
+            *_, last = messages_of(output) or (None,)
             if isinstance(last, AIMessage) and not span.conversation.has_turn(last.id):
-                # a middleware answered for a model that failed, or has reached its limit
-                after_tool = any(isinstance(one, ToolMessage) for one in before)
-                ended = "EndedByMiddleware" if self.is_agent and after_tool else None
-                self.recorder.unfinished = self.model_error or ended
+                self.recorder.unfinished = self.unanswered  # the program answered instead
         if self.unfinished_spans or self.cancelled:
             self.record_late(ended_well=True)
         self.pause(span)

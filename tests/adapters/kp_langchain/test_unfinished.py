@@ -22,6 +22,7 @@ from versions import (
     SummarizationMiddleware,
     create_agent,
     needs,
+    wrap_model_call,
 )
 from ways_to_run import WAYS
 
@@ -262,6 +263,20 @@ def test_an_answer_that_a_middleware_changes_is_still_the_models(config, noteboo
     agent(*turns, middleware=[hide]).invoke(GO, config)
 
     assert "anna" not in notebook.trace.outcome.result_summary
+    assert (notebook.run.complete, notebook.run.error_type) == (True, None)
+
+
+def test_a_new_message_with_what_the_model_says_after_a_tool_is_a_success(config, notebook):
+    @wrap_model_call
+    def shout(request, handler):
+        said = handler(request).result[0]
+        return AIMessage(said.text.upper(), tool_calls=said.tool_calls)
+
+    agent(calls("I add", add={"a": 1, "b": 2}), answer_of("three"), middleware=[shout]).invoke(
+        GO, config
+    )
+
+    assert notebook.trace.outcome.result_summary == "THREE"
     assert (notebook.run.complete, notebook.run.error_type) == (True, None)
 
 
