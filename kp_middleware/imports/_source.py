@@ -75,21 +75,14 @@ class RunDefaults(NamedTuple):
 class SourceRun:
     """A run of a source, with the limits of a recorded run; its key determines its id."""
 
-    def __init__(
-        self,
-        context: "ImportContext",
-        key: str,
-        session: str | None = None,
-        *,
-        requires_answer: bool = False,
-    ) -> None:
+    def __init__(self, context: "ImportContext", key: str, session: str | None = None) -> None:
         self._context = context
         full_key = f"{context.source}:{key}".encode(errors="replace").decode()
         self.recorder = Recorder(lambda _: None, context.limits, framework=context.source)
         self.recorder.trace_id = self.id = f"kp:trace:{uuid5(_NAMESPACE, full_key)}"
         self.recorder.thread_id = session
         self._times_s: list[float] = []
-        self._requires_answer = requires_answer
+        self.requires_answer = False
         self._has_answered = False
         self._id_counts: Counter[str] = Counter()
         # by the source's id, the calls without a result: their unique ids, tools and times
@@ -206,7 +199,7 @@ class SourceRun:
             recorder.started_at_s = min(times_s, default=now_s)
             recorder.clock_started_s = recorder.started_at_s  # steps have epoch seconds
             recorder.outcome(self.result)
-            has_end = self._has_answered or not self._requires_answer
+            has_end = self._has_answered or not self.requires_answer
             recorder.finish(complete=has_end and not self.interrupted)
             took_ms = round((max(times_s) - min(times_s)) * 1000) if len(times_s) > 1 else None
             recorder.duration_ms = took_ms
@@ -240,7 +233,8 @@ class ImportContext:
         """Start a run at a person's message, unless ``whole_sessions``; yield the previous run."""
         if self.run is None or not self.whole_sessions:
             yield from self.end_run()
-            self.run = SourceRun(self, key, session, requires_answer=True)
+            self.run = SourceRun(self, key, session)
+            self.run.requires_answer = True
 
     def end_run(self) -> Iterator[SourceRun]:
         if self.run is not None:
