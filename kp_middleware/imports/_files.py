@@ -34,7 +34,7 @@ _ADD: Final = """
 """
 _TOTALS: Final = """
     SELECT count(*), count(DISTINCT session), coalesce(min(began_at), ''),
-        coalesce(max(began_at), '') FROM runs
+        coalesce(max(began_at), ''), count(body) FROM runs
 """
 
 Reader: TypeAlias = Callable[
@@ -187,14 +187,11 @@ class StagedRuns:
         columns = "id TEXT PRIMARY KEY, session TEXT, began_at TEXT, steps INT, body BLOB"
         self._file.execute(f"CREATE TABLE runs ({columns})")
 
-    def __len__(self) -> int:
-        return int(self._file.execute("SELECT count(body) FROM runs").fetchone()[0])
-
     @property
-    def totals(self) -> tuple[int, int, str, str]:
-        """The numbers of runs and sessions, and their first and last start in ISO 8601."""
-        runs, sessions, first_at, last_at = self._file.execute(_TOTALS).fetchone()
-        return runs, sessions, first_at, last_at
+    def totals(self) -> tuple[int, int, str, str, int, int]:
+        """The numbers of runs and sessions, their first and last start, those new and known."""
+        runs, sessions, first_at, last_at, new = self._file.execute(_TOTALS).fetchone()
+        return runs, sessions, first_at, last_at, new, runs - new
 
     def add(self, run: RecordedRun, *, is_known: bool) -> None:
         """Add a run, unless a longer one has its id; of a known one only its facts."""

@@ -112,8 +112,7 @@ class Import:
 
     @property
     def result(self) -> Imported:
-        totals, new = self._staged.totals, len(self._staged)
-        return Imported(*totals, new, totals[0] - new, dict(self.formats), dict(self._skipped))
+        return Imported(*self._staged.totals, dict(self.formats), dict(self._skipped))
 
     @property
     def has_unscored(self) -> bool:
