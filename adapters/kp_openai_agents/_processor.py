@@ -23,7 +23,6 @@ _SCOPE: Final = dialects.Scope(
     "RunConfig(trace_include_sensitive_data=True)",
     turns_fail=True,
 )
-_SDK_CLASSES: Final = {"TaskSpanData": "task", "TurnSpanData": "turn"}
 _KINDS: Final[dict[str, dialects.Kind]] = {
     "agent": "agent",
     "response": "model",
@@ -87,10 +86,8 @@ class KPTracingProcessor:
         content = _read(data, with_input=with_input)
         if content.kind == "agent":
             content = content._replace(conversation=self._conversations.get(span.trace_id))
-        if isinstance(span.error, Mapping):
-            content = content._replace(error=errors.parse_error(span.error))
-        elif span.error is not None:
-            content = content._replace(error=errors.SpanError("Error", str(span.error)))
+        if span.error is not None:
+            content = content._replace(error=errors.parse_error(as_dict(span.error)))
         thoughts = () if content.turn is None else content.turn.thoughts
         result = content.result if isinstance(content.result, str) else ""
         size_bytes = sum(map(len, (content.request, result, *thoughts)))
@@ -110,8 +107,7 @@ def _kind_of(data: Any) -> dialects.Kind | None:
     """Return the kind of a span; tasks and turns have theirs in custom data."""
     type_ = getattr(data, "type", None)
     if type_ == "custom":
-        custom = as_dict(getattr(data, "data", None))
-        type_ = custom.get("sdk_span_type") or _SDK_CLASSES.get(type(data).__name__)
+        type_ = as_dict(getattr(data, "data", None)).get("sdk_span_type")
     return _KINDS.get(as_text(type_))
 
 
