@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 QUESTIONS = {
     "What was decided, and why?": "SELECT objective, round(score, 3), reason FROM history LIMIT 10",
@@ -19,6 +20,8 @@ QUESTIONS = {
 def main() -> None:
     """Print the answers."""
     path = sys.argv[1] if len(sys.argv) > 1 else _default_path()
+    if not Path(path).exists():
+        sys.exit(f"{path} does not exist: run another example first")
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         for question, sql in QUESTIONS.items():
             print(question)

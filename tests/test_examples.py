@@ -62,6 +62,17 @@ def test_an_agent_is_recorded_and_scored_and_its_history_answers_in_plain_sql(ru
     assert printed.rstrip().endswith("How do I get from Rome to Turin by train before noon?")
 
 
+def test_a_model_may_ask_for_trains_that_do_not_run(repository):
+    example = runpy.run_path(str(repository / "examples" / "langchain_agent.py"))
+
+    assert example["trains"].invoke({"start": "Rome", "goal": "Turin"}) == []
+
+
+def test_without_a_file_the_history_names_the_remedy(run_example):
+    with pytest.raises(SystemExit, match="run another example first"):
+        run_example("inspect_history")
+
+
 def test_every_example_has_a_test(repository):
     examples = {path.stem for path in (repository / "examples").glob("*.py")}
 

@@ -92,8 +92,7 @@ def _print_calibration(calibration: gate.Calibration) -> None:
     settings = [_setting_row(view, calibration) for view in calibration.settings]
     print_table(settings, [*settings[0]])
     console.print_rich("", safe_text(_recommendation(calibration)))
-    best = calibration.recommended
-    if best not in {None, calibration.now}:
+    if (best := calibration.recommended) not in {None, calibration.now}:
         click.echo(f'\n  kp-middleware calibrate --set "{best}"')
 
 
@@ -117,12 +116,12 @@ def _recommendation(calibration: gate.Calibration) -> str:
     best, needed = calibration.recommended, calibration.runs_needed
     if best is None:
         most = max((domain.runs for domain in calibration.domains), default=0)
-        share = f"a share needs {needed}; until then, {DEFAULT_THRESHOLD:g} applies"
-        return f"Too few runs to recommend a threshold: the largest domain has {most}, and {share}."
+        runs = "runs that may be sent" if calibration.private else "runs"
+        share = f"{most}, and a share needs {needed}; until then, {DEFAULT_THRESHOLD:g} applies"
+        return f"Too few {runs} to recommend a threshold: the largest domain has {share}."
     passing = {view.setting: view for view in calibration.settings}
     a_day = f", {passing[best].a_day:,.1f} a day" if calibration.days > 1 else ""
-    reaching = passing[DEFAULT_THRESHOLD].let_through
     note = " You already use it." if best == calibration.now else ""
     result = f"{passing[best].let_through:,} of {counted(calibration.runs, 'run')}{a_day}"
-    reach = f"{reaching:,} reach {DEFAULT_THRESHOLD:g}"
+    reach = f"{passing[DEFAULT_THRESHOLD].let_through:,} reach {DEFAULT_THRESHOLD:g}"
     return f'Recommended: "{best}", which lets through {result}; {reach}.{note}'

@@ -116,7 +116,7 @@ def _print_totals(totals: Row, bins: Sequence[tuple[float, int]], threshold: flo
     for name in _COUNTS:
         click.echo(f"{name:<10}{totals[name]:>8,}")
     if totals["private"]:
-        cleared = f"never sent; {totals['if_not_private']:,} would clear otherwise"
+        cleared = f"scored, never sent; {totals['if_not_private']:,} of them cleared"
         click.echo(f"{'private':<10}{totals['private']:>8,}  {cleared}")
     if totals["scores"]:
         lines = _histogram(bins, threshold, console.screen_width())

@@ -166,6 +166,7 @@ def test_what_is_private_is_left_out_and_that_is_said(fill, as_json, db):
     assert sum(domain["runs"] for domain in found["domains"]) == 2
     told = typed("--db", str(db), "calibrate")
     assert "Not counted: 1 scored private run, never sent." in told
+    assert "Too few runs that may be sent to recommend a threshold" in told
 
 
 def test_a_share_is_rounded_once(fill, db):

@@ -193,6 +193,9 @@ def test_private_runs_have_a_column_of_their_own(type_command, as_json, monkeypa
     assert (by_setting[0.1]["let_through"], by_setting[0.1]["if_not_private"]) == (0, 2)
     assert by_setting[0.75]["if_not_private"] == 0
     assert (counted["private"], counted["if_not_private"]) == (2, 2)
+    lines = type_command("stats").stdout.splitlines()
+    assert "cleared          2" in lines
+    assert "private          2  scored, never sent; 2 of them cleared" in lines
 
 
 @pytest.mark.usefixtures("transcript")
