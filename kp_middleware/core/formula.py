@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
-__all__ = ["DEFAULT_PROFILE", "DEFAULT_THRESHOLD", "PROFILES", "SIGNALS", "STEP_TYPES",
-           "Adjustment", "Nearest", "Score", "ScoreParts", "Shape", "Signals", "Weights", "combine",
-           "complexity_parts", "fired_rules", "measure"]  # fmt: skip
+__all__ = ["AFTER_FAILURE", "DEFAULT_PROFILE", "DEFAULT_THRESHOLD", "PER_TOOL", "PROFILES",
+           "SIGNALS", "STEP_TYPES", "UNKNOWN_NOVELTY", "Adjustment", "Nearest", "Score",
+           "ScoreParts", "Shape", "Signals", "Weights", "combine", "complexity_parts",
+           "fired_rules", "measure"]  # fmt: skip
 
 SIGNALS: Final = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
 """The signals in the order of summation; another order would change the last bit."""
@@ -27,8 +28,9 @@ DEFAULT_THRESHOLD: Final = 0.75
 MANY_RECOVERIES: Final = 3
 """The number of recoveries from which a success earns a bonus."""
 
-_UNKNOWN_NOVELTY: Final = 0.5
-_AFTER_FAILURE: Final = 0.3
+UNKNOWN_NOVELTY: Final = 0.5
+AFTER_FAILURE: Final = 0.3
+PER_TOOL: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +143,9 @@ def measure(shape: Shape, similarity: float | None, confidence: float, *, succes
     types, recovered, steps = complexity_parts(shape)
     return Signals(
         complexity=min(1.0, types + recovered + steps),
-        novelty=_UNKNOWN_NOVELTY if similarity is None else min(1.0, max(0.0, 1.0 - similarity)),
-        tool_diversity=min(1.0, shape.tools / max(1, shape.steps) * 3),
-        outcome_confidence=confidence * (1.0 if success else _AFTER_FAILURE),
+        novelty=UNKNOWN_NOVELTY if similarity is None else min(1.0, max(0.0, 1.0 - similarity)),
+        tool_diversity=min(1.0, shape.tools / max(1, shape.steps) * PER_TOOL),
+        outcome_confidence=confidence * (1.0 if success else AFTER_FAILURE),
     )
 
 

@@ -131,22 +131,22 @@ def _reason(run: Run, scoring: Scoring, signal: str) -> str:
         case "novelty":
             return _novelty(scoring)
         case "tool_diversity":
-            is_capped = 3 * run.tool_count > max(1, run.step_count)
+            is_capped = formula.PER_TOOL * run.tool_count > max(1, run.step_count)
             tools = counted(run.tool_count, "distinct tool")
-            return f"{tools} / {steps} × 3{capped if is_capped else ''}"
+            return f"{tools} / {steps} × {formula.PER_TOOL}{capped if is_capped else ''}"
         case _:
             source = _SOURCES.get(run.confidence_source or "", "")
             confidence = f"confidence {run.confidence:.3f}{source}"
             if run.success:
                 return f"{confidence}; outcome: {outcome(run.known_success)}"
-            return f"the run failed: 0.3 × {confidence}"
+            return f"the run failed: {formula.AFTER_FAILURE} × {confidence}"
 
 
 def _novelty(scoring: Scoring) -> str:
     if scoring.embedder is None:
-        return "not measured without an embedding model: 0.5 is assumed"
+        return f"not measured without an embedding model: {formula.UNKNOWN_NOVELTY} is assumed"
     if scoring.nearest_similarity is None:
-        return "no earlier run to compare with: 0.5 is assumed"
+        return f"no earlier run to compare with: {formula.UNKNOWN_NOVELTY} is assumed"
     similarity = f"{scoring.nearest_similarity:.3f}"
     if scoring.nearest_id is None:
         return f"{similarity} similar to the nearest earlier run, since removed"
