@@ -317,12 +317,12 @@ def connect(
         version = _our_version(connection, path)
         if unusable := _unusable(path, version, read_only=read_only):
             raise DatabaseError(path, *unusable)
-        connection.execute("PRAGMA foreign_keys = ON")
         if not read_only:
             connection.execute("PRAGMA synchronous = NORMAL")  # WAL: a process crash loses nothing
             _use_wal(connection)  # a backup without WAL may have replaced the file
         if version < SCHEMA:
             create_or_upgrade(connection, path)
+        connection.execute("PRAGMA foreign_keys = ON")  # after: a dropped table would be slow
         if wait_s is not None:
             connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("BEGIN")
