@@ -217,7 +217,8 @@ def send(db: Path, *, timeout: float) -> None:
 
     Needs KP_API_KEY, but no running program. Shares the rate limit with programs that are sending,
     and never sends a run twice. Stops early if sending is paused for much longer than --timeout.
-    Exits with 3 and the reason if any runs remain.
+    Exits with 3 and the reason if any runs remain. Runs recorded without a key are queued by the
+    next program that records with one.
 
     \b
     kp-middleware outbox send
@@ -252,7 +253,7 @@ def send(db: Path, *, timeout: float) -> None:
                     *(sending.in_words() for sending in obstacles.sending),
                     "timed out: raise --timeout, or let the next program send the rest",
                 ]
-    console.print_result(counts, in_words(counts) or "nothing is waiting to be sent")
+    console.print_result(counts, in_words(counts) or "nothing is queued")
     for reason in reasons:
         console.warn(printable(reason))
     if counts.total() > counts["sent"]:

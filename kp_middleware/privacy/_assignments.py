@@ -83,7 +83,7 @@ def is_assigned_secret(match: re.Match[str]) -> bool:
     is_bare = match["value_bare"] is not None
     if is_dummy(value) or is_description(value) or is_plain_url(value):
         return False
-    if text.startswith("...", end):
+    if text.startswith("...", end) or (text.startswith("}", end) and is_dummy(value + "}")):
         return False
     if not is_password_name(name) and is_plain(value, name, sign if is_bare else ""):
         return False

@@ -137,6 +137,9 @@ def is_call(value: str) -> bool:
 def is_dummy(value: str) -> bool:
     """Return whether a value is a template, a mask or a placeholder to fill in."""
     value = value.strip()
+    name = value.lstrip("${")
+    if name != value and name.isalnum() and has_both_cases(name):
+        return is_made_of_words(name) or not is_strong_mix(name)
     return (_DUMMY.fullmatch(value) or _MASK.fullmatch(value)) is not None
 
 

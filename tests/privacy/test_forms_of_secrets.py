@@ -163,7 +163,7 @@ def test_what_stands_around_a_bare_value_still_reads(text, expected):
         'for name in "username", "password", "database":',
         "The secret version's data; a token shouldn't be there.",
         "authorization|x-api-key|x-auth-token",
-        *('{"nextToken": "eyJvZmZzZXQiOjEwfQ"}', '{"cache_key": "user:42:profile"}'),
+        *('{"nextToken": "eyJvZmZzZXQiOjEwfQ"}', '{"cache_key": "user:42:profile:ab12cd"}'),
         "def connect(api_key: MyKeyType, token: str | None = None) -> Client: ...",
         "The token was counted, and the password field is required.",
         "Press any key to continue; the secret of good bread is time.",

@@ -114,6 +114,17 @@ def test_what_is_glued_to_its_like_goes_in_any_number(value):
     assert value not in redacted.text
 
 
+@pytest.mark.parametrize("sign", ["{", "{{", "$"])
+@pytest.mark.parametrize("form", ["DB_PASSWORD={}", "password: {}\nuser: a", "curl -u bob:{} x.io"])
+def test_a_random_value_goes_though_it_begins_as_a_template_does(form, sign):
+    assert "Zk7Qw9Lp2Xr4" not in redact_text(form.format(f"{sign}Zk7Qw9Lp2Xr4")).text
+
+
+@pytest.mark.parametrize("name", ["$dbPass2", "$MY_SECRET_2", "${githubTokenV2}", "{password"])
+def test_a_variable_stays(name):
+    assert redact_text(f"DB_PASSWORD={name}").text == f"DB_PASSWORD={name}"
+
+
 def test_a_text_too_large_is_refused():
     with pytest.raises(RedactionError) as refusal:
         redact_text("a" * 1_048_577)

@@ -122,7 +122,7 @@ def test_where_nothing_waits_nothing_is_asked(agent, key, type_command):
 
         result = type_command("outbox", "send")
 
-    assert (result.exit_code, result.stdout) == (0, "nothing is waiting to be sent\n")
+    assert (result.exit_code, result.stdout) == (0, "nothing is queued\n")
     assert registry.requests == ()
 
 
