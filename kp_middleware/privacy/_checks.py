@@ -171,11 +171,6 @@ def is_secret_in_element(match: re.Match[str]) -> bool:
     return not _LINK_BEFORE.search(text_before(match, 120, "name")) and is_secret_in_prose(match)
 
 
-def is_netrc_password(match: re.Match[str]) -> bool:
-    is_in_netrc = re.search(r"\b(?:machine|default)\b", text_before(match, 200)) is not None
-    return is_in_netrc or is_secret_in_prose(match)
-
-
 def is_login_flag(match: re.Match[str]) -> bool:
     """Return whether ``-u user:password`` is not a template, nor a user and a group or a branch."""
     value = value_of(match)
@@ -240,19 +235,14 @@ def is_strong_named_value(match: re.Match[str]) -> bool:
         return 4 <= len(value) <= 12 and full_name(match).lower() in {"pin", "otp"}
     if value.startswith("sha") or value.endswith("(") or _CODE_AFTER.match(value):
         return False
-    if _is_style_or_script(match) or (match[0].startswith("PASS:") and "/" in value):
-        return False  # a style, or the result of a test
+    if _STYLE.match(value) or (len(value) > 40 and _SCRIPT.search(value)):
+        return False  # minified: ``.key:before{color``, ``key:a?b:c``
+    if match[0].startswith("PASS:") and "/" in value:
+        return False  # the result of a test
     name = full_name(match)
     if is_type_name(value) or is_plain(value, name, "") or (is_quoted(match) and is_pattern(value)):
         return False
     return is_strong(value) and is_probable(name)
-
-
-def _is_style_or_script(match: re.Match[str]) -> bool:
-    """Return whether minified CSS or JavaScript follows: ``.key:before{color``, ``key:a?b:c``."""
-    value = value_of(match)
-    is_script = len(value) > 40 and _SCRIPT.search(value) is not None
-    return is_script or _STYLE.match(value) is not None
 
 
 def is_supplied_secret(match: re.Match[str]) -> bool:
@@ -282,11 +272,8 @@ def is_second_argument(match: re.Match[str]) -> bool:
 
 
 def is_secret_cell(match: re.Match[str]) -> bool:
-    before = line_before(match)
-    is_cell = before.lstrip().startswith(("|", "│", "┃", "║"))
-    is_cell |= any(map(str.isspace, separator_of(match)))
-    is_row = _FIRST_IN_LINE.fullmatch(before) is not None and is_strong_mix(value_of(match))
-    return (is_cell or is_row) and is_secret_in_prose(match)
+    in_table = line_before(match).lstrip().startswith(("|", "│", "┃", "║"))
+    return (in_table or any(map(str.isspace, separator_of(match)))) and is_secret_in_prose(match)
 
 
 def is_printed_secret(match: re.Match[str]) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 
-from kp_middleware.privacy._checks import separator_of, text_before
+from kp_middleware.privacy._checks import text_before
 from kp_middleware.privacy._values import TABLE, is_vendor_token, pattern, value_of, words
 
 _ROUTE_BEFORE = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS|route|endpoint)\s[\"']?\Z")
@@ -17,8 +17,6 @@ def is_vendor_key(match: re.Match[str]) -> bool:
     name, value = match["name"].strip(), value_of(match)
     vendor_at = _VENDOR.match(match["name"])
     if vendor_at is None or _NOT_A_KEY.search(name):
-        return False
-    if separator_of(match) == " " and not name.lower().endswith(("key", "token", "secret", "api")):
         return False
     vendor, before = vendor_at[0], text_before(match, 1)  # MY_PLAID, myPlaid
     if before.isalpha() and not (before.islower() and vendor[0].isupper()):

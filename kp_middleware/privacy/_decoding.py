@@ -18,7 +18,6 @@ from kp_middleware.privacy._values import (
     in_any_case,
     is_label,
     is_strong,
-    is_strong_mix,
     unicode_forms,
     words,
 )
@@ -362,16 +361,6 @@ def is_counter(name: str) -> bool:
     return _COUNTER.search(name.lower()) is not None
 
 
-def is_random_field(name: str, value: str) -> bool:
-    """Return whether a value below a secret's name is one, for its own name and its form."""
-    return is_probable(f"{name}_") and is_strong_mix(value)
-
-
-def is_account_field(name: str, value: str) -> bool:
-    """Return whether a field next to a password only describes the account."""
-    return name.lower() in _ACCOUNT_FIELDS and not is_strong(value)
-
-
 def is_secret_field(name: str, value: str) -> bool:
     """Return whether a field below ``secrets`` only says which secret it is."""
     field = name.lower().replace("_", "").replace("-", "")
@@ -388,7 +377,8 @@ def is_secret_field(name: str, value: str) -> bool:
 def describes(holder: str, name: str, value: str) -> bool:
     """Return whether a field below a key such as ``credentials`` or ``secrets`` is no secret."""
     holder = holder.lower()
-    if ("cred" in holder or holder == "auth") and is_account_field(name, value):
+    is_account = ("cred" in holder or holder == "auth") and name.lower() in _ACCOUNT_FIELDS
+    if is_account and not is_strong(value):
         return True
     if holder in _SHOWN_TEXTS and is_label(value):
         return True

@@ -16,7 +16,7 @@ from kp_middleware.privacy._decoding import (
     HIDDEN,
     describes,
     is_counter,
-    is_random_field,
+    is_probable,
 )
 from kp_middleware.privacy._rules import IndexedText, occurrences
 from kp_middleware.privacy._values import (
@@ -29,6 +29,7 @@ from kp_middleware.privacy._values import (
     is_harmless,
     is_message,
     is_strong,
+    is_strong_mix,
     is_words,
     pattern,
 )
@@ -129,7 +130,8 @@ def spans_below_headings(
             ):
                 break
             line = _NAMED_LINE.fullmatch(whole[:1000])
-            if line and is_random_field(line["name"], line[kind := line.lastgroup or 0]):
+            kind = line.lastgroup or 0 if line else 0
+            if line and is_probable(f"{line['name']}_") and is_strong_mix(line[kind]):
                 yield LabeledSpan(start + line.start(kind), start + line.end(kind), label, "secret")
             start += len(whole) + 1
 
