@@ -232,9 +232,8 @@ def is_rest_of_line(match: re.Match[str]) -> bool:
         return False
     if match["sign"] == "=" and _NEXT_PAIR.search(value):
         return False
-    if value.strip("_").lower() in {match["name"].lower(), name.lower()}:
-        return False
-    if _is_working_folder(name, value):
+    own_names = {match["name"].lower(), name.lower()}
+    if value.strip("_").lower() in own_names or _is_working_folder(name, value):
         return False
     if not is_password_name(name) and (
         not is_probable(name) or is_plain(value, name, match["sign"])
