@@ -94,7 +94,7 @@ PLACES = (
     *("your temporary password is\n\n    {}\n\nPlease change it", "wifi code at the office: {}"),
     *('"tokens": ["{}", "a"]', '<td>Password</td><td><code>{}</code></td>', "__Token__ - `{}`"),
     *('new AuthenticationHeaderValue("Bearer", "{}")', "DB password? {}", 'Minio(h, "bob", "{}")'),
-    *('JIRA(h, basic_auth=("bob", "{}"))', "They said the password would be {}."),
+    *('JIRA(h, basic_auth=("bob", "{}"))', "The password would be {}.", "password? me: {}"),
     *('type  = "SecureString"\n  value = "{}"', 'expect "assword:"; send "{}\\r"'),
     *("oathtool --totp -b {}", 'CryptoJS.AES.encrypt(text, "{}")', "C:\\> type secret.txt\n{}"),
     *("“password”: “{}”", "<Password><Value>{}</Value></Password>", "USER bob\nPASS {}\n"),
