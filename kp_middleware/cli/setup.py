@@ -212,7 +212,7 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
 def _model(settings: Settings) -> Finding:
     embedder = shared_embedder(settings.embedder, threads=settings.embedder_threads)
     if embedder is None:
-        return Finding("model", "not used: KP_EMBEDDER is none, novelty is 0.5")
+        return Finding("model", "novelty is 0.5: embedder is none: see kp-middleware config")
     started = time.perf_counter()
     try:
         embedder.embed("hello world")

@@ -34,6 +34,17 @@ def test_a_sound_file_is_reported_with_its_traces_the_disk_and_sqlite(agent, exa
     assert {(one["ok"], one["try_later"]) for one in found.values()} == {(True, False)}
 
 
+def test_a_model_that_the_settings_switch_off_is_not_blamed_on_the_environment(
+    examine, type_command, monkeypatch
+):
+    _ = type_command("config", "set", "embedder", "none")
+    monkeypatch.delenv("KP_EMBEDDER")
+
+    detail = examine()[0]["model"]["detail"]
+
+    assert detail == "novelty is 0.5: embedder is none: see kp-middleware config"
+
+
 @pytest.mark.parametrize("mode", [0o604, 0o602])
 def test_a_file_that_every_user_may_open_is_trouble_and_the_remedy_is_named(
     agent, examine, db, mode
