@@ -94,7 +94,6 @@ _BIAS: Final = 0.3
 _ON_FEATURES: Final = 2.0
 _ON_VECTORS: Final = 4.0
 _MIN_GAIN: Final = -3.0  # the base rate predicted known outcomes 20 times better
-_SIMILARITY: Final = "likeness"
 
 
 class Estimate(NamedTuple):
@@ -172,7 +171,7 @@ class GaussianProcess:
         similarity = float(_ON_VECTORS * self._similarity(vector[None])[0] @ self._weights)
         effects = [
             *zip(FEATURES, z.tolist(), (z * self._slopes).tolist(), strict=True),
-            (_SIMILARITY, 0.0, similarity),
+            ("likeness", 0.0, similarity),
         ]
         main = sorted(effects, key=lambda effect: -abs(effect[2]))[:2]
         return tuple((name, round(off, 3), round(adds, 3)) for name, off, adds in main if adds)

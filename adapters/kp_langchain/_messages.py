@@ -221,7 +221,6 @@ def _last_text(messages: Sequence[object]) -> str | None:
     return None
 
 
-_REASONS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _CUT: Final = frozenset(
     (
         *("length", "max_tokens", "max_output_tokens", "model_length", "token_limit"),
@@ -276,7 +275,7 @@ def turn_of(response: LLMResult | None) -> Turn:
 
 
 def _cut(metadata: Mapping[str, Any]) -> str | None:
-    for name in _REASONS:
+    for name in ("finish_reason", "stop_reason", "stopReason", "done_reason"):
         if isinstance(reason := metadata.get(name), str) and reason.lower() in _CUT:
             return reason
     match metadata.get("incomplete_details"):  # of OpenAI's Responses API

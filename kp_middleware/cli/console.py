@@ -237,7 +237,7 @@ def humanize_run(row: Row) -> dict[str, Any]:
         date = day(started, year=not is_this_year)
         row["started_at"] = f"{date} {started[11:16]}" if is_this_year else date
     if row.get("margin") is not None:
-        sign = "-" if row["margin"] < -1e-9 else "+"
+        sign = "-" if row["margin"] < -1e-9 else "+"  # not a rounding error
         row["margin"] = f"{sign}{distance(row['margin'], least=4)}"
     return row
 

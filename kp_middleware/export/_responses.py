@@ -94,7 +94,7 @@ def wait_asked_s(headers: Mapping[str, str]) -> float:
     except ValueError:
         answered_at = _instant(headers.get("Date", ""))  # our clock may be wrong
         wait_s = _instant(text) - (time.time() if math.isnan(answered_at) else answered_at)
-    return min(wait_s, 86_400.0) if 0 <= wait_s < math.inf else 60.0
+    return min(wait_s, 86_400.0) if 0 <= wait_s < math.inf else 60.0  # a day, a minute
 
 
 def _instant(text: str) -> float:

@@ -33,7 +33,6 @@ ToolName: TypeAlias = str | tuple[str, str]
 """The name of a tool, or that and the name of its MCP server."""
 
 _NAMESPACE: Final = UUID("6f0cb5c4-9f0e-5d0c-8a53-0d1a4f2c7be1")
-_VERDICT_KEYS: Final = ("reward", "resolved", "success", "target", "score")
 _MAX_LINE_BYTES: Final = 16 << 20  # bytes; longer lines are skipped and counted
 _MAX_DOCUMENT_CHARACTERS: Final = 32 << 20
 _HEAD_BYTES: Final = 64 << 10
@@ -49,7 +48,7 @@ def verdict(document: Json) -> bool | None:
     >>> verdict({"reward": 1.0}), verdict({"resolved": False}), verdict({"messages": []})
     (True, False, None)
     """
-    for key in _VERDICT_KEYS:
+    for key in ("reward", "resolved", "success", "target", "score"):
         value: Any = document.get(key)
         if isinstance(value, bool):
             return value

@@ -28,7 +28,6 @@ _DUPLICATE_ID: Final = (
 )
 _VISIBILITIES: Final = ("private", "org", "network")  # the strictest first
 _LEVELS: Final = ("aggregated", "federated", "private")  # the strictest first
-_UNREDACTED: Final = "(not kept: it could not be redacted)"
 _TOO_LARGE: Final = "(not kept: it is too large to be redacted)"
 _TEXT_FIELDS: Final = ("error_type", "agent_name", "model", "thread_id", "tags")
 _CLEARED: Final = dict.fromkeys(("agent_id", "framework", "validated_by"))
@@ -351,7 +350,7 @@ def _without_texts(run: RecordedRun) -> RecordedRun:
     trace = run.trace
     bare = trace.model_copy(
         update={
-            "task": Task(objective=_UNREDACTED),
+            "task": Task(objective="(not kept: it could not be redacted)"),
             "steps": tuple(Step(step_id=step.step_id, type=step.type) for step in trace.steps),
             "outcome": Outcome(result_summary="", confidence=trace.outcome.confidence),
             "source_skill": None,

@@ -44,7 +44,6 @@ from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
 
-_LONGEST_WAIT_S: Final = 3600.0  # the clock may have been set
 WORTH_WAITING_S: Final = 60.0  # past a deadline: an item due by then may be sent earlier
 _TOKEN_FIELDS: Final = ("input_tokens", "output_tokens")
 _RUN_FIELDS: Final = ("started_at", "duration_ms", "state", "reason_code", *_TOKEN_FIELDS)
@@ -118,7 +117,7 @@ class SendingWorker(Worker):
                 wait_s = math.inf if more_in_s is None else more_in_s
                 if wait_s > 0:
                     self._set_next_at(time.monotonic() + wait_s)
-                    self._wake.wait(min(wait_s, _LONGEST_WAIT_S))
+                    self._wake.wait(min(wait_s, 3600.0))  # the clock may have been set
             with suppress(*DATABASE_ERRORS):
                 sender.send_due(self._stopping)  # store the last answer, release the pace
 

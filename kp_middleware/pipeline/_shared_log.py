@@ -46,9 +46,7 @@ _VERSION: Final = version("kp-middleware")
 _EVERY_S: Final = 30.0  # between pulls and heartbeats; the length of a lease
 _AT_ONCE: Final = 100
 _MOST_BYTES: Final = 4_000_000
-_FEWEST_BYTES: Final = 100_000
 _CHECK_EVERY_S: Final = 1.0
-_LONGEST_WAIT_S: Final = 60.0
 _jitter: Final = random.Random().random  # noqa: S311 - spreads attempts; a program may have seeded the shared one
 
 
@@ -117,7 +115,7 @@ class SharedLogSync:
             self._ship_again()
             return True
         except SharedLogError:
-            self._batch_bytes = max(_FEWEST_BYTES, self._batch_bytes // 2)  # a slow network
+            self._batch_bytes = max(100_000, self._batch_bytes // 2)  # a slow network
             raise
         self._heartbeat()
         self._batch_bytes = min(_MOST_BYTES, 2 * self._batch_bytes)
@@ -407,7 +405,7 @@ class SharedWorker(Worker):
                         self._on_due()
                 except DATABASE_ERRORS as error:
                     self._report(error)
-                    wait_s = min(2.0**failures, _LONGEST_WAIT_S) * _jitter()
+                    wait_s = min(2.0**failures, 60.0) * _jitter()
                     failures += 1
                     self._stopping.wait(max(wait_s, LAST_STEP_S))
                     continue

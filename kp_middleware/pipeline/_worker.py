@@ -36,13 +36,10 @@ _PATIENCE_S: Final = 10.0  # with a worker that stores no run and reports no err
 _JOIN_S: Final = 10.0  # embedding a run takes 0.1 s
 _NEVER_S: Final = 3600.0
 _HEAD_START_S: Final = 0.02  # for the agent to answer: busy Python threads share one lock
-_YIELD_S: Final = 0.05  # between two pruned batches, to let others write
 _TICK_S: Final = 0.002  # the file's instants are cut to milliseconds
-_RESCUE_AGAIN_S: Final = 60.0
 _REPAIRED: Final = "%s was damaged: %d of its traces could be recovered; the damaged file is now %s"
 _OVERHEAD_BYTES: Final = 3072
 _STEP_BYTES: Final = 320  # of a dict with its texts, besides their contents
-_BUILT_STEP_BYTES: Final = 1024  # of a pydantic model
 
 
 class Worker(ABC):
@@ -123,7 +120,7 @@ def _size_bytes(submission: Submission) -> int:
             steps_bytes = log.size_bytes + log.kept * _STEP_BYTES
             return steps_bytes + submission.later_bytes + texts + _OVERHEAD_BYTES
         case SubmittedTrace():
-            steps_bytes = len(submission.trace.steps) * _BUILT_STEP_BYTES
+            steps_bytes = len(submission.trace.steps) * 1024  # of a pydantic model
             return len(submission.trace.model_dump_json()) + steps_bytes + _OVERHEAD_BYTES
     return _OVERHEAD_BYTES
 
@@ -355,14 +352,14 @@ class ScoringWorker(Worker):
             self._done(check)
         with suppress(*DATABASE_ERRORS, TimeoutError):  # old traces are removed later
             if self._settings.retention_days is not None and stages.remove_old():
-                return _YIELD_S
+                return 0.05  # between two pruned batches, to let others write
         return min(left_in_s, ready_in_s, stages.intake.next_end_in_s + _TICK_S)
 
     def _repair(self, error: BaseException) -> bool:
         """Report an error once; return True if it was damage that could be repaired."""
         is_damaged, now_s = is_damage(error), time.monotonic()
         if is_damaged and now_s >= self._rescue_at_s:
-            self._rescue_at_s = now_s + _RESCUE_AGAIN_S
+            self._rescue_at_s = now_s + 60.0
             redactor = Policy.from_settings(self._settings).redactor
             try:
                 with fork_lock:

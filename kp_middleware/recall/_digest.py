@@ -88,7 +88,7 @@ def quote(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> st
 
 def digest(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> str:
     """Return the digest of a run from its clean parts, with the number of omitted calls."""
-    room = max(200, int(max_tokens * 3.5))
+    room = max(200, int(max_tokens * 3.5))  # characters
     share = min(_READ_CHARS, room // 5)
     width = min(_READ_CHARS, room // 9)
     before = [f"Task: {_cut(_line(clean['objective']), share)}"]

@@ -217,7 +217,7 @@ class PostgresLog:
                 appended = opened.connection.execute(_SHIP, {"rows": as_json(runs)})
             shipped = dict(appended.fetchall())
         except SharedLogError as error:
-            if error.sqlstate != "23505":  # an earlier attempt has just been committed
+            if error.sqlstate != "23505":  # unique violation: an earlier attempt has committed
                 raise
         left = [run.id for run in runs if run.id not in shipped]
         return {**shipped, **self.places(left)} if left else shipped
@@ -246,7 +246,7 @@ class PostgresLog:
 
         Raises `LogChangedError` if the log has changed before the position.
         """
-        pulled = _pull(self.link, place, _VECTORS, 2000, newest=self.newest, pod=self.pod)
+        pulled = _pull(self.link, place, _VECTORS, most=2000, newest=self.newest, pod=self.pod)
         return Pulled([LoggedVector(*row) for row in pulled.rows], *pulled[1:])
 
     def check(self, place: LogPosition) -> int:

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.spans.messages import Json, as_dict, as_name, as_text
 
-_MAX_LITERAL: Final = 4096  # characters
 _REPR: Final = re.compile(r"([^\W\d]\w*)(?:\((.*)\)|: (.*))", re.DOTALL)
 
 
@@ -63,7 +62,7 @@ def parse_repr(error: object) -> SpanError | None:
 
 def _parse_literal(text: str) -> Json:
     """Parse the repr of a Python dictionary; return an empty one for any other text."""
-    if not text.startswith("{") or len(text) > _MAX_LITERAL:
+    if not text.startswith("{") or len(text) > 4096:  # characters
         return {}
     try:
         return as_dict(literal_eval(text))

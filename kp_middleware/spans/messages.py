@@ -52,7 +52,6 @@ _SERVED_CALLS: Final = frozenset(  # of the Responses API, by the provider's own
     f"{tool}_call"
     for tool in ("web_search", "file_search", "code_interpreter", "image_generation", "mcp")
 )
-_OPENINFERENCE_SEARCH: Final = "web_search_call"  # without a result
 _CONTENT_KEYS: Final = ("parts", "contents", "content", "refusal")
 _REASONING_TYPES: Final = frozenset({"reasoning", "thinking", "redacted_thinking"})
 _MEDIA: Final = ("image", "audio", "video", "file", "document", "media", "blob", "uri")
@@ -276,7 +275,7 @@ def take_served(calls: list[ToolCall], results: list[Result]) -> Iterator[ToolCa
     by_id: dict[str | None, Result] = {one.call_id: one for one in results if one.call_id}
     for call in [*calls]:
         result = by_id.pop(call.id, None)
-        if result is None and call.name != _OPENINFERENCE_SEARCH:
+        if result is None and call.name != "web_search_call":  # without a result
             continue
         calls.remove(call)
         yield call

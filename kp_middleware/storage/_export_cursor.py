@@ -148,7 +148,7 @@ class ExportCursor(Queries, LeasedOutbox):
         among = f"{_CANDIDATES} WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq"
         yield from self._all(ExportCandidate, among, (json.dumps(place.left),))
         until, after = place.until, f"{_CANDIDATES} WHERE seq > ? ORDER BY seq LIMIT ?"
-        while found := self._all(ExportCandidate, after, (until, 200)):
+        while found := self._all(ExportCandidate, after, (until, 200)):  # at once
             yield from found
             until = found[-1].seq
 

@@ -301,7 +301,7 @@ class Overviews(Listing, Statistics):
             first = 0 if since is None else self.first_since(since)
             scope: Any = {"first": first, "since": since or ""}
             funnel, seen = self.funnel(**scope), self.seen(since or "")
-            weeks = {"first": first, "weeks": "-83 days"}
+            weeks = {"first": first, "weeks": "-83 days"}  # twelve
             return Overview(
                 scores=self.scores(since=since),
                 funnel=funnel,
@@ -420,7 +420,7 @@ class Overviews(Listing, Statistics):
     def _novelty(self, first: int, *, nth: int) -> Iterator[NoveltyDay]:
         from statistics import quantiles  # 7 ms, which only the overview needs
 
-        rows = self._run(_NOVELTY, ("-89 days", first, nth))
+        rows = self._run(_NOVELTY, ("-89 days", first, nth))  # 90 with the last
         for day, of_day in groupby(rows, key=lambda row: str(row[0])):
             values = [novelty for _, novelty in of_day]
             tenths = quantiles(values if len(values) > 1 else values * 2, n=10, method="inclusive")

@@ -125,7 +125,7 @@ class PacingTable:
         stops = row[1] if row else "{}"
         after = change(before)
         if before is None:
-            connection.execute(_DELETE_OLD, (after.noted_at - 30 * 86_400.0,))
+            connection.execute(_DELETE_OLD, (after.noted_at - 30 * 86_400.0,))  # a month
         if after != before:
             connection.execute(_WRITE, (*self._row_key, *pack_pace(after, stops, self._key_hash)))
         return after
