@@ -20,11 +20,9 @@ _OF_VERDICT: Final = ("gate", "threshold", "decision", "bar", "credit", "chosen"
 def known_success(
     success: bool,  # noqa: FBT001 - an outcome
     source: str | None,
-    state: str = "",
 ) -> bool | None:
-    """Return whether a run succeeded; None if that is only assumed, or if it goes on."""
-    is_open = success or state == "paused"
-    return None if is_open and source in {"assumed", None} else success
+    """Return whether a run succeeded; None if that is only assumed."""
+    return None if source in {"assumed", None} else success
 
 
 def default_confidence(*, success: bool) -> float:

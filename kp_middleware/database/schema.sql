@@ -61,7 +61,7 @@ CREATE INDEX traces_score     ON traces(score) WHERE score IS NOT NULL;
 CREATE INDEX traces_margin    ON traces(margin) WHERE margin IS NOT NULL;
 CREATE INDEX traces_shared    ON traces(shared_seq) WHERE shared_seq IS NOT NULL;  -- what waits for the shared log, and the last run in it
 CREATE INDEX traces_unscored  ON traces(state, shared_seq) WHERE score IS NULL;   -- what waits, in the order of seq, or failed
-CREATE INDEX traces_failed    ON traces(seq) WHERE success = 0 AND (state <> 'paused' OR success_source <> 'assumed');   -- `list --failed`
+CREATE INDEX traces_failed    ON traces(seq) WHERE success = 0 AND success_source <> 'assumed';   -- `list --failed`
 CREATE INDEX traces_cleared   ON traces(seq, state, decision) WHERE decision = 'forward'; -- to find runs that passed while there was no API key, and to count them without their rows
 CREATE INDEX traces_allowance ON traces(decided_at, visibility, decision) WHERE decision = 'forward';
 CREATE INDEX traces_thread    ON traces(thread_id) WHERE thread_id IS NOT NULL;
@@ -192,7 +192,7 @@ CREATE VIEW score_parts AS            -- long form, for charts
   UNION ALL SELECT seq, 3, 'tool_diversity', tool_diversity, tool_diversity_weight, round(tool_diversity*tool_diversity_weight,4) FROM traces
   UNION ALL SELECT seq, 4, 'outcome_confidence', outcome_confidence, outcome_confidence_weight, round(outcome_confidence*outcome_confidence_weight,4) FROM traces
   UNION ALL SELECT t.seq, 5, json_extract(r.value,'$.rule'), NULL, NULL, json_extract(r.value,'$.delta') FROM traces t, json_each(t.rules) r;
-CREATE VIEW history AS SELECT t.seq, t.id, t.started_at, t.domain, t.objective, t.score, t.margin, iif((t.success OR t.state = 'paused') AND coalesce(t.success_source, 'assumed') = 'assumed', NULL, t.success) AS success, t.step_count, t.tool_count, coalesce(o.state, CASE WHEN t.state <> 'scored' THEN t.state WHEN t.decision = 'forward' THEN 'not queued' ELSE 'withheld' END) AS state, coalesce(o.reason, t.reason_code) AS reason FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq;
+CREATE VIEW history AS SELECT t.seq, t.id, t.started_at, t.domain, t.objective, t.score, t.margin, iif(coalesce(t.success_source, 'assumed') = 'assumed', NULL, t.success) AS success, t.step_count, t.tool_count, coalesce(o.state, CASE WHEN t.state <> 'scored' THEN t.state WHEN t.decision = 'forward' THEN 'not queued' ELSE 'withheld' END) AS state, coalesce(o.reason, t.reason_code) AS reason FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq;
 CREATE VIEW daily AS SELECT day, domain, count(*) AS traces, sum(above) AS above, round(avg(score),4) AS mean_score, round(avg(novelty),4) AS mean_novelty FROM traces GROUP BY day, domain;
 CREATE VIEW tool_usage AS SELECT tool, sum(type = 'tool_call') AS calls, sum(type = 'error_recovery') AS failures, round(avg(latency_ms),1) AS mean_ms, max(latency_ms) AS max_ms FROM steps WHERE tool IS NOT NULL GROUP BY tool;
 CREATE VIEW funnel AS SELECT (SELECT count(*) FROM traces) AS recorded, (SELECT count(*) FROM traces WHERE decision = 'forward') AS cleared, (SELECT count(*) FROM outbox) AS queued, (SELECT count(*) FROM outbox WHERE state='sent') AS sent, (SELECT count(*) FROM outbox WHERE state='blocked') AS blocked, (SELECT count(*) FROM outbox WHERE state='rejected') AS rejected;

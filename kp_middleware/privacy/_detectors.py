@@ -11,7 +11,7 @@ from functools import cache
 from itertools import accumulate, chain, repeat
 from string import ascii_letters, digits
 
-from kp_middleware.privacy._checks import PRINTS_SECRET, requested_secret
+from kp_middleware.privacy._checks import PRINTS_SECRET
 from kp_middleware.privacy._decoding import (
     HIDDEN,
     describes,
@@ -239,11 +239,8 @@ def _in_inserts(text: str, label_of: Callable[[str], str]) -> Iterator[LabeledSp
             place, count = row.end(), count + 1
 
 
-def secrets_printed(command: str, output: object, label_of: Callable[[str], str]) -> Iterator[str]:
-    """Yield the secrets in what a command prints: the only word, tokens, or selected columns."""
-    yield requested_secret(command, output)
-    if not isinstance(output, str):
-        return
+def secrets_printed(command: str, output: str, label_of: Callable[[str], str]) -> Iterator[str]:
+    """Yield the secrets in what a command prints: tokens, or selected columns."""
     if PRINTS_SECRET.search(command):
         yield from filter(is_flag_token, output[:4096].split())
     select = _SELECT.search(command)

@@ -8,7 +8,12 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._checks import PRINTS_SECRET, answered_secret, secrets_given
+from kp_middleware.privacy._checks import (
+    PRINTS_SECRET,
+    answered_secret,
+    requested_secret,
+    secrets_given,
+)
 from kp_middleware.privacy._decoding import (
     BEGINS_JSON,
     PLACEHOLDER,
@@ -183,7 +188,8 @@ class DocumentRedactor:
             elif role in {"output", "parameters"}:
                 name = self._name_in_call(value, role, member) or name
             elif role == "value" or (role == "content" and _MESSAGE_FIELDS.isdisjoint(value)):
-                sibling = self._sibling_name(value) or place.name if sibling is None else sibling
+                said = self._sibling_name(value) if sibling is None and len(value) > 1 else sibling
+                sibling = said or place.name
                 if sibling and (role == "value" or self._rules.key_label(sibling)):
                     name, label, *_ = self._rules.key_info(sibling)
             in_kubernetes = value.get("kind") == "Secret" and key in {"data", "stringData"}
@@ -196,16 +202,19 @@ class DocumentRedactor:
 
     def _name_in_call(self, call: Mapping[Any, object], role: str, member: object) -> str:
         """Learn the secrets in a call's output or parameters; name an output that is a secret."""
+        is_printed = False
         if role == "parameters":
             request = str(call.get("query") or call.get("sql"))
-            secrets = secrets_given(request[:500], member)
+            secrets = [*secrets_given(request[:500], member)]
         else:
             request = f"{call.get('tool')} {call.get('input')}"[:500]
-            secrets = secrets_printed(request, member, self._rules.key_label)
-        for secret in secrets:
+            is_printed = "bcrypt_hash" in call or bool(PRINTS_SECRET.search(request))  # Terraform
+            secrets = [requested_secret(request, member)]
+            if isinstance(member, str) and (is_printed or "select" in request.lower()):
+                secrets += secrets_printed(request, member, self._rules.key_label)
+        for secret in filter(None, secrets):
             self._known.learn(secret, "password", self._rules.is_allowed)
-        is_printed = "bcrypt_hash" in call or PRINTS_SECRET.search(request)  # of Terraform
-        return "password" if role == "output" and is_printed else ""
+        return "password" if is_printed else ""
 
     def _table(self, value: Mapping[Any, object], place: Location) -> Mapping[Any, object]:
         """Return ``{"columns": …, "rows": …}`` without the texts below a secret's name."""
@@ -267,7 +276,8 @@ class DocumentRedactor:
         is_pair = len(value) == 2 and place.path != () and isinstance(place.path[-1], int)
         is_flat = place.name.lower() in {"rawheaders", "raw_headers"}  # name, value, name …
         cleaned, before = [], None
-        for index, item in enumerate(self._arguments(value, place)):
+        has_flag = any(isinstance(item, str) and item[:1] == "-" for item in value)
+        for index, item in enumerate(self._arguments(value, place) if has_flag else value):
             name = label = ""
             if isinstance(before, str) and (
                 is_pair or before[:1] == "-" or (is_flat and index % 2)
@@ -288,9 +298,7 @@ class DocumentRedactor:
         self, value: Sequence[object], place: Location, command: str = "_"
     ) -> Sequence[object]:
         """Return a list without the secrets that it only reveals as one command line."""
-        if len(value) > _MAX_ARGUMENTS or not any(
-            isinstance(item, str) and item[:1] == "-" for item in value
-        ):
+        if len(value) > _MAX_ARGUMENTS:
             return value
         befores = zip((command, *value), value, strict=False)  # what follows -u is searched alone
         parts = [

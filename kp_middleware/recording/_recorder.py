@@ -293,7 +293,8 @@ class Recorder:
         elif self.success is None:  # success is assumed if the run is complete
             if self.unfinished is not None and self.thread_notes.awaits != "human":
                 self.complete, self.error_type = False, self.unfinished
-            self.success, self.is_success_assumed = self.complete, True
+            self.success = self.complete
+            self.is_success_assumed = self.complete or self.error_type is None
         self._errors.clear()  # release the agent's objects
         self.thread_notes.last_decision_input = None
         self._sink(self)

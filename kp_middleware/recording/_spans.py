@@ -328,7 +328,7 @@ class RootSpan:
             if turn.model:
                 self.recorder.model = bounded_name(turn.model)
         self.record_turn(turn, span)
-        if turn.tokens is not None and not self.recorder.log.count:
+        if turn.tokens is not None and not self.recorder.log.kept:
             self._empty_answer = ModelCall(turn.model or span.model, *turn.tokens, span.latency_ms)
 
     def record_result(self, result: object, span: Span, *, failed: bool = False) -> None:
@@ -416,7 +416,7 @@ class RootSpan:
 
     def succeed(self, output: object, *, complete: bool = True) -> None:
         """End with a result, or without one if the run was paused or its stream closed early."""
-        if not self.recorder.log.count and self._empty_answer is not None:
+        if self._empty_answer is not None and not self.recorder.log.kept:
             self.recorder.note("thought", took=self._empty_answer)
         self.conclude(output)
         if self.closed_early:

@@ -56,8 +56,8 @@ def undivided_words(text: str) -> list[str]:
 
 
 _OUTCOME: Final = (
-    "CASE WHEN (t.success OR t.state = 'paused') AND coalesce(t.success_source, 'assumed')"
-    " = 'assumed' THEN 'not known' WHEN t.success THEN 'succeeded' ELSE 'failed' END"
+    "CASE WHEN coalesce(t.success_source, 'assumed') = 'assumed' THEN 'not known'"
+    " WHEN t.success THEN 'succeeded' ELSE 'failed' END"
 )
 
 SORTS: Final[Mapping[str, str]] = {
@@ -137,7 +137,7 @@ _CONDITIONS: Final = {
     "failing": "t.seq IN (SELECT trace_seq FROM steps"
     " WHERE tool = :failing AND type = 'error_recovery')",
     "error": "t.error_type = :error",
-    "failed": "t.success = 0 AND (t.state <> 'paused' OR t.success_source <> 'assumed')",
+    "failed": "t.success = 0 AND t.success_source <> 'assumed'",
     "slower_ms": "t.duration_ms >= :slower_ms",
     "outcome": f"{_OUTCOME} = :outcome",
     "model": "t.model = :model",

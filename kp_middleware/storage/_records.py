@@ -61,12 +61,10 @@ class RunSummary(NamedTuple):
     @property
     def known_success(self) -> bool | None:
         """True if its task was done; None if that is only assumed."""
-        return known_success(self.success, self.success_source, self.state)
+        return known_success(self.success, self.success_source)
 
 
-ASSUMED: Final = (
-    "iif(t.success AND coalesce(t.success_source, 'assumed') = 'assumed', 'assumed', NULL)"
-)
+ASSUMED: Final = "iif(coalesce(t.success_source, 'assumed') = 'assumed', 'assumed', NULL)"
 """The ``success_source`` in the document of the trace ``t``: ``assumed``, or NULL."""
 
 
@@ -303,7 +301,7 @@ class Run:
     @property
     def known_success(self) -> bool | None:
         """True if its task was done; None if that is only assumed."""
-        return known_success(self.success, self.success_source, self.state)
+        return known_success(self.success, self.success_source)
 
     @property
     def score(self) -> float | None:

@@ -62,8 +62,10 @@ _CLAIM_WARNING: Final = """
     RETURNING 1
 """
 _PAUSED: Final = """
-    SELECT w.trace_seq, w.run, d.body, w.is_left FROM waiting w
-    JOIN documents d ON d.trace_seq = w.trace_seq
+    SELECT w.trace_seq, w.run, d.body, w.is_left,
+           json_object('success_source', coalesce(t.success_source, 'assumed'),
+                       'confidence_source', coalesce(t.confidence_source, 'assumed'))
+    FROM waiting w JOIN documents d USING (trace_seq) JOIN traces t ON t.seq = w.trace_seq
 """
 _SAVE: Final = f"""
     UPDATE traces SET
@@ -369,8 +371,8 @@ class SqliteStore(Queries):
         from kp_middleware.runs import RecordedRun  # read-only commands do not need it
 
         paused = []
-        for seq, rest, body, is_superseded in self._run(sql, (value,)).fetchall():
-            document = {**json.loads(rest), "trace": json.loads(body)}
+        for seq, rest, body, is_superseded, sources in self._run(sql, (value,)).fetchall():
+            document = {**json.loads(rest), **json.loads(sources), "trace": json.loads(body)}
             try:
                 run = RecordedRun.model_validate_json(json.dumps(document))
             except ValueError as error:  # raising would block other runs

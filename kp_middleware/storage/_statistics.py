@@ -134,7 +134,7 @@ _OUTCOMES: Final = f"""
            + (SELECT count(*) FROM traces INDEXED BY traces_unscored WHERE score IS NULL
               AND success = 1 AND state <> 'scored' AND success_source <> 'assumed' AND {_SINCE}),
            (SELECT count(*) FROM traces INDEXED BY traces_failed WHERE success = 0
-              AND (state <> 'paused' OR success_source <> 'assumed') AND {_SINCE})
+              AND success_source <> 'assumed' AND {_SINCE})
 """
 _QUEUED: Final = "SELECT state, count(*) FROM outbox WHERE trace_seq >= ? GROUP BY state"
 _BLOCKED: Final = """
@@ -247,8 +247,7 @@ class SeenRun(NamedTuple):
 
 _SEEN: Final = """
     SELECT substr(started_at, 1, 10), model,
-           iif((success OR state = 'paused') AND coalesce(success_source, 'assumed') = 'assumed',
-               NULL, success),
+           iif(coalesce(success_source, 'assumed') = 'assumed', NULL, success),
            duration_ms, coalesce(input_tokens, 0) + coalesce(output_tokens, 0), score
     FROM traces
     WHERE started_at >= (SELECT max(:since, date(max(started_at), :days)) FROM traces)

@@ -165,17 +165,26 @@ def test_steps_and_documents_are_never_read_from_end_to_end(connection, history,
     assert not {step for step in steps if step.startswith(("SCAN steps", "SCAN d", "SCAN o"))}
 
 
-def test_the_outcome_of_a_run_that_waits_for_a_person_is_not_known(history, keep, connection):
-    for name, state in (("waits", "paused"), ("gave up", "incomplete"), ("went wrong", "scored")):
+def test_the_outcome_of_a_run_that_waits_or_was_interrupted_is_not_known(history, keep, connection):
+    runs = [
+        ("waits", "paused", "assumed"),
+        ("was interrupted", "incomplete", "assumed"),
+        ("gave up", "incomplete", "said"),
+        ("went wrong", "scored", "said"),
+    ]
+    for name, *ending in runs:
         connection.execute(
-            "UPDATE traces SET state = ?, success = 0, success_source = 'assumed' WHERE seq = ?",
-            (state, keep(name)),
+            "UPDATE traces SET success = 0, state = ?, success_source = ? WHERE seq = ?",
+            (*ending, keep(name)),
         )
 
     failed = history.runs(Filters(failed=True), limit=9)
     unknown = history.runs(Filters(outcome="not known"), limit=9)
 
     assert objectives(failed) == ["went wrong", "gave up"]
-    assert [(row.objective, row.known_success) for row in unknown] == [("waits", None)]
+    assert [(row.objective, row.known_success) for row in unknown] == [
+        ("was interrupted", None),
+        ("waits", None),
+    ]
     assert history.run(history.find(unknown[0].id)).known_success is None
     assert history.count_runs(Filters(failed=True)) == 2

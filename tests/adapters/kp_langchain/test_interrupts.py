@@ -240,7 +240,7 @@ def test_a_pause_with_no_thread_to_find_it_by_is_incomplete(kp):
 
     answer("go")
 
-    assert (stored_run(kp).state, stored_run(kp).known_success) == ("incomplete", False)
+    assert (stored_run(kp).state, stored_run(kp).known_success) == ("incomplete", None)
 
 
 def test_an_agent_that_a_tool_runs_with_a_thread_of_its_own_may_wait_alone(kp):
