@@ -39,6 +39,7 @@ _NAME: Final = re.compile(
 _MIN_WINDOW: Final = 100
 _MIN_CHOSEN: Final = 10  # a window holds at least as many runs of the share, if possible
 _BAND: Final = 5.0  # the credit, above or below 0, at which all or no runs are chosen
+_FULL: Final = 1 - 1e-9  # of the band: sums of credit have rounding errors
 
 
 class ReasonCode(StrEnum):
@@ -167,13 +168,15 @@ def choose(
     """
     level, last, is_chosen = share, 0, score >= DEFAULT_THRESHOLD
     if runs >= WARM_UP:
-        part = round(credit / _BAND, 9)
-        square = part * part if -1 < part < 1 else 1.0
+        part = credit / _BAND
+        square = part * part if abs(part) < _FULL else 1.0
         level = share + (1 - share) * square if part >= 0 else share * (1 - square)
         last = math.ceil(level * runs - 5e-7)  # of a run: 0.07 * 100 is more than 7
         is_chosen = level >= 1 or ahead < last
-    owed = credit + share - is_chosen  # after the warm-up always within these bounds
-    return is_chosen, min(max(owed, share - 1 - _BAND), share + _BAND), level, last
+    owed = credit + share - is_chosen
+    if abs(owed) > _BAND:  # only a warm-up exceeds these bounds
+        owed = min(max(owed, share - 1 - _BAND), share + _BAND)
+    return is_chosen, owed, level, last
 
 
 class GateHistory(Protocol):
