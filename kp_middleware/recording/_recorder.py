@@ -290,7 +290,7 @@ class Recorder:
         self.complete = complete and self.thread_notes.awaits != "human"
         if error is not None:
             self._fail(error, is_noted=is_noted)
-        elif self.success is None:  # success is assumed if the run is complete
+        elif self.success is None:  # nobody said: only what names a reason, a cut-off, is known
             if self.unfinished is not None and self.thread_notes.awaits != "human":
                 self.complete, self.error_type = False, self.unfinished
             self.success = self.complete
